@@ -106,27 +106,6 @@ typedef struct {
 } ngx_http_kvroute_probe_conf_t;
 
 
-/* a port of kvroute_events that is to be added to that of the server */
-#define NGX_HTTP_KVROUTE_EVENTS_ADD   0x10000
-
-/* the engine is asked for its ports */
-#define NGX_HTTP_KVROUTE_EVENTS_AUTO  0x20000
-
-
-/* where engines publish KV events */
-typedef struct {
-    ngx_shm_zone_t              *shm_zone;  /* data: kvr_events_t, by peer */
-    ngx_shm_zone_t              *aliases_zone;  /* data: kvr_aliases_t */
-    size_t                       aliases;   /* of a server, 0: there are none */
-    ngx_http_complex_value_t    *session;   /* what engines call a request in
-                                               events, or NULL */
-    ngx_str_t                    topic;
-    ngx_uint_t                   port;      /* or _AUTO */
-    ngx_uint_t                   replay;    /* 0: none */
-    ngx_uint_t                   ranks;
-} ngx_http_kvroute_events_conf_t;
-
-
 /* the queue of an upstream */
 typedef struct {
     ngx_shm_zone_t              *shm_zone;  /* data: kvr_queue_shared_t */
@@ -162,7 +141,6 @@ typedef struct {
     kvr_outlier_conf_t           eject;
     ngx_http_kvroute_probe_conf_t  *probe;  /* NULL: not asked */
     ngx_http_kvroute_probe_conf_t  *health;
-    ngx_http_kvroute_events_conf_t  *events;  /* or NULL */
     ngx_http_kvroute_queue_t    *queue;     /* or NULL */
     ngx_uint_t                   ranks;     /* of each server; 0: there are
                                                none, or _RANKS_AUTO */

@@ -48,8 +48,9 @@ ngx_http_kvroute_extension_attach(ngx_http_kvroute_zone_t *zone,
         return NGX_ERROR;
     }
 
-    hook->call = &ext->hooks;
+    hook->call = ext->hooks;
     hook->data = data;
+    hook->owner = ext;
     hook->next = NULL;
 
     if (zone->core.hooks == NULL) {

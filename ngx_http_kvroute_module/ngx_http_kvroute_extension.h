@@ -36,19 +36,26 @@ typedef struct {
 
     /* these two come first in all versions */
 
-    const char   *build;                /* NGX_HTTP_KVROUTE_BUILD, then */
-    const char   *name;                 /* of the module */
+    const char         *build;          /* NGX_HTTP_KVROUTE_BUILD, then */
+    const char         *name;           /* of the module */
 
-    kvr_hooks_t   hooks;
+    const kvr_hooks_t  *hooks;
 
     /* in a worker: after the router's own begin, and before its end */
 
     ngx_int_t   (*init_process)(ngx_cycle_t *cycle);
     void        (*exit_process)(ngx_cycle_t *cycle);
 
-    /* adds members to a zone of the JSON; series beside those of the counters */
+    /* what the engine calls a request when it tells of it, or 0 */
+
+    uint64_t    (*session)(ngx_http_request_t *r,
+                           ngx_http_kvroute_srv_conf_t *kscf);
+
+    /* adds members to a zone, and a peer, of the JSON; series beside those of the counters */
 
     void        (*json)(cJSON *json, ngx_http_kvroute_zone_t *zone, void *data);
+    void        (*json_peer)(cJSON *json, ngx_http_kvroute_srv_conf_t *kscf,
+                             void *data, uint32_t peer);
     void        (*prom)(ngx_http_kvroute_status_prom_t *prom, ngx_pool_t *pool,
                         ngx_http_kvroute_main_conf_t *kmcf);
 } ngx_http_kvroute_extension_t;
@@ -56,9 +63,7 @@ typedef struct {
 
 /* the extension whose hook this is */
 #define ngx_http_kvroute_extension(hook)                                      \
-    ((const ngx_http_kvroute_extension_t *)                                   \
-     ((const u_char *) (hook)->call                                           \
-      - offsetof(ngx_http_kvroute_extension_t, hooks)))
+    ((const ngx_http_kvroute_extension_t *) (hook)->owner)
 
 
 /*

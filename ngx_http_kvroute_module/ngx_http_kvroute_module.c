@@ -9,7 +9,6 @@
 #include "request/ngx_http_kvroute_request.h"
 #include "conf/ngx_http_kvroute_conf.h"
 #include "engine/ngx_http_kvroute_engine.h"
-#include "events/ngx_http_kvroute_events.h"
 #include "status/ngx_http_kvroute_status.h"
 #include "queue/ngx_http_kvroute_queue.h"
 #include "balance/ngx_http_kvroute_balance.h"
@@ -194,13 +193,6 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       0,
       NULL },
 
-    { ngx_string("kvroute_events"),
-      NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
-      ngx_http_kvroute_conf_events,
-      NGX_HTTP_SRV_CONF_OFFSET,
-      0,
-      NULL },
-
     { ngx_string("kvroute_eject"),
       NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
       ngx_http_kvroute_conf_eject,
@@ -305,10 +297,6 @@ ngx_http_kvroute_init_process(ngx_cycle_t *cycle)
         return NGX_ERROR;
     }
 
-    if (ngx_http_kvroute_events_init(cycle) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
     return ngx_http_kvroute_probe_init(cycle);
 }
 
@@ -318,7 +306,6 @@ ngx_http_kvroute_exit_process(ngx_cycle_t *cycle)
 {
     ngx_http_kvroute_probe_exit();
     ngx_http_kvroute_extension_exit_process(cycle);
-    ngx_http_kvroute_events_exit();
     ngx_http_kvroute_zone_exit_process(cycle);
     ngx_http_kvroute_prompt_exit();
     ngx_http_kvroute_choose_exit();

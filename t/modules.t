@@ -25,6 +25,9 @@ chmod 0600, "$t->{dir}/key";
 
 sub conf {
     my ($more) = @_;
+    my $upstream = $more =~ s/^upstream: // ? $more : '';
+
+    $more = '' if $upstream;
 
     return <<"EOF2";
 http {
@@ -36,6 +39,7 @@ http {
     upstream llm {
         zone llm 64k;
         kvroute kv_cache zone=z;
+        $upstream
         server 127.0.0.1:%%B0%%;
         server 127.0.0.1:%%B1%%;
     }
@@ -68,7 +72,8 @@ sub order {
 }
 
 
-my %directive = (share => 'kvroute_share zone=z server=redis://127.0.0.1:1;');
+my %directive = (share => 'kvroute_share zone=z server=redis://127.0.0.1:1;',
+                 events => 'upstream: kvroute_events port=1;');
 
 for my $file (@extensions) {
     my ($name) = $file =~ /ngx_http_kvroute_(\w+)_module\.so$/;

@@ -245,16 +245,16 @@ kvs_route_again(const kvr_zone_t *zone, kvs_route_t *rt, unsigned what,
     uint64_t  *entries;
 
     if (!(what & (KVR_ATTEMPT_REINSERT|KVR_ATTEMPT_UNDO
-                  |KVR_ATTEMPT_ATTRIBUTE)))
+                  |KVR_ATTEMPT_REPORT)))
     {
         return;
     }
 
     entries = kvs_route_chain(rt->chain, rt->units, &n);
 
-    if (what & KVR_ATTEMPT_ATTRIBUTE) {
-        kvr_attempt_attribute(&rt->attempt, zone, entries, tokens, 0,
-                              kvs_zone_ms(now));
+    if (what & KVR_ATTEMPT_REPORT) {
+        kvr_attempt_report(&rt->attempt, zone, entries, tokens, 0,
+                           kvs_zone_ms(now));
     }
 
     if (what & KVR_ATTEMPT_REINSERT) {

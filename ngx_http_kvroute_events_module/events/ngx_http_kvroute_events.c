@@ -35,6 +35,7 @@ static void ngx_http_kvroute_events_servers(ngx_http_kvroute_srv_conf_t *conf,
 static void ngx_http_kvroute_events_server(void *data,
     ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t k, ngx_uint_t i,
     ngx_http_upstream_rr_peer_t *peer);
+static void ngx_http_kvroute_events_begin(kvr_heard_t *h, uint32_t id);
 static in_port_t ngx_http_kvroute_events_port(
     ngx_http_upstream_rr_peer_t *peer, ngx_uint_t port, ngx_uint_t rank);
 static ngx_http_kvroute_events_source_t *ngx_http_kvroute_events_add(
@@ -62,37 +63,10 @@ static ngx_http_kvroute_events_source_t  *ngx_http_kvroute_events_sources;
 ngx_int_t
 ngx_http_kvroute_events_init(ngx_cycle_t *cycle)
 {
-    ngx_log_t                     *log;
-    ngx_uint_t                     i, n;
-    ngx_event_t                   *ev;
-    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
-    ngx_http_kvroute_main_conf_t  *kmcf;
+    ngx_log_t    *log;
+    ngx_event_t  *ev;
 
-    if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
-    {
-        return NGX_OK;
-    }
-
-    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
-
-    if (kmcf == NULL) {
-        return NGX_OK;
-    }
-
-    n = 0;
-    kscfp = kmcf->upstreams.elts;
-
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        kscf = kscfp[i];
-
-        if (kscf->events && kscf->zone) {
-            kscf->zone->core.events = kscf->events->shm_zone->data;
-            ngx_http_kvroute_events_attribute_zone(kscf);
-            n++;
-        }
-    }
-
-    if (n == 0 || ngx_worker != 0) {
+    if (ngx_worker != 0) {
         return NGX_OK;
     }
 
@@ -115,7 +89,7 @@ ngx_http_kvroute_events_init(ngx_cycle_t *cycle)
 
 
 void
-ngx_http_kvroute_events_exit(void)
+ngx_http_kvroute_events_exit(ngx_cycle_t *cycle)
 {
     ngx_http_kvroute_events_source_t  *source;
 
@@ -158,7 +132,7 @@ ngx_http_kvroute_events_look(ngx_event_t *ev)
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
         kscf = kscfp[i];
 
-        if (kscf->events && kscf->zone) {
+        if (ngx_http_kvroute_events_get(kscf) && kscf->zone) {
             ngx_http_kvroute_events_servers(kscf, ev->log);
         }
     }
@@ -243,7 +217,7 @@ ngx_http_kvroute_events_server(void *data, ngx_http_kvroute_srv_conf_t *conf,
     }
 
     list = &conf->list[k];
-    events = conf->events;
+    events = ngx_http_kvroute_events_get(conf);
     find = NULL;
     n = events->ranks;
 
@@ -254,6 +228,8 @@ ngx_http_kvroute_events_server(void *data, ngx_http_kvroute_srv_conf_t *conf,
         if (id == KVR_REGISTRY_NONE) {
             return;
         }
+
+        ngx_http_kvroute_events_begin(events->heard, id);
 
         find = ngx_http_kvroute_events_find(conf, id, peer, log);
 
@@ -279,6 +255,8 @@ ngx_http_kvroute_events_server(void *data, ngx_http_kvroute_srv_conf_t *conf,
             continue;
         }
 
+        ngx_http_kvroute_events_begin(events->heard, id);
+
         if (find) {
             live = find->publisher[rank].live;
             replay = find->publisher[rank].replay;
@@ -298,6 +276,29 @@ ngx_http_kvroute_events_server(void *data, ngx_http_kvroute_srv_conf_t *conf,
         if (find && (source == NULL || !source->open)) {
             find->missing = 1;
         }
+    }
+}
+
+
+/* the number may have been another server's */
+static void
+ngx_http_kvroute_events_begin(kvr_heard_t *h, uint32_t id)
+{
+    uint32_t       generation;
+    kvr_events_t  *e;
+
+    generation = h->zone->registry->peer[id].generation;
+    e = &h->events[id];
+
+    if (kvr_get(&e->generation) == generation) {
+        return;
+    }
+
+    kvr_events_reset(e);
+    kvr_set(&e->generation, generation);
+
+    if (h->aliases) {
+        kvr_attribute_flush(h, id);
     }
 }
 
@@ -398,18 +399,7 @@ ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     source->next = ngx_http_kvroute_events_sources;
     ngx_http_kvroute_events_sources = source;
 
-    /* the number may have been another server's */
-
     e = ngx_http_kvroute_events_source_peer(source);
-
-    if (kvr_get(&e->generation) != generation) {
-        kvr_events_reset(e);
-        kvr_set(&e->generation, generation);
-
-        if (conf->zone->core.aliases) {
-            kvr_attribute_flush(&conf->zone->core, id);
-        }
-    }
 
     kvr_set(&e->source[number].owner, source->self);
 
@@ -548,6 +538,8 @@ ngx_http_kvroute_events_judge(ngx_http_kvroute_events_source_t *source)
     } else if (kvr_capacity_heard(&zone->core, source->id)) {
         kvr_capacity_stopped(&zone->core, &source->conf->pool, source->id, now);
     }
+
+    kvr_set(&e->fresh, kvr_capacity_heard(&zone->core, source->id) != 0);
 }
 
 
@@ -575,7 +567,8 @@ ngx_http_kvroute_events_timer(ngx_event_t *ev)
     source->opened = (uint64_t) ngx_current_msec;
 
     ngx_http_kvroute_events_stream_open(&source->live, KVR_ZMTP_SUB,
-                                        &source->conf->events->topic);
+                                        &ngx_http_kvroute_events_get(source->conf)
+                                             ->topic);
 }
 
 

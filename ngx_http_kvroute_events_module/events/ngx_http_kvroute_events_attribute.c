@@ -28,41 +28,24 @@ static ngx_event_t  ngx_http_kvroute_events_attribute_event;
 static ngx_uint_t   ngx_http_kvroute_events_attribute_owned;
 
 
-/* every process sets it to the same */
-void
-ngx_http_kvroute_events_attribute_zone(ngx_http_kvroute_srv_conf_t *conf)
-{
-    kvr_aliases_t  *aliases;
-
-    if (conf->events->aliases_zone == NULL) {
-        return;
-    }
-
-    aliases = conf->events->aliases_zone->data;
-
-    kvr_attribute_init(aliases, conf->zone->max_peers, conf->events->aliases);
-
-    conf->zone->core.aliases = aliases;
-}
-
-
 void
 ngx_http_kvroute_events_attribute_init(ngx_cycle_t *cycle)
 {
-    ngx_uint_t                     i, n;
-    ngx_event_t                   *ev;
-    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
-    ngx_http_kvroute_main_conf_t  *kmcf;
+    ngx_uint_t                       i, n;
+    ngx_event_t                     *ev;
+    ngx_http_kvroute_srv_conf_t    **kscf;
+    ngx_http_kvroute_main_conf_t    *kmcf;
+    ngx_http_kvroute_events_conf_t  *events;
 
     kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
 
-    kscfp = kmcf->upstreams.elts;
+    kscf = kmcf->upstreams.elts;
     n = 0;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        kscf = kscfp[i];
+        events = ngx_http_kvroute_events_get(kscf[i]);
 
-        n += kscf->events && kscf->events->aliases_zone && kscf->zone;
+        n += events && events->heard && events->heard->aliases;
     }
 
     if (n == 0) {
@@ -83,11 +66,13 @@ ngx_http_kvroute_events_attribute_init(ngx_cycle_t *cycle)
 static void
 ngx_http_kvroute_events_attribute(ngx_event_t *ev)
 {
-    uint32_t                       n;
-    uint64_t                       self;
-    ngx_uint_t                     i, more;
-    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
-    ngx_http_kvroute_main_conf_t  *kmcf;
+    uint32_t                         n;
+    uint64_t                         self;
+    ngx_uint_t                       i, more;
+    kvr_aliases_t                   *aliases;
+    ngx_http_kvroute_srv_conf_t    **kscf;
+    ngx_http_kvroute_main_conf_t    *kmcf;
+    ngx_http_kvroute_events_conf_t  *events;
 
     if (ngx_exiting || ngx_terminate || ngx_quit) {
         return;
@@ -96,31 +81,32 @@ ngx_http_kvroute_events_attribute(ngx_event_t *ev)
     kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
                                                ngx_http_kvroute_module);
 
-    kscfp = kmcf->upstreams.elts;
+    kscf = kmcf->upstreams.elts;
     more = 0;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        kscf = kscfp[i];
+        events = ngx_http_kvroute_events_get(kscf[i]);
 
-        if (kscf->events == NULL || kscf->events->aliases_zone == NULL
-            || kscf->zone == NULL)
+        if (events == NULL || events->heard == NULL
+            || events->heard->aliases == NULL)
         {
             continue;
         }
 
-        self = ngx_http_kvroute_events_self(kscf->zone);
+        aliases = events->heard->aliases;
+        self = ngx_http_kvroute_events_self(kscf[i]->zone);
 
         if (!ngx_http_kvroute_events_attribute_owned) {
-            kvr_set(&kscf->zone->core.aliases->owner, self);
+            kvr_set(&aliases->owner, self);
         }
 
         /* another worker has taken over, after a reload */
 
-        if (kvr_get(&kscf->zone->core.aliases->owner) != self) {
+        if (kvr_get(&aliases->owner) != self) {
             continue;
         }
 
-        n = kvr_attribute_look(&kscf->zone->core,
+        n = kvr_attribute_look(events->heard,
                                NGX_HTTP_KVROUTE_EVENTS_REQUESTS,
                                (uint64_t) ngx_current_msec);
 

@@ -276,7 +276,8 @@ ngx_http_kvroute_events_find_done(ngx_http_kvroute_fetch_t *fetch,
         return;
     }
 
-    kvr_add(&find->conf->zone->core.events[find->id].refused, 1);
+    kvr_add(&ngx_http_kvroute_events_get(find->conf)->heard->events[find->id]
+             .refused, 1);
 
     if (ngx_http_kvroute_events_source_due(&find->warned)) {
         ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,

@@ -10,8 +10,20 @@
 
 #include "events/ngx_http_kvroute_events.h"
 #include "core/events/kvr_subscription.h"
-#include "core/route/kvr_route.h"
 #include "engine/ngx_http_kvroute_fetch.h"
+
+
+/* what an upstream listens to, or NULL */
+static ngx_inline ngx_http_kvroute_events_conf_t *
+ngx_http_kvroute_events_get(ngx_http_kvroute_srv_conf_t *kscf)
+{
+    ngx_http_kvroute_events_conf_t  *events;
+
+    events = ngx_http_conf_upstream_srv_conf(kscf->upstream,
+                                             ngx_http_kvroute_events_module);
+
+    return events->port ? events : NULL;
+}
 
 
 typedef struct ngx_http_kvroute_events_stream_s
@@ -178,13 +190,16 @@ void ngx_http_kvroute_events_read_give_up(
     ngx_http_kvroute_events_source_t *source);
 
 
-/* _attribute: with aliases=, of a zone in every process, and in worker 0 */
+/* _attribute: with aliases=, in worker 0 */
 
-void ngx_http_kvroute_events_attribute_zone(ngx_http_kvroute_srv_conf_t *conf);
 void ngx_http_kvroute_events_attribute_init(ngx_cycle_t *cycle);
 
 
 /* _source */
+
+/* what is heard of the zone of a source */
+kvr_heard_t *ngx_http_kvroute_events_source_heard(
+    ngx_http_kvroute_events_source_t *source);
 
 kvr_events_t *ngx_http_kvroute_events_source_peer(
     ngx_http_kvroute_events_source_t *source);

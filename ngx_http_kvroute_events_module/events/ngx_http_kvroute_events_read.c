@@ -201,7 +201,7 @@ ngx_http_kvroute_events_read_another(ngx_http_kvroute_events_source_t *source)
 {
     kvr_peer_t  *peer;
 
-    kvr_capacity_another(&source->conf->zone->core, source->id,
+    kvr_hear_another(ngx_http_kvroute_events_source_heard(source), source->id,
                          (uint64_t) ngx_current_msec);
 
     if (!ngx_http_kvroute_events_source_due(&source->restarted)) {
@@ -428,7 +428,7 @@ ngx_http_kvroute_events_read_event(ngx_http_kvroute_events_source_t *source,
         source->cleared = 1;
     }
 
-    if (!kvr_capacity_event(&source->conf->zone->core, source->id,
+    if (!kvr_hear_event(ngx_http_kvroute_events_source_heard(source), source->id,
                             source->number, event,
                             (uint64_t) ngx_current_msec)
         || !ngx_http_kvroute_events_source_due(&source->emptied))

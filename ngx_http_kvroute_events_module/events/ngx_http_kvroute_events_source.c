@@ -16,10 +16,17 @@
 ngx_log_t  ngx_http_kvroute_events_source_log;
 
 
+kvr_heard_t *
+ngx_http_kvroute_events_source_heard(ngx_http_kvroute_events_source_t *source)
+{
+    return ngx_http_kvroute_events_get(source->conf)->heard;
+}
+
+
 kvr_events_t *
 ngx_http_kvroute_events_source_peer(ngx_http_kvroute_events_source_t *source)
 {
-    return &source->conf->zone->core.events[source->id];
+    return &ngx_http_kvroute_events_source_heard(source)->events[source->id];
 }
 
 

@@ -15,6 +15,7 @@
  */
 
 
+#include "ngx_http_kvroute_extension.h"
 #include "balance/ngx_http_kvroute_balance_int.h"
 
 
@@ -27,7 +28,7 @@ static void ngx_http_kvroute_attempt_insert_documents(
 static void ngx_http_kvroute_attempt_reinsert(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_ttft(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at);
-static void ngx_http_kvroute_attempt_attribute(ngx_http_kvroute_attempt_t *at,
+static void ngx_http_kvroute_attempt_report(ngx_http_kvroute_attempt_t *at,
     const kvr_tokens_t *tokens);
 static void ngx_http_kvroute_attempt_extend(ngx_http_kvroute_attempt_t *at);
 static uint32_t ngx_http_kvroute_attempt_kind(ngx_http_request_t *r,
@@ -159,9 +160,9 @@ ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
 
     kvr_attempt_insert(&at->core, &at->conf->zone->core, &in);
 
-    /* its blocks are looked for when it has ended */
+    /* an extension wants it when it has ended */
 
-    if (kvr_capacity_listened(&at->conf->zone->core, peer)) {
+    if (kvr_hooks_wants(&at->conf->zone->core, peer)) {
         ngx_http_kvroute_prompt_keep_chain(ctx->request, ctx, at->conf->zone);
     }
 
@@ -254,7 +255,7 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
         ngx_http_kvroute_attempt_reinsert(at);
     }
 
-    if (at->conf->zone->core.aliases == NULL) {
+    if (!kvr_hooks_wants(&at->conf->zone->core, peer)) {
         ngx_http_kvroute_prompt_free_chain(ctx);
     }
 
@@ -412,8 +413,8 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
                       &ctx->peer);
     }
 
-    if (rc & KVR_ATTEMPT_ATTRIBUTE) {
-        ngx_http_kvroute_attempt_attribute(at, &settle.tokens);
+    if (rc & KVR_ATTEMPT_REPORT) {
+        ngx_http_kvroute_attempt_report(at, &settle.tokens);
     }
 
     if (rc & KVR_ATTEMPT_REINSERT) {
@@ -423,16 +424,15 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
 
 
 static void
-ngx_http_kvroute_attempt_attribute(ngx_http_kvroute_attempt_t *at,
+ngx_http_kvroute_attempt_report(ngx_http_kvroute_attempt_t *at,
     const kvr_tokens_t *tokens)
 {
-    uint64_t                        *chain, session;
-    ngx_str_t                        value;
-    ngx_http_kvroute_ctx_t          *ctx;
-    ngx_http_kvroute_events_conf_t  *events;
+    uint64_t                            *chain, session;
+    const kvr_hook_t                    *hook;
+    ngx_http_kvroute_ctx_t              *ctx;
+    const ngx_http_kvroute_extension_t  *ext;
 
     ctx = at->ctx;
-    events = at->conf->events;
 
     chain = ngx_http_kvroute_prompt_chain(ctx->request, ctx, at->conf->zone);
 
@@ -442,17 +442,16 @@ ngx_http_kvroute_attempt_attribute(ngx_http_kvroute_attempt_t *at,
 
     session = 0;
 
-    /* an upstream without events may have the zone of one that has them */
+    for (hook = at->conf->zone->core.hooks; hook; hook = hook->next) {
+        ext = ngx_http_kvroute_extension(hook);
 
-    if (events && events->session
-        && ngx_http_complex_value(ctx->request, events->session, &value)
-           == NGX_OK)
-    {
-        session = kvr_kvevent_session(value.data, value.len);
+        if (ext->session && session == 0) {
+            session = ext->session(ctx->request, at->conf);
+        }
     }
 
-    kvr_attempt_attribute(&at->core, &at->conf->zone->core, chain, tokens,
-                          session, (uint64_t) ngx_current_msec);
+    kvr_attempt_report(&at->core, &at->conf->zone->core, chain, tokens,
+                       session, (uint64_t) ngx_current_msec);
 }
 
 

@@ -20,7 +20,6 @@
  *     _conf_policy       a policy, as in it and in kvroute
  *     _conf_queue      kvroute_queue, kvroute_priority, kvroute_tenant
  *     _conf_probe      kvroute_probe, kvroute_health
- *     _conf_events     kvroute_events
  *     _conf_check      what is accepted, and does nothing
  *     _conf_eject      kvroute_eject
  *     _conf_prefill    kvroute_prefill
@@ -76,6 +75,10 @@ char *ngx_http_kvroute_conf_attach_named(ngx_conf_t *cf, ngx_command_t *cmd,
 ngx_int_t ngx_http_kvroute_conf_attach_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_kvroute_conf_attach_check(ngx_conf_t *cf);
 
+/* warns of a directive of an upstream without "kvroute" */
+void ngx_http_kvroute_conf_attach_idle(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, const char *directive);
+
 /* the parameter of "kvroute" that a word is, if it is none of a policy */
 const ngx_http_kvroute_conf_param_t *ngx_http_kvroute_conf_upstream_param(
     ngx_str_t *word);
@@ -113,12 +116,6 @@ char *ngx_http_kvroute_conf_probe(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_kvroute_conf_probe_health(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
-char *ngx_http_kvroute_conf_events(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-
-/* at the end of an upstream that has kvroute_events, and kvroute */
-ngx_int_t ngx_http_kvroute_conf_events_check(ngx_conf_t *cf,
-    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
 
 /*
  * A context of TLS for connections of this module's own, to *ssl; trusted: a

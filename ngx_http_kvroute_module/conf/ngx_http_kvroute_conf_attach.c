@@ -35,8 +35,6 @@ static void ngx_http_kvroute_conf_attach_replace(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf);
 static ngx_uint_t ngx_http_kvroute_conf_attach_uses(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, const char *module);
-static void ngx_http_kvroute_conf_attach_idle(ngx_conf_t *cf,
-    ngx_http_upstream_srv_conf_t *uscf, const char *directive);
 static ngx_int_t ngx_http_kvroute_conf_attach_matches(ngx_conf_t *cf,
     ngx_http_kvroute_conf_named_t *named, ngx_str_t *name);
 
@@ -433,16 +431,6 @@ ngx_http_kvroute_conf_attach_init(ngx_conf_t *cf)
                                             ? "kvroute_probe" : "kvroute_health");
         }
 
-        if (kscf->events && kscf->shm_zone == NULL) {
-            ngx_http_kvroute_conf_attach_idle(cf, uscf[i], "kvroute_events");
-
-        } else if (kscf->events
-                   && ngx_http_kvroute_conf_events_check(cf, uscf[i], kscf)
-                      != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-
         if ((kscf->shm_zone == NULL || kscf->shadow) && kscf->eject_set) {
             ngx_http_kvroute_conf_attach_idle(cf, uscf[i], "kvroute_eject");
         }
@@ -467,7 +455,7 @@ ngx_http_kvroute_conf_attach_init(ngx_conf_t *cf)
 }
 
 
-static void
+void
 ngx_http_kvroute_conf_attach_idle(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, const char *directive)
 {

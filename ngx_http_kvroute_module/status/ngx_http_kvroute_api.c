@@ -503,12 +503,6 @@ ngx_http_kvroute_api_reset(ngx_http_kvroute_call_t *call,
     kvr_registry_reset(zone->sh->registry, peer);
     kvr_hooks_reset(&zone->core, peer);
 
-    for (i = 0; zone->core.events && i < zone->sh->max_peers; i++) {
-        if (peer == KVR_REGISTRY_NONE || peer == i) {
-            kvr_counter_reset(KVR_COUNTER_EVENTS, &zone->core.events[i]);
-        }
-    }
-
     if (peer != KVR_REGISTRY_NONE) {
         return;
     }

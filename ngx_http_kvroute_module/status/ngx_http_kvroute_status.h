@@ -61,7 +61,6 @@ typedef struct {
     kvr_member_t                 *counted;  /* a copy; zeros without a number */
     kvr_engine_t                 *engine;   /* in the zone, or NULL */
     kvr_feedback_t               *feedback;
-    kvr_events_t                 *events;   /* NULL: not listened to */
 
     uint32_t                      set;      /* KVR_COUNTER_... that hold */
     const void                   *base[KVR_COUNTER_GROUPS];

@@ -544,12 +544,10 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_status_peer_t *p)
 static void
 ngx_http_kvroute_json_engine(cJSON *json, ngx_http_kvroute_status_peer_t *p)
 {
-    cJSON         *item;
-    kvr_engine_t  *s;
-
-    static const char *const  heard[] = { "off", "stale", "silent", "fresh" };
-
-    _Static_assert(kvr_nelts(heard) == KVR_HEARD_STATES, "heard");
+    cJSON                               *item;
+    kvr_engine_t                        *s;
+    const kvr_hook_t                    *hook;
+    const ngx_http_kvroute_extension_t  *ext;
 
     s = p->engine;
 
@@ -582,22 +580,12 @@ ngx_http_kvroute_json_engine(cJSON *json, ngx_http_kvroute_status_peer_t *p)
                                           p->set | KVR_COUNTER_PROBED);
     }
 
-    if (p->set & KVR_COUNTER_LISTENED) {
-        item = cJSON_AddObjectToObject(json, "events");
-        ngx_http_kvroute_json_group(item, KVR_COUNTER_EVENTS, p);
+    for (hook = p->conf->zone->core.hooks; hook; hook = hook->next) {
+        ext = ngx_http_kvroute_extension(hook);
 
-        cJSON_AddStringToObject(item, "state", heard[p->now.heard]);
-
-        if (p->now.set & KVR_COUNTER_LIVING) {
-            cJSON_AddNumberToObject(item, "age_ms", p->now.events_age);
+        if (ext->json_peer) {
+            ext->json_peer(json, p->conf, hook->data, p->id);
         }
-
-        /* whether the index goes by them, and how old blocks get */
-
-        cJSON_AddBoolToObject(item, "trusted", p->now.events_fresh != 0);
-        cJSON_AddNumberToObject(item, "age",
-                                kvr_events_age(p->events)
-                                * p->conf->zone->core.unit);
     }
 
     item = cJSON_AddObjectToObject(json, "cache");

@@ -150,7 +150,6 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
         p->base[KVR_COUNTER_CACHE] = p->feedback;
         p->base[KVR_COUNTER_HEALTH] = p->engine;
         p->base[KVR_COUNTER_ENGINE] = p->engine;
-        p->base[KVR_COUNTER_EVENTS] = p->events;
     }
 
     u->shared = ngx_http_kvroute_zone_upstream(conf);
@@ -245,12 +244,6 @@ ngx_http_kvroute_status_counted(ngx_http_kvroute_srv_conf_t *conf,
 
     if (conf->health) {
         p->set |= KVR_COUNTER_CHECKED;
-    }
-
-    if (conf->events && zone->events) {
-        p->set |= KVR_COUNTER_LISTENED;
-        p->events = &zone->events[p->id];
-        p->set |= zone->aliases ? KVR_COUNTER_ALIASED : 0;
     }
 }
 

@@ -10,8 +10,6 @@
 static ngx_int_t ngx_http_kvroute_share_preconfiguration(ngx_conf_t *cf);
 static void *ngx_http_kvroute_share_create_conf(ngx_conf_t *cf);
 static ngx_int_t ngx_http_kvroute_share_attach(ngx_cycle_t *cycle);
-static void *ngx_http_kvroute_share_base(const kvr_zone_t *zone, void *data,
-    kvr_counter_group_e group, uint32_t number, uint32_t *set);
 
 
 static ngx_command_t  ngx_http_kvroute_share_commands[] = {
@@ -60,22 +58,9 @@ ngx_module_t  ngx_http_kvroute_share_module = {
 
 /* what the router calls */
 static const ngx_http_kvroute_extension_t  ngx_http_kvroute_share_extension = {
-
     .build = NGX_HTTP_KVROUTE_BUILD,
     .name = "ngx_http_kvroute_share_module",
-
-    .hooks = {
-        .inserted = kvr_share_tell_lesson,
-        .undone = kvr_share_tell_void,
-        .extended = kvr_share_tell_extend,
-        .counted = kvr_share_tell_popular,
-        .bound = kvr_share_tell_bind,
-        .flushed = kvr_share_tell_floor,
-        .counters = kvr_share_counters,
-        .ncounters = KVR_SHARE_COUNTERS,
-        .base = ngx_http_kvroute_share_base
-    },
-
+    .hooks = &kvr_share_hooks,
     .init_process = ngx_http_kvroute_share_attach,
     .exit_process = ngx_http_kvroute_share_exit_process,
     .json = ngx_http_kvroute_share_status_json,
@@ -126,14 +111,4 @@ ngx_http_kvroute_share_attach(ngx_cycle_t *cycle)
     }
 
     return ngx_http_kvroute_share_init_process(cycle);
-}
-
-
-static void *
-ngx_http_kvroute_share_base(const kvr_zone_t *zone, void *data,
-    kvr_counter_group_e group, uint32_t number, uint32_t *set)
-{
-    kvr_share_t  *s = data;
-
-    return group == KVR_COUNTER_ZONE ? &s->stats : NULL;
 }

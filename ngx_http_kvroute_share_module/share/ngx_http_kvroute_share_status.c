@@ -41,9 +41,9 @@ ngx_http_kvroute_share_status_json(cJSON *json, ngx_http_kvroute_zone_t *zone,
     ngx_http_kvroute_status_json_string(share, "name", conf->name.data,
                                         conf->name.len);
 
-    ngx_http_kvroute_status_json_table(share, kvr_share_counters,
-                                       KVR_SHARE_COUNTERS, KVR_COUNTER_ZONE,
-                                       &s->stats, 0);
+    ngx_http_kvroute_status_json_table(share, kvr_share_hooks.counters,
+                                       kvr_share_hooks.ncounters,
+                                       KVR_COUNTER_ZONE, &s->stats, 0);
 
     cJSON_AddBoolToObject(share, "joining", kvr_get(&s->wants) != 0);
 

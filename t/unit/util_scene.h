@@ -15,6 +15,7 @@
 
 
 #include "util_zone.h"
+#include "core/hear/kvr_hear.h"
 
 
 #define UTIL_SCENE_PEERS  4
@@ -25,6 +26,8 @@
 
 typedef struct {
     kvr_zone_t      zone;
+    kvr_heard_t     heard;
+    kvr_hook_t      hook;
     kvr_pool_t      pool;
     uint32_t        peer;
     uint32_t        member;
@@ -45,14 +48,19 @@ util_scene(util_scene_t *s)
     z = &s->zone;
 
     util_zone(z, UTIL_SCENE_PEERS, 4096, UTIL_SCENE_UNIT);
-    z->events = util_zeroed(UTIL_SCENE_PEERS * sizeof(kvr_events_t));
+    s->heard.zone = z;
+    s->heard.events = util_zeroed(UTIL_SCENE_PEERS * sizeof(kvr_events_t));
+    s->hook.call = &kvr_hear_hooks;
+    s->hook.data = &s->heard;
+    z->hooks = &s->hook;
+    z->listens = 1;
 
     s->peer = kvr_registry_peer(z->registry, z->load, z->row, z->index,
                                 "a:1", 3, 1000);
     s->member = kvr_registry_member(z->registry, z->load, z->row, s->peer, "u",
                                     1);
 
-    kvr_set(&z->events[s->peer].connected, 1);
+    kvr_set(&s->heard.events[s->peer].connected, 1);
 
     s->pool.set = kvr_set_of(s->peer);
 
@@ -68,7 +76,7 @@ static inline void
 util_scene_free(util_scene_t *s)
 {
     util_zone_free(&s->zone);
-    free(s->zone.events);
+    free(s->heard.events);
 }
 
 

@@ -1,4 +1,4 @@
-#include "core/route/kvr_route.h"
+#include "core/hear/kvr_hear.h"
 
 #include "bench/sim/router/told.h"
 
@@ -39,6 +39,8 @@ typedef struct {
 struct kvs_told_s {
     kvs_sim_t        *sim;
     kvs_zone_t       *zone;
+    kvr_heard_t       heard;
+    kvr_hook_t        hook;
     double            delay;         /* s */
     double            looked;
     kvs_voice_t       voice[KVS_REPLICAS];
@@ -113,12 +115,17 @@ kvs_told_create(kvs_sim_t *sim, kvs_zone_t *zone, double delay,
     told->sim = sim;
     told->zone = zone;
     told->delay = delay;
-    zone->core.events = kvs_zone_alloc(sim->n * sizeof(kvr_events_t));
+    told->heard.zone = &zone->core;
+    told->heard.events = kvs_zone_alloc(sim->n * sizeof(kvr_events_t));
+    told->hook.call = &kvr_hear_hooks;
+    told->hook.data = &told->heard;
+    zone->core.hooks = &told->hook;
+    zone->core.listens = 1;
 
     if (aliases) {
         size = kvr_attribute_size(sim->n, KVS_TOLD_ALIASES);
-        zone->core.aliases = kvs_zone_alloc(size);
-        kvr_attribute_init(zone->core.aliases, sim->n, KVS_TOLD_ALIASES);
+        told->heard.aliases = kvs_zone_alloc(size);
+        kvr_attribute_init(told->heard.aliases, sim->n, KVS_TOLD_ALIASES);
     }
 
     for (i = 0; i < sim->n; i++) {
@@ -127,7 +134,7 @@ kvs_told_create(kvs_sim_t *sim, kvs_zone_t *zone, double delay,
         v->told = told;
         v->replica = i;
 
-        kvr_set(&zone->core.events[i].connected, 1);
+        kvr_set(&told->heard.events[i].connected, 1);
 
         v->watch.stored = kvs_told_stored;
         v->watch.removed = kvs_told_removed;
@@ -155,8 +162,8 @@ kvs_told_destroy(kvs_told_t *told)
         free(v->say);
     }
 
-    free((void *) told->zone->core.events);
-    free((void *) told->zone->core.aliases);
+    free((void *) told->heard.events);
+    free((void *) told->heard.aliases);
     free(told);
 }
 
@@ -198,8 +205,8 @@ kvs_told_hear(kvs_voice_t *v, double now)
 
     e.blocks = i;
 
-    (void) kvr_capacity_event(&v->told->zone->core, v->replica, 0, &e,
-                              kvs_zone_ms(now));
+    (void) kvr_hear_event(&v->told->heard, v->replica, 0, &e,
+                          kvs_zone_ms(now));
 
     return i;
 }
@@ -240,9 +247,8 @@ kvs_told_settle(kvs_told_t *told, double now)
         }
     }
 
-    if (told->zone->core.aliases) {
-        (void) kvr_attribute_look(&told->zone->core, UINT32_MAX,
-                                  kvs_zone_ms(now));
+    if (told->heard.aliases) {
+        (void) kvr_attribute_look(&told->heard, UINT32_MAX, kvs_zone_ms(now));
     }
 }
 
@@ -258,7 +264,6 @@ kvs_told_restarted(kvs_told_t *told, uint32_t replica)
     v->step = 0;
     v->n = 0;
 
-    kvr_capacity_another(&told->zone->core, replica,
-                         kvs_zone_ms(told->sim->now));
+    kvr_hear_another(&told->heard, replica, kvs_zone_ms(told->sim->now));
 }
 

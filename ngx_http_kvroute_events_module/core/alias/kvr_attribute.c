@@ -16,7 +16,7 @@
 #define KVR_ATTRIBUTE_STUCK  1000
 
 
-static int kvr_attribute_take(const kvr_zone_t *zone, const uint64_t *word,
+static int kvr_attribute_take(const kvr_heard_t *h, const uint64_t *word,
     uint32_t n, uint64_t now);
 
 
@@ -43,45 +43,45 @@ kvr_attribute_init(kvr_aliases_t *aliases, uint32_t max_peers, size_t size)
 
 
 kvr_alias_view_t
-kvr_attribute_peer(const kvr_zone_t *zone, uint32_t peer)
+kvr_attribute_peer(const kvr_heard_t *h, uint32_t peer)
 {
     uint8_t           *p;
     kvr_alias_view_t   v;
 
-    p = (uint8_t *) zone->aliases + sizeof(kvr_aliases_t);
+    p = (uint8_t *) h->aliases + sizeof(kvr_aliases_t);
 
-    kvr_alias_view(&v, p + peer * zone->aliases->size, zone->aliases->cells,
-                   &zone->events[peer].alias);
+    kvr_alias_view(&v, p + peer * h->aliases->size, h->aliases->cells,
+                   &h->events[peer].alias);
 
     return v;
 }
 
 
 int
-kvr_attribute_most(const kvr_zone_t *zone, uint32_t peer)
+kvr_attribute_most(const kvr_heard_t *h, uint32_t peer)
 {
     kvr_alias_view_t  v;
 
-    if (zone->aliases == NULL || peer >= zone->aliases->max_peers) {
+    if (h->aliases == NULL || peer >= h->aliases->max_peers) {
         return 0;
     }
 
-    v = kvr_attribute_peer(zone, peer);
+    v = kvr_attribute_peer(h, peer);
 
     return kvr_alias_most(&v);
 }
 
 
 void
-kvr_attribute_put(const kvr_zone_t *zone, uint32_t peer,
+kvr_attribute_put(const kvr_heard_t *h, uint32_t peer,
     kvr_alias_request_t *r)
 {
     uint32_t          skip;
     uint64_t          word[KVR_ATTRIBUTE_WORDS];
     kvr_alias_view_t  v;
-    kvr_fifo_part_t  part[2];
+    kvr_fifo_part_t   part[2];
 
-    if (peer >= zone->aliases->max_peers || r->n == 0
+    if (peer >= h->aliases->max_peers || r->n == 0
         || r->from + r->n > KVR_ALIAS_ENTRIES || r->bytes > UINT32_MAX)
     {
         return;
@@ -93,7 +93,7 @@ kvr_attribute_put(const kvr_zone_t *zone, uint32_t peer,
     r->n -= skip;
     r->key += skip;
 
-    word[0] = (uint64_t) kvr_get(&zone->registry->peer[peer].generation) << 32
+    word[0] = (uint64_t) kvr_get(&h->zone->registry->peer[peer].generation) << 32
               | peer << 16 | r->from;
     word[1] = r->now;
     word[2] = r->start;
@@ -106,15 +106,15 @@ kvr_attribute_put(const kvr_zone_t *zone, uint32_t peer,
     part[0] = (kvr_fifo_part_t) { word, KVR_ATTRIBUTE_WORDS };
     part[1] = (kvr_fifo_part_t) { r->key, r->n };
 
-    if (!kvr_fifo_put(&zone->aliases->ring, part, 2)) {
-        v = kvr_attribute_peer(zone, peer);
+    if (!kvr_fifo_put(&h->aliases->ring, part, 2)) {
+        v = kvr_attribute_peer(h, peer);
         kvr_add(&v.count->dropped, 1);
     }
 }
 
 
 void
-kvr_attribute_event(const kvr_zone_t *zone, uint32_t id, unsigned source,
+kvr_attribute_event(const kvr_heard_t *h, uint32_t id, unsigned source,
     const kvr_kvevent_t *event, uint32_t depth, uint64_t now)
 {
     int                gone;
@@ -122,15 +122,15 @@ kvr_attribute_event(const kvr_zone_t *zone, uint32_t id, unsigned source,
     kvr_alias_view_t   v;
     kvr_alias_place_t  place;
 
-    if (id >= zone->aliases->max_peers) {
+    if (id >= h->aliases->max_peers) {
         return;
     }
 
-    v = kvr_attribute_peer(zone, id);
+    v = kvr_attribute_peer(h, id);
 
     gone = event->type == KVR_KVEVENT_REMOVED;
     n = kvr_min(event->blocks, KVR_KVEVENT_HASHES);
-    units = kvr_load_get(zone->load, id).pending / zone->unit;
+    units = kvr_load_get(h->zone->load, id).pending / h->zone->unit;
 
     for (i = 0; i < n; i++) {
 
@@ -139,11 +139,12 @@ kvr_attribute_event(const kvr_zone_t *zone, uint32_t id, unsigned source,
         }
 
         if (gone) {
-            kvr_add(&v.count->gone, kvr_index_gone(zone->index, place.key,
-                                                    place.entry, id, units + 1));
+            kvr_add(&v.count->gone,
+                    kvr_index_gone(h->zone->index, place.key, place.entry, id,
+                                   units + 1));
 
         } else {
-            kvr_index_again(zone->index, place.key, place.entry, id,
+            kvr_index_again(h->zone->index, place.key, place.entry, id,
                             (uint32_t) kvr_min(units, UINT32_MAX));
             kvr_add(&v.count->again, 1);
         }
@@ -156,39 +157,39 @@ kvr_attribute_event(const kvr_zone_t *zone, uint32_t id, unsigned source,
 
 
 void
-kvr_attribute_another(const kvr_zone_t *zone, uint32_t id)
+kvr_attribute_another(const kvr_heard_t *h, uint32_t id)
 {
     kvr_alias_view_t  v;
 
-    if (id < zone->aliases->max_peers) {
-        v = kvr_attribute_peer(zone, id);
+    if (id < h->aliases->max_peers) {
+        v = kvr_attribute_peer(h, id);
         kvr_alias_another(&v);
     }
 }
 
 
 void
-kvr_attribute_flush(const kvr_zone_t *zone, uint32_t id)
+kvr_attribute_flush(const kvr_heard_t *h, uint32_t id)
 {
     kvr_alias_view_t  v;
 
-    if (id < zone->aliases->max_peers) {
-        v = kvr_attribute_peer(zone, id);
+    if (id < h->aliases->max_peers) {
+        v = kvr_attribute_peer(h, id);
         kvr_alias_flush(&v);
     }
 }
 
 
 uint32_t
-kvr_attribute_look(const kvr_zone_t *zone, uint32_t most, uint64_t now)
+kvr_attribute_look(const kvr_heard_t *h, uint32_t most, uint64_t now)
 {
     int                rc;
     uint32_t           i;
     uint64_t           at, next, word[KVR_FIFO_MAX];
     kvr_aliases_t     *aliases;
-    kvr_fifo_t  *ring;
+    kvr_fifo_t       *ring;
 
-    aliases = zone->aliases;
+    aliases = h->aliases;
     ring = &aliases->ring;
 
     for (i = 0; i < most; i++) {
@@ -199,9 +200,9 @@ kvr_attribute_look(const kvr_zone_t *zone, uint32_t most, uint64_t now)
         /* who has begun to write and does not go on was killed */
 
         rc = kvr_fifo_get(ring, &next, word,
-                                kvr_get(&aliases->stuck) == at + 1
-                                && now - kvr_get(&aliases->since)
-                                   > KVR_ATTRIBUTE_STUCK);
+                          kvr_get(&aliases->stuck) == at + 1
+                          && now - kvr_get(&aliases->since)
+                             > KVR_ATTRIBUTE_STUCK);
 
         if (rc == KVR_DECLINED) {
             break;
@@ -217,7 +218,7 @@ kvr_attribute_look(const kvr_zone_t *zone, uint32_t most, uint64_t now)
         }
 
         if (rc > KVR_ATTRIBUTE_WORDS
-            && kvr_attribute_take(zone, word, (uint32_t) rc, now) == KVR_AGAIN)
+            && kvr_attribute_take(h, word, (uint32_t) rc, now) == KVR_AGAIN)
         {
             break;
         }
@@ -230,7 +231,7 @@ kvr_attribute_look(const kvr_zone_t *zone, uint32_t most, uint64_t now)
 
 
 static int
-kvr_attribute_take(const kvr_zone_t *zone, const uint64_t *word, uint32_t n,
+kvr_attribute_take(const kvr_heard_t *h, const uint64_t *word, uint32_t n,
     uint64_t now)
 {
     uint32_t             id;
@@ -245,8 +246,8 @@ kvr_attribute_take(const kvr_zone_t *zone, const uint64_t *word, uint32_t n,
 
     id = (word[0] >> 16) & UINT16_MAX;
 
-    if (id >= zone->aliases->max_peers
-        || kvr_get(&zone->registry->peer[id].generation) != word[0] >> 32)
+    if (id >= h->aliases->max_peers
+        || kvr_get(&h->zone->registry->peer[id].generation) != word[0] >> 32)
     {
         return KVR_DECLINED;
     }
@@ -268,7 +269,7 @@ kvr_attribute_take(const kvr_zone_t *zone, const uint64_t *word, uint32_t n,
         return KVR_DECLINED;
     }
 
-    v = kvr_attribute_peer(zone, id);
+    v = kvr_attribute_peer(h, id);
 
     (void) kvr_alias_attribute(&v, &r);
 

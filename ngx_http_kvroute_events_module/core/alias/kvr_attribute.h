@@ -28,7 +28,7 @@
 #define KVR_ATTRIBUTE_LEAST  (64 * 1024)
 
 
-struct kvr_aliases_s {
+typedef struct {
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint64_t    owner;       /* the process that hears events */
     _Atomic uint64_t    stuck;       /* place of the ring that is not written, */
@@ -40,7 +40,15 @@ struct kvr_aliases_s {
     kvr_fifo_t          ring;
 
     /* then the peers */
-};
+} kvr_aliases_t;
+
+
+/* what is heard of the peers of a zone */
+typedef struct {
+    const kvr_zone_t   *zone;
+    kvr_events_t       *events;      /* by peer */
+    kvr_aliases_t      *aliases;     /* NULL: blocks are not told apart */
+} kvr_heard_t;
 
 
 /* bytes of so many peers with so many each; a peer's are at least the least */
@@ -50,14 +58,14 @@ size_t kvr_attribute_size(uint32_t max_peers, size_t size);
 void kvr_attribute_init(kvr_aliases_t *aliases, uint32_t max_peers,
     size_t size);
 
-/* of a peer of the zone, which has aliases */
-kvr_alias_view_t kvr_attribute_peer(const kvr_zone_t *zone, uint32_t peer);
+/* of a peer; there are aliases */
+kvr_alias_view_t kvr_attribute_peer(const kvr_heard_t *h, uint32_t peer);
 
 /* whether most blocks of the peer are known, so that each is removed by its event */
-int kvr_attribute_most(const kvr_zone_t *zone, uint32_t peer);
+int kvr_attribute_most(const kvr_heard_t *h, uint32_t peer);
 
 /* hands over a request that has ended; what is long loses its beginning */
-void kvr_attribute_put(const kvr_zone_t *zone, uint32_t peer,
+void kvr_attribute_put(const kvr_heard_t *h, uint32_t peer,
     kvr_alias_request_t *r);
 
 /*
@@ -65,20 +73,20 @@ void kvr_attribute_put(const kvr_zone_t *zone, uint32_t peer,
  */
 
 /* an event of stored or removed blocks; depth: as of kvr_events_take() */
-void kvr_attribute_event(const kvr_zone_t *zone, uint32_t peer,
+void kvr_attribute_event(const kvr_heard_t *h, uint32_t peer,
     unsigned source, const kvr_kvevent_t *event, uint32_t depth, uint64_t now);
 
 /* its engine is another process */
-void kvr_attribute_another(const kvr_zone_t *zone, uint32_t peer);
+void kvr_attribute_another(const kvr_heard_t *h, uint32_t peer);
 
 /* another server has the number */
-void kvr_attribute_flush(const kvr_zone_t *zone, uint32_t peer);
+void kvr_attribute_flush(const kvr_heard_t *h, uint32_t peer);
 
 /*
  * Looks for the blocks of those requests that have ended long enough ago, at
  * most so many.  Returns how many there were.
  */
-uint32_t kvr_attribute_look(const kvr_zone_t *zone, uint32_t most,
+uint32_t kvr_attribute_look(const kvr_heard_t *h, uint32_t most,
     uint64_t now);
 
 

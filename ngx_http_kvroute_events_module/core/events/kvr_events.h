@@ -88,6 +88,7 @@ typedef struct {
     _Atomic uint64_t   connects;
     _Atomic uint64_t   tokens;       /* that entered */
     _Atomic uint64_t   connected;    /* sources, now */
+    _Atomic uint64_t   fresh;        /* 1: the index goes by them */
     _Atomic uint64_t   refused;      /* answers where they are, of no use */
 
     _Atomic uint64_t   age;          /* units, x KVR_EVENTS_ONE */

@@ -5,7 +5,6 @@
 
 
 #include "core/route/kvr_attempt.h"
-#include "core/alias/kvr_attribute.h"
 #include "core/route/kvr_capacity.h"
 #include "core/state/kvr_hooks.h"
 
@@ -402,9 +401,9 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     }
 
     if (a->entries && !s->odd && !s->sampled
-        && kvr_capacity_listened(zone, id))
+        && kvr_hooks_wants(zone, id))
     {
-        rc |= KVR_ATTEMPT_ATTRIBUTE;
+        rc |= KVR_ATTEMPT_REPORT;
     }
 
     /* tokens of the capacity are bytes to us, and how many becomes clear */
@@ -476,45 +475,28 @@ kvr_attempt_reinsert(kvr_attempt_t *a, const kvr_zone_t *zone,
 
 
 void
-kvr_attempt_attribute(kvr_attempt_t *a, const kvr_zone_t *zone,
+kvr_attempt_report(kvr_attempt_t *a, const kvr_zone_t *zone,
     const uint64_t *chain, const kvr_tokens_t *tokens, uint64_t session,
     uint64_t now)
 {
-    uint64_t             cached;
-    kvr_alias_request_t  r;
+    kvr_settled_t  s;
 
-    cached = (uint64_t) kvr_max(tokens->cached, 0);
+    s.peer = a->reservation.peer;
+    s.chain = chain;
+    s.entries = a->entries;
+    s.units = a->units;
+    s.held = (uint32_t) (a->matched / zone->unit);
+    s.prompted = a->prompted;
+    s.bytes = a->bytes;
+    s.start = a->start;
+    s.first = a->start + a->ttft;
+    s.now = now;
+    s.session = session;
+    s.prompt = tokens->prompt;
+    s.cached = tokens->cached;
+    s.completion = tokens->completion;
 
-    r.start = a->start;
-    r.first = a->start + a->ttft;
-    r.now = now;
-    r.session = session;
-    r.prompt = (uint32_t) kvr_min((uint64_t) tokens->prompt, UINT32_MAX);
-    r.cached = (uint32_t) kvr_min(cached, r.prompt);
-    r.untold = 0;
-    r.bytes = a->bytes;
-    r.unit = zone->unit;
-    r.held = (uint32_t) (a->matched / zone->unit);
-
-    /* from the end of the prompt that it goes on from: its reply is cached */
-
-    cached = a->units * (uint64_t) r.cached / r.prompt;
-    cached = kvr_min(cached, kvr_min(r.held, a->prompted));
-
-    r.from = kvr_chain_entries((uint32_t) cached);
-    r.from -= kvr_min(r.from, 1);
-    r.n = a->entries - kvr_min(r.from, a->entries);
-    r.key = &chain[r.from];
-
-    /* engines leave out zero; of one that never tells it may be anything */
-
-    if (tokens->cached < 0 && a->matched
-        && !kvr_get(&zone->registry->peer[a->reservation.peer].feedback.told))
-    {
-        r.untold = 1;
-    }
-
-    kvr_attribute_put(zone, a->reservation.peer, &r);
+    kvr_hooks(zone, settled, &s);
 }
 
 

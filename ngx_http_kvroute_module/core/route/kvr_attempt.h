@@ -25,7 +25,7 @@
  * The chain of the prompt is not kept between these calls: streams stay open
  * for minutes, by the thousand.  first(), settle() and end() return bits that
  * say what they want the chain for.  The caller makes the chain again, and
- * calls reinsert(), undo() or attribute() with it: after release(), as it takes time, and
+ * calls reinsert(), undo() or report() with it: after release(), as it takes time, and
  * who is killed meanwhile must not leave the request counted.
  *
  * Ownership.  An attempt belongs to the process that began it.  It is released
@@ -45,7 +45,7 @@
 #define KVR_ATTEMPT_UNDO      1    /* the insert did not come true: undo() */
 #define KVR_ATTEMPT_REINSERT  2    /* it was computed again: reinsert() */
 #define KVR_ATTEMPT_FORGOT    4    /* the peer has lost all that it held */
-#define KVR_ATTEMPT_ATTRIBUTE 8    /* its blocks may be found: attribute() */
+#define KVR_ATTEMPT_REPORT    8    /* an extension wants it: report() */
 
 
 typedef struct {
@@ -177,11 +177,8 @@ unsigned kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
 /* returns KVR_ATTEMPT_UNDO or 0 */
 unsigned kvr_attempt_end(kvr_attempt_t *a, const kvr_zone_t *zone);
 
-/*
- * The request's blocks in the engine are to be found by what it told, and tied
- * to its chain (kvr_attribute.h).  session: what the engine tells them by, or 0.
- */
-void kvr_attempt_attribute(kvr_attempt_t *a, const kvr_zone_t *zone,
+/* hands it to extensions; session: what the engine calls the request, or 0 */
+void kvr_attempt_report(kvr_attempt_t *a, const kvr_zone_t *zone,
     const uint64_t *chain, const kvr_tokens_t *tokens, uint64_t session,
     uint64_t now);
 

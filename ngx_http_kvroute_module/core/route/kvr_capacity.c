@@ -4,25 +4,19 @@
  */
 
 
-#include "core/alias/kvr_attribute.h"
 #include "core/route/kvr_capacity.h"
+#include "core/state/kvr_hooks.h"
 
 
 /* peers that tell of the others, at most */
 #define KVR_CAPACITY_PEERS  64
-
-/* times the age of most that is removed: what nobody tells is held no longer */
-#define KVR_CAPACITY_LEFT   2
 
 /* ms; for how long it counts that messages were lost */
 #define KVR_CAPACITY_DOUBT  60000
 
 
 static uint32_t kvr_capacity_replies(const kvr_zone_t *zone, uint32_t id);
-static uint64_t kvr_capacity_expected(const kvr_zone_t *zone, uint32_t id);
 static uint64_t kvr_capacity_age(const kvr_zone_t *zone, uint32_t id);
-static void kvr_capacity_forget(const kvr_zone_t *zone, uint32_t id,
-    uint64_t now);
 static uint64_t kvr_capacity_learned(const kvr_zone_t *zone,
     const kvr_pool_t *pool, uint32_t id);
 static uint64_t kvr_capacity_reported(const kvr_zone_t *zone,
@@ -124,8 +118,7 @@ kvr_capacity_replies(const kvr_zone_t *zone, uint32_t id)
 }
 
 
-/* units that requests in flight are still to store */
-static uint64_t
+uint64_t
 kvr_capacity_expected(const kvr_zone_t *zone, uint32_t id)
 {
     return kvr_load_get(zone->load, id).pending / zone->unit;
@@ -133,17 +126,10 @@ kvr_capacity_expected(const kvr_zone_t *zone, uint32_t id)
 
 
 int
-kvr_capacity_listened(const kvr_zone_t *zone, uint32_t id)
-{
-    return zone->aliases && kvr_get(&zone->events[id].connected);
-}
-
-
-int
 kvr_capacity_heard(const kvr_zone_t *zone, uint32_t id)
 {
-    return zone->events && kvr_index_heard(zone->index, id,
-                                           kvr_capacity_expected(zone, id));
+    return zone->listens && kvr_index_heard(zone->index, id,
+                                            kvr_capacity_expected(zone, id));
 }
 
 
@@ -157,7 +143,7 @@ kvr_capacity_age(const kvr_zone_t *zone, uint32_t id)
 {
     uint64_t  age, used;
 
-    age = kvr_capacity_heard(zone, id) ? kvr_events_age(&zone->events[id]) : 0;
+    age = kvr_capacity_heard(zone, id) ? kvr_hooks_age(zone, id) : 0;
 
     if (age == 0) {
         return 0;
@@ -166,15 +152,7 @@ kvr_capacity_age(const kvr_zone_t *zone, uint32_t id)
     used = kvr_load_get(zone->load,
                         kvr_registry_resident(zone->registry, id)).pending;
 
-    age = kvr_max(age, used / zone->unit);
-
-    /* what is removed is taken away block by block: age is for what is left */
-
-    if (kvr_attribute_most(zone, id)) {
-        age *= KVR_CAPACITY_LEFT;
-    }
-
-    return age;
+    return kvr_max(age, used / zone->unit);
 }
 
 
@@ -298,82 +276,6 @@ kvr_capacity_source(kvr_index_source_e source)
 }
 
 
-int
-kvr_capacity_event(const kvr_zone_t *zone, uint32_t id, unsigned source,
-    const kvr_kvevent_t *event, uint64_t now)
-{
-    double         units, add;
-    uint32_t       depth;
-    uint64_t       clock;
-    kvr_events_t  *e;
-
-    e = &zone->events[id];
-
-    if (event->type == KVR_KVEVENT_CLEARED) {
-        kvr_add(&e->cleared, 1);
-
-        kvr_index_cleared(zone->index, id, kvr_capacity_expected(zone, id));
-        kvr_capacity_forget(zone, id, now);
-
-        return 1;
-    }
-
-    if (!kvr_events_counts(e, event)) {
-        return 0;
-    }
-
-    units = kvr_feedback_bytes(&zone->registry->peer[id].feedback)
-            / (double) zone->unit;
-
-    add = (double) kvr_events_tokens(event) * units;
-    add = kvr_min(add, KVR_INDEX_CAPACITY_MAX);
-
-    clock = kvr_index_stored(zone->index, id,
-                             (uint64_t) (add * (1 << KVR_INDEX_FRACTION)),
-                             kvr_capacity_expected(zone, id));
-
-    depth = kvr_events_take(e, event, source, clock, units);
-
-    if (zone->aliases) {
-        kvr_attribute_event(zone, id, source, event, depth, now);
-    }
-
-    return 0;
-}
-
-
-void
-kvr_capacity_another(const kvr_zone_t *zone, uint32_t id, uint64_t now)
-{
-    kvr_add(&zone->events[id].restarts, 1);
-
-    kvr_index_flush(zone->index, id);
-    kvr_capacity_forget(zone, id, now);
-
-    if (zone->aliases) {
-        kvr_attribute_another(zone, id);
-    }
-}
-
-
-static void
-kvr_capacity_forget(const kvr_zone_t *zone, uint32_t id, uint64_t now)
-{
-    kvr_peer_t  *peer;
-
-    peer = &zone->registry->peer[id];
-
-    kvr_events_flush(&zone->events[id]);
-
-    kvr_feedback_restart(&peer->feedback);
-    kvr_add(&peer->feedback.by_event, 1);
-
-    /* the next probe is not to tell the same again */
-
-    kvr_engine_renew(&peer->engine, now);
-}
-
-
 void
 kvr_capacity_stopped(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t id, uint64_t now)
@@ -392,7 +294,7 @@ kvr_capacity_sure(const kvr_zone_t *zone, uint32_t id, uint64_t now)
         return 0;
     }
 
-    doubt = kvr_get(&zone->events[id].doubt);
+    doubt = kvr_hooks_doubt(zone, id);
 
     return doubt == 0 || now > doubt + KVR_CAPACITY_DOUBT;
 }

@@ -37,9 +37,6 @@
 #define KVR_CAPACITY_PROVED  4
 
 
-/* whether blocks of the peer's requests will be attributed */
-int kvr_capacity_listened(const kvr_zone_t *zone, uint32_t peer);
-
 /* whether the engine tells what it stores, and nothing speaks against it */
 int kvr_capacity_heard(const kvr_zone_t *zone, uint32_t peer);
 
@@ -66,22 +63,10 @@ void kvr_capacity_fade(const kvr_zone_t *zone, const kvr_pool_t *pool,
 const char *kvr_capacity_source(kvr_index_source_e source);
 
 
-/*
- * What KV events change.  One process at a time calls these for a peer, and the
- * zone has events, but for kvr_capacity_sure().
- */
+/* units that requests in flight are still to store */
+uint64_t kvr_capacity_expected(const kvr_zone_t *zone, uint32_t peer);
 
-/*
- * Takes an event of a peer's source.  Returns 1 if the peer's cache was
- * emptied by it.
- */
-int kvr_capacity_event(const kvr_zone_t *zone, uint32_t peer, unsigned source,
-    const kvr_kvevent_t *event, uint64_t now);
-
-/* the engine is another process: it holds nothing */
-void kvr_capacity_another(const kvr_zone_t *zone, uint32_t peer, uint64_t now);
-
-/* its events have stopped */
+/* its events have stopped; for the process that hears them */
 void kvr_capacity_stopped(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t peer, uint64_t now);
 

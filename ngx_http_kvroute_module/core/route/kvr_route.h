@@ -15,12 +15,11 @@
  *     admission     whether a peer has room for a request that waits
  *     reservation   what the request counts for at its peer
  *     attempt       from the pick to the end of the response
- *     capacity      what the cache of a peer is taken to hold; KV events
+ *     capacity      what the cache of a peer is taken to hold
  *     hooks         what extensions are told of it
  */
 
 
-#include "core/alias/kvr_attribute.h"
 #include "core/route/kvr_admission.h"
 #include "core/route/kvr_attempt.h"
 #include "core/route/kvr_candidate.h"

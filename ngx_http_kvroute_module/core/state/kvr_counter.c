@@ -37,13 +37,6 @@
     kvr_counter(TALLY, COUNT, kvr_tally_counts_t, field, __VA_ARGS__)
 #define kvr_counter_engine(t, field, ...)                                     \
     kvr_counter(ENGINE, t, kvr_engine_t, field, __VA_ARGS__)
-#define kvr_counter_alias(t, field, ...)                                      \
-    kvr_counter(EVENTS, t, kvr_events_t, alias.field,                         \
-                .needs = KVR_COUNTER_LISTENED | KVR_COUNTER_ALIASED,          \
-                __VA_ARGS__)
-#define kvr_counter_events(t, field, ...)                                     \
-    kvr_counter(EVENTS, t, kvr_events_t, field,                               \
-                .needs = KVR_COUNTER_LISTENED, __VA_ARGS__)
 
 
 const kvr_counter_t  kvr_counter_table[] = {
@@ -469,107 +462,6 @@ const kvr_counter_t  kvr_counter_table[] = {
 
     kvr_counter_engine(GAUGE, max_loras,
         .needs = KVR_METRICS_LORA, .json = "max_adapters"),
-
-    /* KV events */
-
-    kvr_counter_events(GAUGE, connected,
-        .json = "sources", .metric = "kvroute_peer_events_sources",
-        .help = "Publishers of KV events that are connected."),
-
-    kvr_counter_at(GAUGE, events_fresh,
-        .needs = KVR_COUNTER_LISTENED,
-        .metric = "kvroute_peer_events_fresh",
-        .help = "1 while the index goes by the KV events of the peer."),
-
-    kvr_counter_events(COUNT, messages,
-        .json = "messages", .metric = "kvroute_peer_events_messages_total",
-        .help = "Messages of KV events that were read."),
-
-    kvr_counter_events(COUNT, stored,
-        .json = "stored", .metric = "kvroute_peer_events_blocks_stored_total",
-        .help = "Blocks stored in the cache, by its events."),
-
-    kvr_counter_events(COUNT, removed,
-        .json = "removed", .metric = "kvroute_peer_events_blocks_removed_total",
-        .help = "Blocks removed from the cache, by its events."),
-
-    kvr_counter_events(COUNT, tokens,
-        .json = "tokens", .metric = "kvroute_peer_events_tokens_total",
-        .help = "Tokens that entered the cache, by its events."),
-
-    kvr_counter_events(COUNT, cleared,
-        .json = "cleared", .metric = "kvroute_peer_events_cleared_total",
-        .help = "Times the engine told that its cache was emptied."),
-
-    kvr_counter_events(COUNT, restarts,
-        .json = "restarts", .metric = "kvroute_peer_events_restarts_total",
-        .help = "Times another process began to publish."),
-
-    kvr_counter_events(COUNT, connects,
-        .json = "connects", .metric = "kvroute_peer_events_connects_total",
-        .help = "Times a publisher was connected to."),
-
-    kvr_counter_events(COUNT, lost,
-        .json = "lost", .metric = "kvroute_peer_events_lost_total",
-        .help = "Messages that were missing, and in no replay."),
-
-    kvr_counter_events(COUNT, replayed,
-        .json = "replayed", .metric = "kvroute_peer_events_replayed_total",
-        .help = "Messages that were missing, and replayed."),
-
-    kvr_counter_events(COUNT, repeated, .json = "repeated"),
-
-    kvr_counter_events(COUNT, garbled,
-        .json = "garbled", .metric = "kvroute_peer_events_garbled_total",
-        .help = "Messages that were no batch of events."),
-
-    kvr_counter_events(COUNT, refused,
-        .json = "refused", .metric = "kvroute_peer_events_refused_total",
-        .help = "Answers to /kv_event_sources that were of no use."),
-
-    kvr_counter_events(GAUGE, ages, .json = "ages"),
-
-    /* whose blocks they are */
-
-    kvr_counter_alias(COUNT, attributed,
-        .json = "attributed",
-        .metric = "kvroute_peer_events_requests_attributed_total",
-        .help = "Requests whose blocks were found among those stored."),
-
-    kvr_counter_alias(COUNT, session,
-        .json = "by_session",
-        .metric = "kvroute_peer_events_requests_by_session_total",
-        .help = "Requests whose blocks the engine told by their session."),
-
-    kvr_counter_alias(COUNT, ambiguous,
-        .json = "ambiguous",
-        .metric = "kvroute_peer_events_requests_ambiguous_total",
-        .help = "Requests whose blocks several stored ones may be."),
-
-    kvr_counter_alias(COUNT, missing,
-        .json = "unmatched",
-        .metric = "kvroute_peer_events_requests_unmatched_total",
-        .help = "Requests whose blocks none of those stored are."),
-
-    kvr_counter_alias(COUNT, dropped, .json = "passed_over"),
-
-    kvr_counter_alias(COUNT, wrong,
-        .json = "wrong", .metric = "kvroute_peer_events_aliases_wrong_total",
-        .help = "Aliases of blocks that were found to be wrong."),
-
-    kvr_counter_alias(COUNT, gone,
-        .json = "taken_away",
-        .metric = "kvroute_peer_events_entries_taken_away_total",
-        .help = "Places of prompts that are no more held, by removed blocks."),
-
-    kvr_counter_alias(COUNT, again,
-        .json = "given_back",
-        .metric = "kvroute_peer_events_entries_given_back_total",
-        .help = "Places of prompts that are held again, by stored blocks."),
-
-    kvr_counter_alias(GAUGE, used,
-        .json = "aliases", .metric = "kvroute_peer_events_aliases",
-        .help = "Blocks whose places in prompts are known."),
 
     /* a model or a tenant: in JSON only, as their names may come from clients */
 

@@ -38,7 +38,6 @@ typedef enum {
     KVR_COUNTER_CACHE,           /* kvr_feedback_t of a peer */
     KVR_COUNTER_HEALTH,          /* kvr_engine_t of a peer: health checks */
     KVR_COUNTER_ENGINE,          /* the same: what the engine told */
-    KVR_COUNTER_EVENTS,          /* kvr_events_t of a peer */
     KVR_COUNTER_TALLY,           /* kvr_tally_counts_t of a model or tenant */
     KVR_COUNTER_GROUPS
 } kvr_counter_group_e;
@@ -71,9 +70,7 @@ typedef enum {
 #define KVR_COUNTER_SHADOWED 0x1000000 /* another balancer routes */
 #define KVR_COUNTER_LEGS     0x2000000 /* others compute prompts for it */
 #define KVR_COUNTER_SHARED   0x8000000 /* with other hosts */
-#define KVR_COUNTER_LISTENED 0x10000000 /* its KV events are listened to */
-#define KVR_COUNTER_LIVING   0x20000000 /* and a publisher was there */
-#define KVR_COUNTER_ALIASED  0x40000000 /* and their blocks told apart */
+#define KVR_COUNTER_OWN      0x40000000 /* an extension's own */
 
 
 typedef struct {

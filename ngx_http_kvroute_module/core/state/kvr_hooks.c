@@ -11,6 +11,59 @@ static void kvr_hooks_reset_one(const kvr_zone_t *zone, const kvr_hook_t *hook,
     kvr_counter_group_e group, uint32_t number);
 
 
+uint64_t
+kvr_hooks_age(const kvr_zone_t *zone, uint32_t peer)
+{
+    uint64_t           age, most;
+    const kvr_hook_t  *hook;
+
+    most = 0;
+
+    for (hook = zone->hooks; hook; hook = hook->next) {
+        if (hook->call->age) {
+            age = hook->call->age(zone, hook->data, peer);
+            most = kvr_max(most, age);
+        }
+    }
+
+    return most;
+}
+
+
+uint64_t
+kvr_hooks_doubt(const kvr_zone_t *zone, uint32_t peer)
+{
+    uint64_t           doubt, last;
+    const kvr_hook_t  *hook;
+
+    last = 0;
+
+    for (hook = zone->hooks; hook; hook = hook->next) {
+        if (hook->call->doubt) {
+            doubt = hook->call->doubt(zone, hook->data, peer);
+            last = kvr_max(last, doubt);
+        }
+    }
+
+    return last;
+}
+
+
+int
+kvr_hooks_wants_any(const kvr_zone_t *zone, uint32_t peer)
+{
+    const kvr_hook_t  *hook;
+
+    for (hook = zone->hooks; hook; hook = hook->next) {
+        if (hook->call->wants && hook->call->wants(zone, hook->data, peer)) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
 void
 kvr_hooks_reset(const kvr_zone_t *zone, uint32_t peer)
 {

@@ -24,6 +24,25 @@
 #include "core/state/kvr_counter.h"
 
 
+/* a request that has been answered, with all that was predicted of it */
+typedef struct {
+    uint32_t              peer;
+    const uint64_t       *chain;
+    uint32_t              entries;
+    uint32_t              units;
+    uint32_t              held;      /* leading units that the pick counted on */
+    uint32_t              prompted;  /* units inserted before by prompts */
+    uint64_t              bytes;     /* of the prompt */
+    uint64_t              start;     /* ms */
+    uint64_t              first;     /* ms; its first token */
+    uint64_t              now;       /* ms */
+    uint64_t              session;   /* what the engine calls it, or 0 */
+    int64_t               prompt;    /* tokens, */
+    int64_t               cached;    /* -1: it did not say, */
+    int64_t               completion;
+} kvr_settled_t;
+
+
 typedef struct {
 
     /* n entries of a chain were inserted, and that was undone; by undo's peer */
@@ -57,6 +76,20 @@ typedef struct {
                          uint64_t clock);
 
     /*
+     * Of a peer's cache, by what its engine tells: how old blocks get, in units,
+     * 0: not known; since when something of it may be missing, ms, 0: never.
+     */
+
+    uint64_t  (*age)(const kvr_zone_t *zone, void *data, uint32_t peer);
+    uint64_t  (*doubt)(const kvr_zone_t *zone, void *data, uint32_t peer);
+
+    /* whether requests at the peer are wanted once they have settled; those */
+
+    int       (*wants)(const kvr_zone_t *zone, void *data, uint32_t peer);
+    void      (*settled)(const kvr_zone_t *zone, void *data,
+                         const kvr_settled_t *s);
+
+    /*
      * Rows of what the extension counts, in groups KVR_COUNTER_ZONE (of a zone),
      * _UPSTREAM (of one by number) and _NOW (of a peer by number).  base() returns
      * the structure that these are in, or NULL: there is none; and bits that rows
@@ -76,6 +109,7 @@ typedef struct {
 struct kvr_hook_s {
     const kvr_hooks_t    *call;
     void                 *data;
+    const void           *owner;     /* what else it has for the caller */
     const kvr_hook_t     *next;
 };
 
@@ -92,6 +126,14 @@ struct kvr_hook_s {
         }                                                                     \
     } while (0)
 
+
+/* asks those that have such a function: the most, the latest, whether any */
+uint64_t kvr_hooks_age(const kvr_zone_t *zone, uint32_t peer);
+uint64_t kvr_hooks_doubt(const kvr_zone_t *zone, uint32_t peer);
+int kvr_hooks_wants_any(const kvr_zone_t *zone, uint32_t peer);
+
+#define kvr_hooks_wants(zone_, peer)                                          \
+    ((zone_)->hooks && kvr_hooks_wants_any(zone_, peer))
 
 /* counters from zero: of a peer, or with KVR_REGISTRY_NONE of all */
 void kvr_hooks_reset(const kvr_zone_t *zone, uint32_t peer);

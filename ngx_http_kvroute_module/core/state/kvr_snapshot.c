@@ -7,10 +7,6 @@
 #include "core/state/kvr_snapshot.h"
 
 
-static void kvr_snapshot_events(const kvr_zone_t *zone, uint32_t peer,
-    uint64_t now, kvr_snapshot_t *s);
-
-
 void
 kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     uint64_t now, kvr_snapshot_t *s)
@@ -75,8 +71,6 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
                   | (kvr_get(&p->drain.until) ? KVR_COUNTER_UNTIL : 0);
     }
 
-    kvr_snapshot_events(zone, peer, now, s);
-
     kvr_prefill_load(&p->prefill, now, &s->load);
 
     if (s->load.rate > 0) {
@@ -84,48 +78,3 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     }
 }
 
-
-static void
-kvr_snapshot_events(const kvr_zone_t *zone, uint32_t peer, uint64_t now,
-    kvr_snapshot_t *s)
-{
-    uint64_t       time;
-    unsigned       i, known;
-    kvr_events_t  *e;
-
-    s->events_age = 0;
-    s->events_fresh = 0;
-    s->heard = KVR_HEARD_OFF;
-
-    if (zone->events == NULL) {
-        return;
-    }
-
-    e = &zone->events[peer];
-
-    for (i = 0, known = 0; i < KVR_EVENTS_SOURCES; i++) {
-        time = kvr_get(&e->source[i].time);
-
-        if (time) {
-            known++;
-            s->events_age = kvr_max(s->events_age, now - kvr_min(time, now));
-        }
-    }
-
-    if (known == 0) {
-        return;
-    }
-
-    s->set |= KVR_COUNTER_LIVING;
-
-    if (kvr_index_heard(zone->index, peer,
-                        kvr_load_get(zone->load, peer).pending / zone->unit))
-    {
-        s->heard = KVR_HEARD_FRESH;
-        s->events_fresh = 1;
-
-    } else {
-        s->heard = kvr_get(&e->connected) < known ? KVR_HEARD_STALE
-                                                  : KVR_HEARD_SILENT;
-    }
-}

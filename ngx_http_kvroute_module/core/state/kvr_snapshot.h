@@ -16,16 +16,6 @@
 #include "core/state/kvr_zone.h"
 
 
-/* what is heard of KV events */
-typedef enum {
-    KVR_HEARD_OFF = 0,           /* nobody was ever connected to */
-    KVR_HEARD_STALE,             /* nobody is any more, or a rank is missing */
-    KVR_HEARD_SILENT,            /* they tell nothing that can be gone by */
-    KVR_HEARD_FRESH,             /* the index goes by them */
-    KVR_HEARD_STATES
-} kvr_heard_e;
-
-
 typedef struct {
     uint64_t              active;    /* from this upstream */
     uint64_t              pending;   /* bytes */
@@ -46,10 +36,6 @@ typedef struct {
     uint64_t              drain_requests;  /* since it is drained */
     uint64_t              drain_sessions;  /* of this and the last minute */
     uint64_t              drain_left;  /* ms until its sessions leave, too */
-    uint64_t              events_age;  /* ms without a sign of life, of the
-                                        source that is silent for longest */
-    uint64_t              events_fresh;  /* 1: the index goes by them */
-    kvr_heard_e           heard;
     kvr_drain_e           drain;
     uint32_t              set;       /* bits of needs */
     kvr_prefill_load_t    load;

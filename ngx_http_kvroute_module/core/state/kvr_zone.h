@@ -15,7 +15,6 @@
  */
 
 
-#include "core/events/kvr_events.h"
 #include "core/popular/kvr_popular.h"
 #include "core/state/kvr_receipt.h"
 #include "core/state/kvr_registry.h"
@@ -24,9 +23,6 @@
 
 /* an extension at a zone: core/state/kvr_hooks.h */
 typedef struct kvr_hook_s  kvr_hook_t;
-
-/* which blocks of engines are which places of prompts: core/alias/kvr_attribute.h */
-typedef struct kvr_aliases_s  kvr_aliases_t;
 
 
 /* whether hosts decide as one: an extension says so */
@@ -52,13 +48,12 @@ typedef struct {
     kvr_load_t        *load;
     kvr_index_t       *index;
     kvr_popular_t     *popular;
-    kvr_events_t      *events;       /* by peer; NULL: no engine is heard */
-    kvr_aliases_t     *aliases;      /* NULL: blocks are not told apart */
     const kvr_hook_t  *hooks;        /* of extensions; NULL: there are none */
     kvr_united_t      *united;       /* NULL: this host decides alone */
 
     uint64_t           unit;         /* bytes of an index entry's unit */
     uint32_t           row;          /* of this process in load */
+    uint32_t           listens;      /* 1: KV events move the peers' clocks */
 } kvr_zone_t;
 
 

@@ -72,7 +72,7 @@
 #include "core/popular/kvr_popular.h"
 #include "core/base/kvr_fifo.h"
 #include "core/share/kvr_share_batch.h"
-#include "core/state/kvr_counter.h"
+#include "core/state/kvr_hooks.h"
 
 
 #define KVR_SHARE_HOSTS    32            /* others, at most */
@@ -291,10 +291,8 @@ void kvr_share_tell_floor(const kvr_zone_t *zone, void *data, uint32_t peer,
     uint64_t clock);
 
 
-/* _counter: rows of kvr_share_stats_t, of KVR_COUNTER_ZONE */
-#define KVR_SHARE_COUNTERS  21
-
-extern const kvr_counter_t  kvr_share_counters[KVR_SHARE_COUNTERS];
+/* _hooks: these, and rows of kvr_share_stats_t */
+extern const kvr_hooks_t  kvr_share_hooks;
 
 
 /* _frame: the owner's batches */

@@ -27,15 +27,15 @@ setup(void)
 {
     util_scene(&s);
 
-    s.zone.aliases = util_zeroed(kvr_attribute_size(UTIL_SCENE_PEERS, 0));
-    kvr_attribute_init(s.zone.aliases, UTIL_SCENE_PEERS, 0);
+    s.heard.aliases = util_zeroed(kvr_attribute_size(UTIL_SCENE_PEERS, 0));
+    kvr_attribute_init(s.heard.aliases, UTIL_SCENE_PEERS, 0);
 }
 
 
 static void
 teardown(void)
 {
-    free(s.zone.aliases);
+    free(s.heard.aliases);
     util_scene_free(&s);
 }
 
@@ -61,7 +61,7 @@ tell(kvr_kvevent_type_e type, uint32_t from, uint32_t to, uint64_t now)
         v->last = 1000 + i;
     }
 
-    ck_assert(!kvr_capacity_event(&s.zone, s.peer, 0, v, now));
+    ck_assert(!kvr_hear_event(&s.heard, s.peer, 0, v, now));
 }
 
 
@@ -111,14 +111,14 @@ request(uint32_t units, uint32_t matched, uint32_t cached, uint64_t start)
 
     rc = kvr_attempt_settle(&a, &s.zone, &s.pool, &settle, start + 200);
 
-    if (rc & KVR_ATTEMPT_ATTRIBUTE) {
-        kvr_attempt_attribute(&a, &s.zone, s.chain, &settle.tokens, 0,
-                              start + 200);
+    if (rc & KVR_ATTEMPT_REPORT) {
+        kvr_attempt_report(&a, &s.zone, s.chain, &settle.tokens, 0,
+                           start + 200);
     }
 
     (void) kvr_attempt_end(&a, &s.zone);
 
-    return rc & KVR_ATTEMPT_ATTRIBUTE;
+    return rc & KVR_ATTEMPT_REPORT;
 }
 
 
@@ -141,14 +141,14 @@ START_TEST(test_attribute_blocks)
     kvr_index_undo_t     undo;
     kvr_events_alias_t  *count;
 
-    count = &s.zone.events[s.peer].alias;
+    count = &s.heard.events[s.peer].alias;
 
     ck_assert(request(40, 0, 0, 10000));
 
     /* a little later, when all events have come */
 
-    ck_assert_uint_eq(kvr_attribute_look(&s.zone, 10, 10300), 0);
-    ck_assert_uint_eq(kvr_attribute_look(&s.zone, 10, 11300), 1);
+    ck_assert_uint_eq(kvr_attribute_look(&s.heard, 10, 10300), 0);
+    ck_assert_uint_eq(kvr_attribute_look(&s.heard, 10, 11300), 1);
     ck_assert_uint_eq(kvr_get(&count->attributed), 1);
     ck_assert_uint_eq(kvr_get(&count->used), 40);
     ck_assert_uint_eq(held(), 40);
@@ -179,7 +179,7 @@ START_TEST(test_attribute_blocks)
     /* an empty cache, and another process: blocks have the names they had */
 
     s.event.type = KVR_KVEVENT_CLEARED;
-    ck_assert(kvr_capacity_event(&s.zone, s.peer, 0, &s.event, 16000));
+    ck_assert(kvr_hear_event(&s.heard, s.peer, 0, &s.event, 16000));
     ck_assert_uint_eq(held(), 0);
 
     tell(KVR_KVEVENT_STORED, 0, 80, 16100);
@@ -189,13 +189,13 @@ START_TEST(test_attribute_blocks)
 
     kvr_index_insert(s.zone.index, s.chain, 40, 40, s.peer, 0, &undo);
     s.event.type = KVR_KVEVENT_CLEARED;
-    ck_assert(kvr_capacity_event(&s.zone, s.peer, 0, &s.event, 16200));
+    ck_assert(kvr_hear_event(&s.heard, s.peer, 0, &s.event, 16200));
     ck_assert_uint_eq(held(), 0);
 
     tell(KVR_KVEVENT_STORED, 0, 160, 16300);
     ck_assert_uint_ge(held(), 39);
 
-    kvr_capacity_another(&s.zone, s.peer, 17000);
+    kvr_hear_another(&s.heard, s.peer, 17000);
     ck_assert_uint_eq(held(), 0);
 
     tell(KVR_KVEVENT_STORED, 0, 160, 17100);
@@ -204,7 +204,7 @@ START_TEST(test_attribute_blocks)
 
     /* another server has the number */
 
-    kvr_attribute_flush(&s.zone, s.peer);
+    kvr_attribute_flush(&s.heard, s.peer);
     ck_assert_uint_eq(kvr_get(&count->used), 0);
 
     /* memory that is new beside counts that are not */
@@ -222,7 +222,7 @@ START_TEST(test_attribute_coming)
     kvr_index_undo_t  undo;
 
     ck_assert(request(40, 0, 0, 10000));
-    ck_assert_uint_eq(kvr_attribute_look(&s.zone, 10, 11300), 1);
+    ck_assert_uint_eq(kvr_attribute_look(&s.heard, 10, 11300), 1);
 
     tell(KVR_KVEVENT_REMOVED, 0, 160, 12000);
     ck_assert_uint_eq(held(), 0);
@@ -250,7 +250,7 @@ START_TEST(test_attribute_waiting)
     kvr_index_undo_t  undo;
 
     ck_assert(request(40, 0, 0, 10000));
-    ck_assert_uint_eq(kvr_attribute_look(&s.zone, 10, 11300), 1);
+    ck_assert_uint_eq(kvr_attribute_look(&s.heard, 10, 11300), 1);
 
     tell(KVR_KVEVENT_REMOVED, 0, 160, 12000);
 
@@ -276,7 +276,7 @@ START_TEST(test_attribute_ring)
     uint32_t           i;
     kvr_fifo_t  *ring;
 
-    ring = &s.zone.aliases->ring;
+    ring = &s.heard.aliases->ring;
 
     tell(KVR_KVEVENT_STORED, 0, 4, 5000);
 
@@ -284,24 +284,24 @@ START_TEST(test_attribute_ring)
     ck_assert(request(40, 0, 0, 10000));
 
     for (i = 0; i < 10 && kvr_get(&ring->tail) != kvr_get(&ring->head); i++) {
-        (void) kvr_attribute_look(&s.zone, 10, 20000 + 2000 * i);
+        (void) kvr_attribute_look(&s.heard, 10, 20000 + 2000 * i);
     }
 
     ck_assert_uint_eq(kvr_get(&ring->tail), kvr_get(&ring->head));
-    ck_assert_uint_eq(kvr_get(&s.zone.events[s.peer].alias.attributed), 1);
+    ck_assert_uint_eq(kvr_get(&s.heard.events[s.peer].alias.attributed), 1);
 
     ck_assert(request(50, 0, 0, 30000));
     kvr_add(&s.zone.registry->peer[s.peer].generation, 1);
-    ck_assert_uint_eq(kvr_attribute_look(&s.zone, 10, 32000), 1);
-    ck_assert_uint_eq(kvr_get(&s.zone.events[s.peer].alias.attributed), 1);
+    ck_assert_uint_eq(kvr_attribute_look(&s.heard, 10, 32000), 1);
+    ck_assert_uint_eq(kvr_get(&s.heard.events[s.peer].alias.attributed), 1);
 
     for (i = 0; i < 3000; i++) {
         ck_assert(request(40, 0, 0, 40000));
     }
 
-    ck_assert_uint_gt(kvr_get(&s.zone.events[s.peer].alias.dropped), 0);
+    ck_assert_uint_gt(kvr_get(&s.heard.events[s.peer].alias.dropped), 0);
 
-    while (kvr_attribute_look(&s.zone, 100, 50000)) { /* void */ }
+    while (kvr_attribute_look(&s.heard, 100, 50000)) { /* void */ }
 
     ck_assert_uint_eq(kvr_get(&ring->tail), kvr_get(&ring->head));
 }
@@ -313,16 +313,16 @@ START_TEST(test_attribute_untold)
 {
     kvr_events_alias_t  *count;
 
-    count = &s.zone.events[s.peer].alias;
+    count = &s.heard.events[s.peer].alias;
 
     tell(KVR_KVEVENT_STORED, 0, 4, 5000);
 
     ck_assert(request(30, 0, 0, 10000));
     ck_assert(request(40, 30, 0, 20000));
-    (void) kvr_attribute_look(&s.zone, 10, 30000);
+    (void) kvr_attribute_look(&s.heard, 10, 30000);
     ck_assert_uint_eq(kvr_get(&count->attributed), 1);
     ck_assert_uint_eq(kvr_get(&count->missing), 1);
-    ck_assert(!kvr_attribute_most(&s.zone, s.peer));
+    ck_assert(!kvr_attribute_most(&s.heard, s.peer));
 }
 END_TEST
 
@@ -336,7 +336,7 @@ START_TEST(test_attribute_most)
     kvr_alias_view_t   v;
 
     p = kvr_index_peer(s.zone.index, s.peer);
-    v = kvr_attribute_peer(&s.zone, s.peer);
+    v = kvr_attribute_peer(&s.heard, s.peer);
 
     for (i = 0; i < 400; i++) {
 

@@ -103,7 +103,7 @@ tell(kvr_kvevent_type_e type, uint32_t units)
         v->last = v->hash[i];
     }
 
-    return kvr_capacity_event(&s.zone, s.peer, 0, v, 5000);
+    return kvr_hear_event(&s.heard, s.peer, 0, v, 5000);
 }
 
 
@@ -166,10 +166,10 @@ START_TEST(test_capacity_clock)
     s.event.block = BLOCK;
     s.event.blocks = 100;
     s.event.elsewhere = 1;
-    (void) kvr_capacity_event(&s.zone, s.peer, 0, &s.event, 5000);
+    (void) kvr_hear_event(&s.heard, s.peer, 0, &s.event, 5000);
     s.event.elsewhere = 0;
     s.event.group = 3;
-    (void) kvr_capacity_event(&s.zone, s.peer, 0, &s.event, 5000);
+    (void) kvr_hear_event(&s.heard, s.peer, 0, &s.event, 5000);
     ck_assert_uint_eq(clock_now(), start + 70);
 }
 END_TEST
@@ -202,7 +202,7 @@ START_TEST(test_capacity_silent)
     /* what was missed is doubted for a minute */
 
     tell(KVR_KVEVENT_STORED, 1);
-    kvr_set(&s.zone.events[s.peer].doubt, 5000);
+    kvr_set(&s.heard.events[s.peer].doubt, 5000);
     ck_assert(!kvr_capacity_sure(&s.zone, s.peer, 6000));
     ck_assert(kvr_capacity_sure(&s.zone, s.peer, 70000));
 }
@@ -263,7 +263,7 @@ START_TEST(test_capacity_cleared)
     ck_assert_uint_eq(held(), 0);
     ck_assert_uint_eq(kvr_get(&peer->feedback.by_event), 1);
     ck_assert_uint_eq(kvr_get(&peer->feedback.misses), 0);
-    ck_assert_uint_eq(kvr_get(&s.zone.events[s.peer].cleared), 1);
+    ck_assert_uint_eq(kvr_get(&s.heard.events[s.peer].cleared), 1);
 
     /* what was on its way then is stored after that */
 
@@ -274,9 +274,9 @@ START_TEST(test_capacity_cleared)
 
     /* and nothing of another process is */
 
-    kvr_capacity_another(&s.zone, s.peer, 5000);
+    kvr_hear_another(&s.heard, s.peer, 5000);
     ck_assert_uint_eq(held(), 0);
-    ck_assert_uint_eq(kvr_get(&s.zone.events[s.peer].restarts), 1);
+    ck_assert_uint_eq(kvr_get(&s.heard.events[s.peer].restarts), 1);
 }
 END_TEST
 

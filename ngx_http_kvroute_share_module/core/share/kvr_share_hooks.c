@@ -4,11 +4,10 @@
  */
 
 
-/* Numbers of a zone that is shared: for the status. */
+/* What the router calls, and the numbers of a zone that is shared. */
 
 
 #include "core/share/kvr_share.h"
-#include "core/state/kvr_counter.h"
 
 
 #define kvr_share_counter(t, field, ...)                                      \
@@ -16,9 +15,11 @@
 
 
 static const char *kvr_share_counter_ignored(uint32_t place);
+static void *kvr_share_base(const kvr_zone_t *zone, void *data,
+    kvr_counter_group_e group, uint32_t number, uint32_t *set);
 
 
-const kvr_counter_t  kvr_share_counters[] = {
+static const kvr_counter_t  kvr_share_counters[] = {
 
     kvr_share_counter(GAUGE, united.up,
         .json = "up", .metric = "kvroute_share_up",
@@ -110,7 +111,18 @@ const kvr_counter_t  kvr_share_counters[] = {
         .help = "Entries of the index that another host told this new one."),
 };
 
-_Static_assert(kvr_nelts(kvr_share_counters) == KVR_SHARE_COUNTERS, "counters");
+
+const kvr_hooks_t  kvr_share_hooks = {
+    .inserted = kvr_share_tell_lesson,
+    .undone = kvr_share_tell_void,
+    .extended = kvr_share_tell_extend,
+    .counted = kvr_share_tell_popular,
+    .bound = kvr_share_tell_bind,
+    .flushed = kvr_share_tell_floor,
+    .counters = kvr_share_counters,
+    .ncounters = kvr_nelts(kvr_share_counters),
+    .base = kvr_share_base
+};
 
 
 static const char *
@@ -123,4 +135,14 @@ kvr_share_counter_ignored(uint32_t place)
     _Static_assert(kvr_nelts(names) == KVR_SHARE_IGNORED, "ignored");
 
     return names[place];
+}
+
+
+static void *
+kvr_share_base(const kvr_zone_t *zone, void *data, kvr_counter_group_e group,
+    uint32_t number, uint32_t *set)
+{
+    kvr_share_t  *s = data;
+
+    return group == KVR_COUNTER_ZONE ? &s->stats : NULL;
 }

@@ -7,41 +7,43 @@
 /* The directive kvroute_events. */
 
 
+#include "events/ngx_http_kvroute_events_int.h"
 #include "conf/ngx_http_kvroute_conf_param.h"
 #include "zone/ngx_http_kvroute_zone.h"
-#include "core/events/kvr_subscription.h"
 
 
-#define NGX_HTTP_KVROUTE_CONF_EVENTS_ALIASES  (1024 * 1024 * 1024)
+#define NGX_HTTP_KVROUTE_EVENTS_CONF_ALIASES  (1024 * 1024 * 1024)
 
-#define NGX_HTTP_KVROUTE_CONF_EVENTS_PORT                                     \
+#define NGX_HTTP_KVROUTE_EVENTS_CONF_PORT                                     \
     "a port between 1 and 65535, or \"+\" and what to add to the server's"
-#define NGX_HTTP_KVROUTE_CONF_EVENTS_AUTO                                     \
-    NGX_HTTP_KVROUTE_CONF_EVENTS_PORT ", or \"auto\""
-#define NGX_HTTP_KVROUTE_CONF_EVENTS_SESSION                                  \
+#define NGX_HTTP_KVROUTE_EVENTS_CONF_AUTO                                     \
+    NGX_HTTP_KVROUTE_EVENTS_CONF_PORT ", or \"auto\""
+#define NGX_HTTP_KVROUTE_EVENTS_CONF_SESSION                                  \
     "a variable, as \"$request_id\", which \"proxy_set_header X-Session-ID\" "   \
     "sends to engines as well"
 
 
-static void ngx_http_kvroute_conf_events_others(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_events_conf_check(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
-static ngx_uint_t ngx_http_kvroute_conf_events_same(
+static void ngx_http_kvroute_events_conf_others(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
+static ngx_uint_t ngx_http_kvroute_events_conf_same(
     ngx_http_kvroute_events_conf_t *a, ngx_http_kvroute_events_conf_t *b);
-static ngx_int_t ngx_http_kvroute_conf_events_ports(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_events_conf_ports(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
-static ngx_int_t ngx_http_kvroute_conf_events_auto(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_events_conf_auto(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_kvroute_conf_events_port(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_events_conf_port(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_kvroute_conf_events_session(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_events_conf_session(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_kvroute_conf_events_zone(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_events_conf_zone(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
-static ngx_int_t ngx_http_kvroute_conf_events_aliases(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_events_conf_aliases(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
 
 
-static const size_t  ngx_http_kvroute_conf_events_parts[] = {
+static const size_t  ngx_http_kvroute_events_conf_parts[] = {
     sizeof(kvr_events_t),
     sizeof(kvr_events_source_t),
     sizeof(kvr_events_places_t),
@@ -49,7 +51,7 @@ static const size_t  ngx_http_kvroute_conf_events_parts[] = {
     KVR_EVENTS_SAMPLES
 };
 
-static const size_t  ngx_http_kvroute_conf_events_alias_parts[] = {
+static const size_t  ngx_http_kvroute_events_conf_alias_parts[] = {
     sizeof(kvr_aliases_t),
     sizeof(kvr_alias_t),
     sizeof(kvr_alias_cell_t),
@@ -58,15 +60,15 @@ static const size_t  ngx_http_kvroute_conf_events_alias_parts[] = {
 };
 
 
-static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_events_list[]
+static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_events_conf_list[]
 = {
-    { ngx_string("port="), ngx_http_kvroute_conf_events_auto,
+    { ngx_string("port="), ngx_http_kvroute_events_conf_auto,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, port),
-      0, 0, NGX_HTTP_KVROUTE_CONF_EVENTS_AUTO },
+      0, 0, NGX_HTTP_KVROUTE_EVENTS_CONF_AUTO },
 
-    { ngx_string("replay="), ngx_http_kvroute_conf_events_port,
+    { ngx_string("replay="), ngx_http_kvroute_events_conf_port,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, replay),
-      0, 0, NGX_HTTP_KVROUTE_CONF_EVENTS_PORT },
+      0, 0, NGX_HTTP_KVROUTE_EVENTS_CONF_PORT },
 
     { ngx_string("topic="), ngx_http_kvroute_conf_param_word,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, topic),
@@ -74,12 +76,12 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_events_list[]
 
     { ngx_string("aliases="), ngx_http_kvroute_conf_param_size,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, aliases),
-      KVR_ATTRIBUTE_LEAST, NGX_HTTP_KVROUTE_CONF_EVENTS_ALIASES,
+      KVR_ATTRIBUTE_LEAST, NGX_HTTP_KVROUTE_EVENTS_CONF_ALIASES,
       "between 64k and 1g" },
 
-    { ngx_string("session="), ngx_http_kvroute_conf_events_session,
+    { ngx_string("session="), ngx_http_kvroute_events_conf_session,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, session),
-      0, 0, NGX_HTTP_KVROUTE_CONF_EVENTS_SESSION },
+      0, 0, NGX_HTTP_KVROUTE_EVENTS_CONF_SESSION },
 
     { ngx_string("ranks="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, ranks),
@@ -90,22 +92,15 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_events_list[]
 
 
 char *
-ngx_http_kvroute_conf_events(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_kvroute_events_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    ngx_http_kvroute_srv_conf_t  *kscf = conf;
+    ngx_http_kvroute_events_conf_t *events = conf;
 
-    ngx_http_kvroute_events_conf_t  *events;
-
-    if (kscf->events) {
+    if (events->port) {
         return "is duplicate";
     }
 
-    events = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_events_conf_t));
-    if (events == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_events_list,
+    if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_events_conf_list,
                                         1, events)
         != NGX_OK)
     {
@@ -115,7 +110,7 @@ ngx_http_kvroute_conf_events(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (events->port == 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "\"%V\" must have \"port\" parameter: \"port=\" and "
-                           NGX_HTTP_KVROUTE_CONF_EVENTS_AUTO, &cmd->name);
+                           NGX_HTTP_KVROUTE_EVENTS_CONF_AUTO, &cmd->name);
         return NGX_CONF_ERROR;
     }
 
@@ -143,9 +138,49 @@ ngx_http_kvroute_conf_events(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     events->ranks = ngx_max(events->ranks, 1);
-    kscf->events = events;
 
     return NGX_CONF_OK;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_events_conf_init(ngx_conf_t *cf)
+{
+    ngx_uint_t                       i;
+    ngx_http_kvroute_srv_conf_t     *kscf;
+    ngx_http_upstream_srv_conf_t   **uscf;
+    ngx_http_upstream_main_conf_t   *umcf;
+    ngx_http_kvroute_events_conf_t  *events;
+
+    umcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_upstream_module);
+    uscf = umcf->upstreams.elts;
+
+    for (i = 0; i < umcf->upstreams.nelts; i++) {
+
+        if (uscf[i]->srv_conf == NULL) {
+            continue;
+        }
+
+        events = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_events_module);
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        if (events->port == 0) {
+            continue;
+        }
+
+        if (kscf->shm_zone == NULL) {
+            ngx_http_kvroute_conf_attach_idle(cf, uscf[i], "kvroute_events");
+
+        } else if (ngx_http_kvroute_events_conf_check(cf, uscf[i], kscf)
+                   != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
 }
 
 
@@ -153,16 +188,19 @@ ngx_http_kvroute_conf_events(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
  * What is shared, once it is known with whom; and servers that seem to have one
  * publisher, of which each would be taken to be all of them.
  */
-ngx_int_t
-ngx_http_kvroute_conf_events_check(ngx_conf_t *cf,
+static ngx_int_t
+ngx_http_kvroute_events_conf_check(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
 {
-    ngx_uint_t                   i, k, n, port, warned;
-    ngx_addr_t                  *a, *b;
-    const char                  *fixed;
-    ngx_http_upstream_server_t  *server;
+    ngx_uint_t                       i, k, n, port, warned;
+    ngx_addr_t                      *a, *b;
+    const char                      *fixed;
+    ngx_http_upstream_server_t      *server;
+    ngx_http_kvroute_events_conf_t  *events;
 
-    if (kscf->ranks && kscf->events->ranks > 1) {
+    events = ngx_http_kvroute_events_get(kscf);
+
+    if (kscf->ranks && events->ranks > 1) {
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                       "\"ranks=\" of \"kvroute_events\" in upstream \"%V\" in "
                       "%s:%ui has no effect with \"kvroute_ranks\": each rank "
@@ -170,7 +208,7 @@ ngx_http_kvroute_conf_events_check(ngx_conf_t *cf,
                       uscf->line);
     }
 
-    if (ngx_http_kvroute_conf_events_ports(cf, uscf, kscf) != NGX_OK) {
+    if (ngx_http_kvroute_events_conf_ports(cf, uscf, kscf) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -178,9 +216,9 @@ ngx_http_kvroute_conf_events_check(ngx_conf_t *cf,
     n = uscf->servers->nelts;
     warned = 0;
 
-    fixed = kscf->events->port < NGX_HTTP_KVROUTE_EVENTS_ADD ? "port="
-            : kscf->events->replay
-              && kscf->events->replay < NGX_HTTP_KVROUTE_EVENTS_ADD
+    fixed = events->port < NGX_HTTP_KVROUTE_EVENTS_ADD ? "port="
+            : events->replay
+              && events->replay < NGX_HTTP_KVROUTE_EVENTS_ADD
               ? "replay=" : NULL;
 
     for (i = 0; i < n; i++) {
@@ -194,8 +232,8 @@ ngx_http_kvroute_conf_events_check(ngx_conf_t *cf,
         port = ngx_inet_get_port(a->sockaddr);
 
         if (port == 0
-            || (kscf->events->port & NGX_HTTP_KVROUTE_EVENTS_ADD
-                && port + (kscf->events->port & 0xffff) > 65535))
+            || (events->port & NGX_HTTP_KVROUTE_EVENTS_ADD
+                && port + (events->port & 0xffff) > 65535))
         {
             ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                           "\"kvroute_events\" in upstream \"%V\" in %s:%ui "
@@ -231,9 +269,9 @@ ngx_http_kvroute_conf_events_check(ngx_conf_t *cf,
         }
     }
 
-    ngx_http_kvroute_conf_events_others(cf, uscf, kscf);
+    ngx_http_kvroute_events_conf_others(cf, uscf, kscf);
 
-    return ngx_http_kvroute_conf_events_zone(cf, uscf, kscf);
+    return ngx_http_kvroute_events_conf_zone(cf, uscf, kscf);
 }
 
 
@@ -242,13 +280,14 @@ ngx_http_kvroute_conf_events_check(ngx_conf_t *cf,
  * comes first.
  */
 static void
-ngx_http_kvroute_conf_events_others(ngx_conf_t *cf,
+ngx_http_kvroute_events_conf_others(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
 {
-    ngx_str_t                     *name;
-    ngx_uint_t                     n;
-    ngx_http_kvroute_srv_conf_t   *conf, **confp;
-    ngx_http_kvroute_main_conf_t  *kmcf;
+    ngx_str_t                       *name;
+    ngx_uint_t                       n;
+    ngx_http_kvroute_srv_conf_t     *conf, **confp;
+    ngx_http_kvroute_main_conf_t    *kmcf;
+    ngx_http_kvroute_events_conf_t  *events;
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
     confp = kmcf->upstreams.elts;
@@ -257,8 +296,11 @@ ngx_http_kvroute_conf_events_others(ngx_conf_t *cf,
 
         conf = confp[n];
 
-        if (conf->events == NULL || conf->shm_zone != kscf->shm_zone
-            || ngx_http_kvroute_conf_events_same(conf->events, kscf->events))
+        events = ngx_http_kvroute_events_get(conf);
+
+        if (events == NULL || conf->shm_zone != kscf->shm_zone
+            || ngx_http_kvroute_events_conf_same(events,
+                                            ngx_http_kvroute_events_get(kscf)))
         {
             continue;
         }
@@ -280,7 +322,7 @@ ngx_http_kvroute_conf_events_others(ngx_conf_t *cf,
 
 
 static ngx_uint_t
-ngx_http_kvroute_conf_events_same(ngx_http_kvroute_events_conf_t *a,
+ngx_http_kvroute_events_conf_same(ngx_http_kvroute_events_conf_t *a,
     ngx_http_kvroute_events_conf_t *b)
 {
     return a->port == b->port && a->replay == b->replay
@@ -291,13 +333,13 @@ ngx_http_kvroute_conf_events_same(ngx_http_kvroute_events_conf_t *a,
 
 /* a port for each rank, and none of them twice */
 static ngx_int_t
-ngx_http_kvroute_conf_events_ports(ngx_conf_t *cf,
+ngx_http_kvroute_events_conf_ports(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
 {
     ngx_uint_t                       ranks, port, replay;
     ngx_http_kvroute_events_conf_t  *events;
 
-    events = kscf->events;
+    events = ngx_http_kvroute_events_get(kscf);
     ranks = kscf->ranks && kscf->ranks != NGX_HTTP_KVROUTE_RANKS_AUTO
             ? kscf->ranks : events->ranks;
 
@@ -331,13 +373,13 @@ ngx_http_kvroute_conf_events_ports(ngx_conf_t *cf,
 
 
 static ngx_int_t
-ngx_http_kvroute_conf_events_auto(ngx_conf_t *cf,
+ngx_http_kvroute_events_conf_auto(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
     ngx_uint_t  *port = field;
 
     if (value->len != 4 || ngx_strncmp(value->data, "auto", 4) != 0) {
-        return ngx_http_kvroute_conf_events_port(cf, param, value, field);
+        return ngx_http_kvroute_events_conf_port(cf, param, value, field);
     }
 
     *port = NGX_HTTP_KVROUTE_EVENTS_AUTO;
@@ -347,7 +389,7 @@ ngx_http_kvroute_conf_events_auto(ngx_conf_t *cf,
 
 
 static ngx_int_t
-ngx_http_kvroute_conf_events_port(ngx_conf_t *cf,
+ngx_http_kvroute_events_conf_port(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
     ngx_uint_t  *port = field;
@@ -385,7 +427,7 @@ ngx_http_kvroute_conf_events_port(ngx_conf_t *cf,
 
 /* one that is the same for all requests would tell nothing */
 static ngx_int_t
-ngx_http_kvroute_conf_events_session(ngx_conf_t *cf,
+ngx_http_kvroute_events_conf_session(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
     if (ngx_http_script_variables_count(value) == 0) {
@@ -398,13 +440,15 @@ ngx_http_kvroute_conf_events_session(ngx_conf_t *cf,
 
 /* one for each kvroute_zone: an engine of two upstreams is one peer */
 static ngx_int_t
-ngx_http_kvroute_conf_events_zone(ngx_conf_t *cf,
+ngx_http_kvroute_events_conf_zone(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
 {
-    uint64_t                  layout;
-    ngx_str_t                *title;
-    ngx_http_kvroute_zone_t  *zone;
+    uint64_t                         layout;
+    ngx_str_t                       *title;
+    ngx_http_kvroute_zone_t         *zone;
+    ngx_http_kvroute_events_conf_t  *events;
 
+    events = ngx_http_kvroute_events_get(kscf);
     title = &kscf->shm_zone->shm.name;
     zone = kscf->shm_zone->data;
 
@@ -414,33 +458,35 @@ ngx_http_kvroute_conf_events_zone(ngx_conf_t *cf,
         return NGX_OK;
     }
 
-    layout = kvr_layout(ngx_http_kvroute_conf_events_parts,
-                        kvr_nelts(ngx_http_kvroute_conf_events_parts));
+    layout = kvr_layout(ngx_http_kvroute_events_conf_parts,
+                        kvr_nelts(ngx_http_kvroute_events_conf_parts));
 
-    kscf->events->shm_zone = ngx_http_kvroute_shared_add(cf, "kvroute_events.",
+    events->shm_zone = ngx_http_kvroute_shared_add(cf, "kvroute_events.",
                                         layout, title,
                                         zone->max_peers * sizeof(kvr_events_t));
 
-    if (kscf->events->shm_zone == NULL) {
+    if (events->shm_zone == NULL) {
         return NGX_ERROR;
     }
 
-    return ngx_http_kvroute_conf_events_aliases(cf, uscf, kscf);
+    return ngx_http_kvroute_events_conf_aliases(cf, uscf, kscf);
 }
 
 
 static ngx_int_t
-ngx_http_kvroute_conf_events_aliases(ngx_conf_t *cf,
+ngx_http_kvroute_events_conf_aliases(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
 {
-    size_t                         size;
-    uint64_t                       layout;
-    ngx_uint_t                     i;
-    ngx_http_kvroute_zone_t       *zone;
-    ngx_http_kvroute_srv_conf_t   *other, **otherp;
-    ngx_http_kvroute_main_conf_t  *kmcf;
+    size_t                           size;
+    uint64_t                         layout;
+    ngx_uint_t                       i;
+    ngx_http_kvroute_zone_t         *zone;
+    ngx_http_kvroute_srv_conf_t     *other, **otherp;
+    ngx_http_kvroute_main_conf_t    *kmcf;
+    ngx_http_kvroute_events_conf_t  *events, *others;
 
-    size = kscf->events->aliases;
+    events = ngx_http_kvroute_events_get(kscf);
+    size = events->aliases;
 
     if (size == 0) {
         return NGX_OK;
@@ -453,8 +499,10 @@ ngx_http_kvroute_conf_events_aliases(ngx_conf_t *cf,
 
         other = otherp[i];
 
-        if (other->shm_zone == kscf->shm_zone && other->events
-            && other->events->aliases && other->events->aliases != size)
+        others = ngx_http_kvroute_events_get(other);
+
+        if (other->shm_zone == kscf->shm_zone && others
+            && others->aliases && others->aliases != size)
         {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "\"aliases=\" of \"kvroute_events\" in upstream "
@@ -468,13 +516,13 @@ ngx_http_kvroute_conf_events_aliases(ngx_conf_t *cf,
 
     zone = kscf->shm_zone->data;
 
-    layout = kvr_layout(ngx_http_kvroute_conf_events_alias_parts,
-                        kvr_nelts(ngx_http_kvroute_conf_events_alias_parts));
+    layout = kvr_layout(ngx_http_kvroute_events_conf_alias_parts,
+                        kvr_nelts(ngx_http_kvroute_events_conf_alias_parts));
 
-    kscf->events->aliases_zone = ngx_http_kvroute_shared_add(cf,
+    events->aliases_zone = ngx_http_kvroute_shared_add(cf,
                                     "kvroute_aliases.", layout,
                                     &kscf->shm_zone->shm.name,
                                     kvr_attribute_size(zone->max_peers, size));
 
-    return kscf->events->aliases_zone ? NGX_OK : NGX_ERROR;
+    return events->aliases_zone ? NGX_OK : NGX_ERROR;
 }

@@ -1,0 +1,121 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/hear/kvr_hear.h"
+
+
+static void kvr_hear_forget(const kvr_heard_t *h, uint32_t id, uint64_t now);
+
+
+int
+kvr_hear_event(const kvr_heard_t *h, uint32_t id, unsigned source,
+    const kvr_kvevent_t *event, uint64_t now)
+{
+    double             units, add;
+    uint32_t           depth;
+    uint64_t           clock;
+    kvr_events_t      *e;
+    const kvr_zone_t  *zone;
+
+    zone = h->zone;
+    e = &h->events[id];
+
+    if (event->type == KVR_KVEVENT_CLEARED) {
+        kvr_add(&e->cleared, 1);
+
+        kvr_index_cleared(zone->index, id, kvr_capacity_expected(zone, id));
+        kvr_hear_forget(h, id, now);
+
+        return 1;
+    }
+
+    if (!kvr_events_counts(e, event)) {
+        return 0;
+    }
+
+    units = kvr_feedback_bytes(&zone->registry->peer[id].feedback)
+            / (double) zone->unit;
+
+    add = (double) kvr_events_tokens(event) * units;
+    add = kvr_min(add, KVR_INDEX_CAPACITY_MAX);
+
+    clock = kvr_index_stored(zone->index, id,
+                             (uint64_t) (add * (1 << KVR_INDEX_FRACTION)),
+                             kvr_capacity_expected(zone, id));
+
+    depth = kvr_events_take(e, event, source, clock, units);
+
+    if (h->aliases) {
+        kvr_attribute_event(h, id, source, event, depth, now);
+    }
+
+    return 0;
+}
+
+
+void
+kvr_hear_another(const kvr_heard_t *h, uint32_t id, uint64_t now)
+{
+    kvr_add(&h->events[id].restarts, 1);
+
+    kvr_index_flush(h->zone->index, id);
+    kvr_hear_forget(h, id, now);
+
+    if (h->aliases) {
+        kvr_attribute_another(h, id);
+    }
+}
+
+
+static void
+kvr_hear_forget(const kvr_heard_t *h, uint32_t id, uint64_t now)
+{
+    kvr_peer_t        *peer;
+    const kvr_zone_t  *zone;
+
+    zone = h->zone;
+    peer = &zone->registry->peer[id];
+
+    kvr_events_flush(&h->events[id]);
+
+    kvr_feedback_restart(&peer->feedback);
+    kvr_add(&peer->feedback.by_event, 1);
+
+    /* the next probe is not to tell the same again */
+
+    kvr_engine_renew(&peer->engine, now);
+}
+
+
+kvr_hear_e
+kvr_hear_state(const kvr_heard_t *h, uint32_t peer, uint64_t now, uint64_t *age)
+{
+    uint64_t       time;
+    unsigned       i, known;
+    kvr_events_t  *e;
+
+    e = &h->events[peer];
+    *age = 0;
+
+    for (i = 0, known = 0; i < KVR_EVENTS_SOURCES; i++) {
+        time = kvr_get(&e->source[i].time);
+
+        if (time) {
+            known++;
+            *age = kvr_max(*age, now - kvr_min(time, now));
+        }
+    }
+
+    if (known == 0) {
+        return KVR_HEAR_OFF;
+    }
+
+    if (kvr_capacity_heard(h->zone, peer)) {
+        return KVR_HEAR_FRESH;
+    }
+
+    return kvr_get(&e->connected) < known ? KVR_HEAR_STALE : KVR_HEAR_SILENT;
+}

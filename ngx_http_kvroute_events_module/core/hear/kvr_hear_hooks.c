@@ -1,0 +1,253 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* What the router calls, and the numbers of a peer that is listened to. */
+
+
+#include "core/hear/kvr_hear.h"
+
+
+/* times the age of most that is removed: what nobody tells is held no longer */
+#define KVR_HEAR_LEFT     2
+
+
+#define kvr_hear_counter(t, field, ...)                                       \
+    kvr_counter(NOW, t, kvr_events_t, field, __VA_ARGS__)
+
+#define kvr_hear_counter_alias(t, field, ...)                                 \
+    kvr_counter(NOW, t, kvr_events_t, alias.field,                            \
+                .needs = KVR_HEAR_ALIASED, __VA_ARGS__)
+
+
+static uint64_t kvr_hear_age(const kvr_zone_t *zone, void *data, uint32_t peer);
+static uint64_t kvr_hear_doubt(const kvr_zone_t *zone, void *data,
+    uint32_t peer);
+static int kvr_hear_wants(const kvr_zone_t *zone, void *data, uint32_t peer);
+static void kvr_hear_settled(const kvr_zone_t *zone, void *data,
+    const kvr_settled_t *s);
+static void *kvr_hear_base(const kvr_zone_t *zone, void *data,
+    kvr_counter_group_e group, uint32_t number, uint32_t *set);
+
+
+static const kvr_counter_t  kvr_hear_counters[] = {
+
+    /* KV events */
+
+    kvr_hear_counter(GAUGE, connected,
+        .json = "sources", .metric = "kvroute_peer_events_sources",
+        .help = "Publishers of KV events that are connected."),
+
+    kvr_hear_counter(GAUGE, fresh,
+        .metric = "kvroute_peer_events_fresh",
+        .help = "1 while the index goes by the KV events of the peer."),
+
+    kvr_hear_counter(COUNT, messages,
+        .json = "messages", .metric = "kvroute_peer_events_messages_total",
+        .help = "Messages of KV events that were read."),
+
+    kvr_hear_counter(COUNT, stored,
+        .json = "stored", .metric = "kvroute_peer_events_blocks_stored_total",
+        .help = "Blocks stored in the cache, by its events."),
+
+    kvr_hear_counter(COUNT, removed,
+        .json = "removed", .metric = "kvroute_peer_events_blocks_removed_total",
+        .help = "Blocks removed from the cache, by its events."),
+
+    kvr_hear_counter(COUNT, tokens,
+        .json = "tokens", .metric = "kvroute_peer_events_tokens_total",
+        .help = "Tokens that entered the cache, by its events."),
+
+    kvr_hear_counter(COUNT, cleared,
+        .json = "cleared", .metric = "kvroute_peer_events_cleared_total",
+        .help = "Times the engine told that its cache was emptied."),
+
+    kvr_hear_counter(COUNT, restarts,
+        .json = "restarts", .metric = "kvroute_peer_events_restarts_total",
+        .help = "Times another process began to publish."),
+
+    kvr_hear_counter(COUNT, connects,
+        .json = "connects", .metric = "kvroute_peer_events_connects_total",
+        .help = "Times a publisher was connected to."),
+
+    kvr_hear_counter(COUNT, lost,
+        .json = "lost", .metric = "kvroute_peer_events_lost_total",
+        .help = "Messages that were missing, and in no replay."),
+
+    kvr_hear_counter(COUNT, replayed,
+        .json = "replayed", .metric = "kvroute_peer_events_replayed_total",
+        .help = "Messages that were missing, and replayed."),
+
+    kvr_hear_counter(COUNT, repeated, .json = "repeated"),
+
+    kvr_hear_counter(COUNT, garbled,
+        .json = "garbled", .metric = "kvroute_peer_events_garbled_total",
+        .help = "Messages that were no batch of events."),
+
+    kvr_hear_counter(COUNT, refused,
+        .json = "refused", .metric = "kvroute_peer_events_refused_total",
+        .help = "Answers to /kv_event_sources that were of no use."),
+
+    kvr_hear_counter(GAUGE, ages, .json = "ages"),
+
+    /* whose blocks they are */
+
+    kvr_hear_counter_alias(COUNT, attributed,
+        .json = "attributed",
+        .metric = "kvroute_peer_events_requests_attributed_total",
+        .help = "Requests whose blocks were found among those stored."),
+
+    kvr_hear_counter_alias(COUNT, session,
+        .json = "by_session",
+        .metric = "kvroute_peer_events_requests_by_session_total",
+        .help = "Requests whose blocks the engine told by their session."),
+
+    kvr_hear_counter_alias(COUNT, ambiguous,
+        .json = "ambiguous",
+        .metric = "kvroute_peer_events_requests_ambiguous_total",
+        .help = "Requests whose blocks several stored ones may be."),
+
+    kvr_hear_counter_alias(COUNT, missing,
+        .json = "unmatched",
+        .metric = "kvroute_peer_events_requests_unmatched_total",
+        .help = "Requests whose blocks none of those stored are."),
+
+    kvr_hear_counter_alias(COUNT, dropped, .json = "passed_over"),
+
+    kvr_hear_counter_alias(COUNT, wrong,
+        .json = "wrong", .metric = "kvroute_peer_events_aliases_wrong_total",
+        .help = "Aliases of blocks that were found to be wrong."),
+
+    kvr_hear_counter_alias(COUNT, gone,
+        .json = "taken_away",
+        .metric = "kvroute_peer_events_entries_taken_away_total",
+        .help = "Places of prompts that are no more held, by removed blocks."),
+
+    kvr_hear_counter_alias(COUNT, again,
+        .json = "given_back",
+        .metric = "kvroute_peer_events_entries_given_back_total",
+        .help = "Places of prompts that are held again, by stored blocks."),
+
+    kvr_hear_counter_alias(GAUGE, used,
+        .json = "aliases", .metric = "kvroute_peer_events_aliases",
+        .help = "Blocks whose places in prompts are known."),
+};
+
+
+const kvr_hooks_t  kvr_hear_hooks = {
+    .age = kvr_hear_age,
+    .doubt = kvr_hear_doubt,
+    .wants = kvr_hear_wants,
+    .settled = kvr_hear_settled,
+    .counters = kvr_hear_counters,
+    .ncounters = kvr_nelts(kvr_hear_counters),
+    .base = kvr_hear_base
+};
+
+
+static uint64_t
+kvr_hear_age(const kvr_zone_t *zone, void *data, uint32_t peer)
+{
+    uint64_t      age;
+    kvr_heard_t  *h = data;
+
+    age = kvr_events_age(&h->events[peer]);
+
+    /* what is removed is taken away block by block: age is for what is left */
+
+    return kvr_attribute_most(h, peer) ? age * KVR_HEAR_LEFT : age;
+}
+
+
+static uint64_t
+kvr_hear_doubt(const kvr_zone_t *zone, void *data, uint32_t peer)
+{
+    kvr_heard_t  *h = data;
+
+    return kvr_get(&h->events[peer].doubt);
+}
+
+
+/* its blocks will be found among those that the engine tells of */
+static int
+kvr_hear_wants(const kvr_zone_t *zone, void *data, uint32_t peer)
+{
+    kvr_heard_t  *h = data;
+
+    return h->aliases && kvr_get(&h->events[peer].connected);
+}
+
+
+static void
+kvr_hear_settled(const kvr_zone_t *zone, void *data, const kvr_settled_t *s)
+{
+    uint64_t             cached;
+    kvr_heard_t         *h = data;
+    kvr_alias_request_t  r;
+
+    if (!kvr_hear_wants(zone, data, s->peer)) {
+        return;
+    }
+
+    cached = (uint64_t) kvr_max(s->cached, 0);
+
+    r.start = s->start;
+    r.first = s->first;
+    r.now = s->now;
+    r.session = s->session;
+    r.prompt = (uint32_t) kvr_min((uint64_t) s->prompt, UINT32_MAX);
+    r.cached = (uint32_t) kvr_min(cached, r.prompt);
+    r.untold = 0;
+    r.bytes = s->bytes;
+    r.unit = zone->unit;
+    r.held = s->held;
+
+    /* from the end of the prompt that it goes on from: its reply is cached */
+
+    cached = s->units * (uint64_t) r.cached / r.prompt;
+    cached = kvr_min(cached, kvr_min(r.held, s->prompted));
+
+    r.from = kvr_chain_entries((uint32_t) cached);
+    r.from -= kvr_min(r.from, 1);
+    r.n = s->entries - kvr_min(r.from, s->entries);
+    r.key = &s->chain[r.from];
+
+    /* engines leave out zero; of one that never tells it may be anything */
+
+    if (s->cached < 0 && s->held
+        && !kvr_get(&zone->registry->peer[s->peer].feedback.told))
+    {
+        r.untold = 1;
+    }
+
+    kvr_attribute_put(h, s->peer, &r);
+}
+
+
+static void *
+kvr_hear_base(const kvr_zone_t *zone, void *data, kvr_counter_group_e group,
+    uint32_t number, uint32_t *set)
+{
+    kvr_events_t  *e;
+    kvr_heard_t   *h = data;
+
+    if (group != KVR_COUNTER_NOW) {
+        return NULL;
+    }
+
+    e = &h->events[number];
+
+    /* it may be another server by now, which is not listened to */
+
+    if (kvr_get(&e->generation)
+        != kvr_get(&zone->registry->peer[number].generation))
+    {
+        return NULL;
+    }
+
+    *set |= h->aliases ? KVR_HEAR_ALIASED : 0;
+
+    return e;
+}

@@ -1,0 +1,245 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "events/ngx_http_kvroute_events_int.h"
+#include "status/ngx_http_kvroute_status.h"
+
+
+static ngx_int_t ngx_http_kvroute_events_preconfiguration(ngx_conf_t *cf);
+static void *ngx_http_kvroute_events_create_conf(ngx_conf_t *cf);
+static ngx_int_t ngx_http_kvroute_events_attach(ngx_cycle_t *cycle);
+static ngx_int_t ngx_http_kvroute_events_attach_zone(
+    ngx_http_kvroute_main_conf_t *kmcf, ngx_http_kvroute_srv_conf_t *kscf);
+static void ngx_http_kvroute_events_json(cJSON *json,
+    ngx_http_kvroute_srv_conf_t *kscf, void *data, uint32_t peer);
+static uint64_t ngx_http_kvroute_events_session(ngx_http_request_t *r,
+    ngx_http_kvroute_srv_conf_t *kscf);
+
+
+static ngx_command_t  ngx_http_kvroute_events_commands[] = {
+
+    { ngx_string("kvroute_events"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
+      ngx_http_kvroute_events_conf,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
+      ngx_null_command
+};
+
+
+static ngx_http_module_t  ngx_http_kvroute_events_module_ctx = {
+    ngx_http_kvroute_events_preconfiguration,  /* preconfiguration */
+    ngx_http_kvroute_events_conf_init,     /* postconfiguration */
+
+    NULL,                                  /* create main configuration */
+    NULL,                                  /* init main configuration */
+
+    ngx_http_kvroute_events_create_conf,   /* create server configuration */
+    NULL,                                  /* merge server configuration */
+
+    NULL,                                  /* create location configuration */
+    NULL                                   /* merge location configuration */
+};
+
+
+ngx_module_t  ngx_http_kvroute_events_module = {
+    NGX_MODULE_V1,
+    &ngx_http_kvroute_events_module_ctx,   /* module context */
+    ngx_http_kvroute_events_commands,      /* module directives */
+    NGX_HTTP_MODULE,                       /* module type */
+    NULL,                                  /* init master */
+    NULL,                                  /* init module */
+    NULL,                                  /* init process */
+    NULL,                                  /* init thread */
+    NULL,                                  /* exit thread */
+    NULL,                                  /* exit process */
+    NULL,                                  /* exit master */
+    NGX_MODULE_V1_PADDING
+};
+
+
+/* what the router calls */
+static const ngx_http_kvroute_extension_t  ngx_http_kvroute_events_extension = {
+    .build = NGX_HTTP_KVROUTE_BUILD,
+    .name = "ngx_http_kvroute_events_module",
+    .hooks = &kvr_hear_hooks,
+    .init_process = ngx_http_kvroute_events_attach,
+    .exit_process = ngx_http_kvroute_events_exit,
+    .session = ngx_http_kvroute_events_session,
+    .json_peer = ngx_http_kvroute_events_json
+};
+
+
+static ngx_int_t
+ngx_http_kvroute_events_preconfiguration(ngx_conf_t *cf)
+{
+    return ngx_http_kvroute_extension_add(cf,
+                                          &ngx_http_kvroute_events_extension);
+}
+
+
+static void *
+ngx_http_kvroute_events_create_conf(ngx_conf_t *cf)
+{
+    return ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_events_conf_t));
+}
+
+
+/* zones are listened to in each worker's eyes; one of them listens */
+static ngx_int_t
+ngx_http_kvroute_events_attach(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                     i, n;
+    ngx_http_kvroute_srv_conf_t  **kscf;
+    ngx_http_kvroute_main_conf_t  *kmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
+
+    kscf = kmcf->upstreams.elts;
+    n = 0;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        if (ngx_http_kvroute_events_get(kscf[i]) == NULL
+            || kscf[i]->zone == NULL)
+        {
+            continue;
+        }
+
+        if (ngx_http_kvroute_events_attach_zone(kmcf, kscf[i]) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        n++;
+    }
+
+    return n ? ngx_http_kvroute_events_init(cycle) : NGX_OK;
+}
+
+
+/* upstreams of one zone have one */
+static ngx_int_t
+ngx_http_kvroute_events_attach_zone(ngx_http_kvroute_main_conf_t *kmcf,
+    ngx_http_kvroute_srv_conf_t *kscf)
+{
+    ngx_uint_t                       i;
+    kvr_aliases_t                   *aliases;
+    ngx_http_kvroute_zone_t         *zone;
+    ngx_http_kvroute_srv_conf_t    **other;
+    ngx_http_kvroute_events_conf_t  *events, *first;
+
+    zone = kscf->zone;
+    events = ngx_http_kvroute_events_get(kscf);
+    other = kmcf->upstreams.elts;
+
+    for (i = 0; other[i] != kscf; i++) {
+        first = ngx_http_kvroute_events_get(other[i]);
+
+        if (first && other[i]->zone == zone) {
+            events->heard = first->heard;
+            break;
+        }
+    }
+
+    if (events->heard == NULL) {
+
+        events->heard = ngx_pcalloc(zone->cycle->pool, sizeof(kvr_heard_t));
+        if (events->heard == NULL) {
+            return NGX_ERROR;
+        }
+
+        events->heard->zone = &zone->core;
+        events->heard->events = events->shm_zone->data;
+        zone->core.listens = 1;
+
+        if (ngx_http_kvroute_extension_attach(zone,
+                                              &ngx_http_kvroute_events_extension,
+                                              events->heard)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    /* every process sets it to the same */
+
+    if (events->aliases_zone) {
+        aliases = events->aliases_zone->data;
+
+        kvr_attribute_init(aliases, zone->max_peers, events->aliases);
+        events->heard->aliases = aliases;
+    }
+
+    return NGX_OK;
+}
+
+
+static uint64_t
+ngx_http_kvroute_events_session(ngx_http_request_t *r,
+    ngx_http_kvroute_srv_conf_t *kscf)
+{
+    ngx_str_t                        value;
+    ngx_http_kvroute_events_conf_t  *events;
+
+    events = ngx_http_kvroute_events_get(kscf);
+
+    /* an upstream without events may have the zone of one that has them */
+
+    if (events == NULL || events->session == NULL
+        || ngx_http_complex_value(r, events->session, &value) != NGX_OK)
+    {
+        return 0;
+    }
+
+    return kvr_kvevent_session(value.data, value.len);
+}
+
+
+static void
+ngx_http_kvroute_events_json(cJSON *json, ngx_http_kvroute_srv_conf_t *kscf,
+    void *data, uint32_t peer)
+{
+    kvr_heard_t *h = data;
+
+    cJSON         *item;
+    uint32_t       set;
+    uint64_t       age;
+    kvr_hear_e     state;
+    kvr_events_t  *e;
+
+    static const char *const  names[] = { "off", "stale", "silent", "fresh" };
+
+    _Static_assert(kvr_nelts(names) == KVR_HEAR_STATES, "states");
+
+    if (ngx_http_kvroute_events_get(kscf) == NULL) {
+        return;
+    }
+
+    e = &h->events[peer];
+    set = h->aliases ? KVR_HEAR_ALIASED : 0;
+
+    state = kvr_hear_state(h, peer, (uint64_t) ngx_current_msec, &age);
+
+    item = cJSON_AddObjectToObject(json, "events");
+
+    ngx_http_kvroute_status_json_table(item, kvr_hear_hooks.counters,
+                                       kvr_hear_hooks.ncounters,
+                                       KVR_COUNTER_NOW, e, set);
+
+    cJSON_AddStringToObject(item, "state", names[state]);
+
+    if (state != KVR_HEAR_OFF) {
+        cJSON_AddNumberToObject(item, "age_ms", (double) age);
+    }
+
+    /* whether the index goes by them, and how old blocks get */
+
+    cJSON_AddBoolToObject(item, "trusted", state == KVR_HEAR_FRESH);
+    cJSON_AddNumberToObject(item, "age",
+                            (double) (kvr_events_age(e) * h->zone->unit));
+}
