@@ -19,7 +19,7 @@ $t->upstream('llm', 'kvroute_eject off;', 'E0 E1 E2 max_fails=0');
 $t->upstream('busy', 'kvroute_queue max=1 timeout=1h;',
              'B max_conns=1 max_fails=0');
 
-$t->conf(<<'EOC')->run();
+my $main = <<'EOC';
 http {
 %%TEMP%%
     kvroute_zone zone=z:2m;
@@ -37,6 +37,8 @@ http {
     }
 }
 EOC
+
+$t->conf($main)->run();
 
 sub health {
     my $s = $t->status();
@@ -156,5 +158,21 @@ $t->reload();
 ok(wait_for(sub { @{$t->status()->{upstreams}{busy}{history}} }), 'looked at');
 is($t->status()->{upstreams}{busy}{history}[0]{rejects}, 0, 'no new rejects');
 is_deeply(health('busy'), { state => 'green', why => [] }, 'and green');
+
+# --- an ingress controller has no endpoint for an upstream
+
+$t->upstream('none', 'server unix:%%DIR%%/nginx-502-server.sock;');
+$t->conf($main);
+$t->reload();
+
+$h = health('none');
+is($h->{state}, 'red', 'red without a request');
+is_deeply($h->{why}[0],
+          { code => 'none_up', state => 'red', number => 1, of => 1, servers => [
+              { name => "unix:$t->{dir}/nginx-502-server.sock",
+                state => 'placeholder' } ] }, 'the socket is no server');
+like($t->get('/kvroute/metrics')->{body},
+     qr/^kvroute_peer_state\{upstream="none",.*state="placeholder"\} 1$/m,
+     'a metric');
 
 $t->done();

@@ -29,6 +29,7 @@ static void ngx_http_kvroute_status_counted(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_status_peer_t *p);
 static void ngx_http_kvroute_status_copy(ngx_str_t *dst, ngx_str_t *src,
     size_t max);
+static ngx_uint_t ngx_http_kvroute_status_placeholder(ngx_str_t *name);
 static const char *ngx_http_kvroute_status_state(
     ngx_http_kvroute_srv_conf_t *conf, ngx_http_upstream_rr_peer_t *peer,
     uint32_t id, uint32_t member);
@@ -36,7 +37,7 @@ static const char *ngx_http_kvroute_status_state(
 
 const char  *ngx_http_kvroute_status_states[] = {
     "up", "unavail", "draining", "drained", "down", "unhealthy", "checking",
-    "ejected", "probed", NULL
+    "ejected", "probed", "placeholder", NULL
 };
 
 
@@ -256,12 +257,32 @@ ngx_http_kvroute_status_copy(ngx_str_t *dst, ngx_str_t *src, size_t max)
 }
 
 
+/*
+ * NGINX Ingress Controller writes "server unix:/.../nginx-502-server.sock" into
+ * an upstream that has no endpoints.  nginx itself listens there and answers
+ * 502.
+ */
+static ngx_uint_t
+ngx_http_kvroute_status_placeholder(ngx_str_t *name)
+{
+    static const ngx_str_t  end = ngx_string("/nginx-502-server.sock");
+
+    return name->len > end.len && ngx_strncmp(name->data, "unix:", 5) == 0
+           && ngx_strncmp(name->data + name->len - end.len, end.data, end.len)
+              == 0;
+}
+
+
 static const char *
 ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, uint32_t id, uint32_t member)
 {
     uint64_t                   state;
     ngx_http_kvroute_shctx_t  *sh;
+
+    if (ngx_http_kvroute_status_placeholder(&peer->name)) {
+        return "placeholder";
+    }
 
     if (ngx_http_kvroute_draining_only(peer)) {
         return "draining";
