@@ -96,7 +96,7 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
 
     { ngx_string("kvroute_deadline"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
-      ngx_http_set_complex_value_slot,
+      ngx_http_kvroute_conf_param_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_kvroute_loc_conf_t, deadline),
       NULL },
@@ -110,7 +110,7 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
 
     { ngx_string("kvroute_salt"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
-      ngx_http_set_complex_value_slot,
+      ngx_http_kvroute_conf_param_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_kvroute_loc_conf_t, salt),
       NULL },
@@ -125,14 +125,14 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
 
     { ngx_string("kvroute_bypass"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
-      ngx_http_set_predicate_slot,
+      ngx_http_kvroute_conf_param_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_kvroute_loc_conf_t, bypass),
       NULL },
 
     { ngx_string("kvroute_pin"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
-      ngx_http_set_complex_value_slot,
+      ngx_http_kvroute_conf_param_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_kvroute_loc_conf_t, pin),
       NULL },

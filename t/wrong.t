@@ -199,6 +199,15 @@ location | kvroute_policy random two=1;                | refused | invalid param
 location | kvroute_policy sticky strict=yes;           | refused | "strict=" must be one of "off on"
 location | kvroute_priority hihg;                      | refused | "kvroute_priority" must be critical, high, ...: invalid value "hihg"
 location | kvroute_priority $http_x_class max=top;     | refused | "max=" must be critical, high, interactive, ...: invalid value in parameter "max=top"
+upstream | kvroute sticky zone=llm key=http_x_session; | refused | parameter "key=http_x_session" has no variable, and would bind all clients to one server: write "key=$http_x_session"
+location | kvroute_policy sticky key=cookie_sid;       | refused | parameter "key=cookie_sid" has no variable, and would bind all clients to one server: write "key=$cookie_sid"
+location | kvroute_policy sticky key=x;                | refused | parameter "key=x" has no variable
+location | kvroute_bypass $arg_a http_x_plain;         | warned  | "http_x_plain" is the same text for all requests: if it is to be a variable write "$http_x_plain"
+location | kvroute_salt http_x_org;                    | warned  | "http_x_org" is the same text for all requests
+location | kvroute_pin arg_server;                     | warned  | "arg_server" is the same text for all requests
+location | kvroute_deadline http_x_deadline;           | warned | "http_x_deadline" is the same text for all requests
+location | kvroute_tenant cookie_org;                  | warned | "cookie_org" is the same text for all requests
+location | kvroute_tenant $http_x_org name=http_x_name; | warned | "http_x_name" is the same text for all requests
 location | kvroute_tenant $http_x_tenant weight=much;  | refused | "weight=" must be a number, or a variable
 location | kvroute_tenant $http_x_tenant $arg_a;     | refused | invalid parameter "$arg_a": known are "weight=" (a number, or a variable) "name=" (a string)
 location | kvroute_priority $http_x_class;             | warned  | "kvroute_priority" in location "/" has no effect: it passes to "llm", which has no "kvroute_queue"

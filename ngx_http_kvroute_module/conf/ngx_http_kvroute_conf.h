@@ -144,6 +144,13 @@ ngx_str_t *ngx_http_kvroute_conf_check_both(ngx_http_upstream_srv_conf_t *one,
 void ngx_http_kvroute_conf_check_ranks(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf);
 
+/*
+ * _param: a complex value, or predicates (NGX_CONF_1MORE); warns of a word that
+ * seems to be the name of a variable without "$"
+ */
+char *ngx_http_kvroute_conf_param_slot(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
 /* the defaults, for upstreams without the directive too */
 void ngx_http_kvroute_conf_eject_init(kvr_outlier_conf_t *eject);
 char *ngx_http_kvroute_conf_eject(ngx_conf_t *cf, ngx_command_t *cmd,

@@ -15,6 +15,8 @@ static ngx_int_t ngx_http_kvroute_conf_param_store(
     const ngx_http_kvroute_conf_param_t *param, int64_t n, void *field);
 static u_char *ngx_http_kvroute_conf_param_list(u_char *p, u_char *last,
     const ngx_http_kvroute_conf_param_t *params);
+static void ngx_http_kvroute_conf_param_dollar(ngx_conf_t *cf,
+    ngx_str_t *value);
 
 
 const ngx_http_kvroute_conf_param_t *
@@ -340,12 +342,48 @@ ngx_http_kvroute_conf_param_flag(ngx_conf_t *cf,
 }
 
 
+char *
+ngx_http_kvroute_conf_param_slot(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_str_t   *value;
+    ngx_uint_t   i;
+
+    value = cf->args->elts;
+
+    for (i = 1; i < cf->args->nelts; i++) {
+        ngx_http_kvroute_conf_param_dollar(cf, &value[i]);
+    }
+
+    return cmd->type & NGX_CONF_1MORE
+           ? ngx_http_set_predicate_slot(cf, cmd, conf)
+           : ngx_http_set_complex_value_slot(cf, cmd, conf);
+}
+
+
+/* a location may well have a constant of its own, but hardly one named so */
+static void
+ngx_http_kvroute_conf_param_dollar(ngx_conf_t *cf, ngx_str_t *value)
+{
+    if (ngx_strncmp(value->data, "http_", 5) == 0
+        || ngx_strncmp(value->data, "arg_", 4) == 0
+        || ngx_strncmp(value->data, "cookie_", 7) == 0)
+    {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"%V\" is the same text for all requests: if it is "
+                           "to be a variable write \"$%V\"", value, value);
+    }
+}
+
+
 ngx_int_t
 ngx_http_kvroute_conf_param_complex(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
     ngx_http_complex_value_t          **slot = field;
     ngx_http_compile_complex_value_t    ccv;
+
+    ngx_http_kvroute_conf_param_dollar(cf, value);
 
     *slot = ngx_palloc(cf->pool, sizeof(ngx_http_complex_value_t));
     if (*slot == NULL) {

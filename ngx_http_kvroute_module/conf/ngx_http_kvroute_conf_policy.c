@@ -265,11 +265,19 @@ ngx_http_kvroute_conf_policy_key(ngx_conf_t *cf,
         return NGX_DECLINED;
     }
 
-    if (ngx_strcmp(value->data, "auto") != 0) {
-        return ngx_http_kvroute_conf_param_complex(cf, param, value, field);
+    if (ngx_strcmp(value->data, "auto") == 0) {
+        *key = ngx_pcalloc(cf->pool, sizeof(ngx_http_complex_value_t));
+
+        return *key ? NGX_OK : NGX_ERROR;
     }
 
-    *key = ngx_pcalloc(cf->pool, sizeof(ngx_http_complex_value_t));
+    if (ngx_http_script_variables_count(value) == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "parameter \"key=%V\" has no variable, and would "
+                           "bind all clients to one server: write \"key=$%V\"",
+                           value, value);
+        return NGX_ERROR;
+    }
 
-    return *key ? NGX_OK : NGX_ERROR;
+    return ngx_http_kvroute_conf_param_complex(cf, param, value, field);
 }
