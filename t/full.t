@@ -16,7 +16,7 @@ my $t = Kvroute->new();
 
 my $everywhere = $t->backend('M', addr => '0.0.0.0');
 
-$t->backend($_) for qw(B0 B1);
+$t->backend($_) for qw(B0 B1 W);
 
 my ($b0, $b1) = map { "127.0.0.1:$t->{vars}{$_}" } qw(B0 B1);
 
@@ -37,6 +37,7 @@ sub conf {
 http {
 %%TEMP%%
     kvroute_zone zone=z:16m max_peers=512;
+    kvroute_zone zone=few:1m max_peers=2;
     log_format r '$uri $status $kvroute_peer $kvroute_reason';
     access_log %%DIR%%/access.log r;
 
@@ -47,11 +48,27 @@ http {
     }
 %%UPSTREAMS%%
 
+    upstream placed {
+        zone placed 64k;
+        kvroute kv_cache zone=few;
+        kvroute_queue max=10;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream waits {
+        zone waits 64k;
+        kvroute kv_cache zone=few;
+        kvroute_queue max=10;
+        server 127.0.0.1:%%W%% max_fails=0 max_conns=1;
+    }
+
     proxy_set_header X-Data-Parallel-Rank $kvroute_rank;
 
     server {
         listen 127.0.0.1:%%PORT%%;
         kvroute_pin $http_x_pin;
+        location /placed/ { proxy_pass http://placed; }
+        location /waits/ { proxy_pass http://waits; }
         location /many/ { proxy_pass http://many; }
         location /late/ { proxy_pass http://late; }
         location /kvroute { kvroute_status; }
@@ -148,6 +165,23 @@ my $again = qr{^/many/\S+ 200 \Q$last->{name}\E affinity$}m;
 
 ok(wait_for(sub { $t->access_log() =~ $again }), 'to the server with that number');
 ok($t->idle(), 'nothing is counted');
+
+
+# --- an upstream without a slot in the zone is not counted as another one
+
+is(ask('placed')->{status}, 200, 'the first upstream of a zone');
+
+my @waits = map {
+    $t->start('POST /waits/v1/chat/completions', chat(text(3000, ++$n)),
+              headers => { 'X-W' => 'wait waits' })
+} 1 .. 2;
+
+ok(wait_for(sub { ($t->status()->{upstreams}{waits}{queue}{size} // 0) == 1 }),
+   'one request waits');
+$t->step('waits');
+is($t->finish($_)->{status}, 200, 'and is served') for @waits;
+is($t->status()->{upstreams}{placed}{queue_time}{count}, 0,
+   'no request has waited at the first upstream');
 
 
 # --- one is gone: its number is for who waits for one

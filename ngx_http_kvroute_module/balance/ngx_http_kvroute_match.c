@@ -261,8 +261,11 @@ ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
     /* a key that most requests have spreads nothing: say so */
 
     if (length && kvr_sketch_share(sh->hot, *key) > 0.5) {
-        upstream = &sh->registry->upstream[at->conf->number];
-        kvr_add(&upstream->shared, 1);
+        upstream = ngx_http_kvroute_zone_upstream(at->conf);
+
+        if (upstream) {
+            kvr_add(&upstream->shared, 1);
+        }
     }
 
     at->session.key = *key;

@@ -399,14 +399,17 @@ ngx_http_kvroute_queue_let_in(ngx_http_kvroute_wait_t *w)
 
     shared = w->conf->queue->shm_zone->data;
     stats = &shared->stats[w->item.class];
-    upstream = &w->conf->zone->sh->registry->upstream[w->conf->number];
+    upstream = ngx_http_kvroute_zone_upstream(w->conf);
 
     w->state = NGX_HTTP_KVROUTE_QUEUE_WAITED;
     w->time = ngx_current_msec - w->start;
 
     kvr_add(&stats->waited, 1);
     kvr_add(&stats->wait_ms, w->time);
-    kvr_stats_observe(&upstream->stats, KVR_STATS_QUEUE, w->time);
+
+    if (upstream) {
+        kvr_stats_observe(&upstream->stats, KVR_STATS_QUEUE, w->time);
+    }
 
     if (w->event.timer_set) {
         ngx_del_timer(&w->event);

@@ -8,6 +8,7 @@
 
 
 #include "legs/ngx_http_kvroute_legs_int.h"
+#include "zone/ngx_http_kvroute_zone.h"
 
 
 static kvr_disaggregate_e ngx_http_kvroute_legs_decide_cost(
@@ -100,8 +101,9 @@ static kvr_disaggregate_e
 ngx_http_kvroute_legs_decide_cost(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx, kvr_disaggregate_t *d)
 {
-    ngx_int_t      rc;
-    kvr_demand_t  *demand;
+    ngx_int_t        rc;
+    kvr_demand_t     none;
+    kvr_upstream_t  *upstream;
 
     rc = ngx_http_kvroute_early(ctx, legs->prefill, &legs->reserved);
 
@@ -129,10 +131,13 @@ ngx_http_kvroute_legs_decide_cost(ngx_http_kvroute_legs_t *legs,
     d->transfer = kvr_disaggregate_transfer(d->transfer, legs->conf->link,
                                             d->rate);
 
-    demand = &legs->prefill->zone->core.registry
-              ->upstream[legs->prefill->number].demand;
+    /* an upstream without a slot in the zone has no history */
 
-    return kvr_disaggregate(d, demand, (uint64_t) ngx_current_msec);
+    none = 0;
+    upstream = ngx_http_kvroute_zone_upstream(legs->prefill);
+
+    return kvr_disaggregate(d, upstream ? &upstream->demand : &none,
+                            (uint64_t) ngx_current_msec);
 }
 
 
