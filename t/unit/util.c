@@ -715,26 +715,31 @@ util_blocks(const util_buf_t *text, uint64_t *out, size_t max, int finish)
 
 #ifndef UTIL_NO_CHECK
 
-void
-util_add(Suite *s, const char *name, const TTest *test)
-{
-    TCase  *tc;
-
-    tc = tcase_create(name);
-
-    /* slow machines and sanitizers are no failures */
-
-    tcase_set_timeout(tc, 0);
-    tcase_add_test(tc, test);
-    suite_add_tcase(s, tc);
-}
-
-
 int
-util_run(Suite *s)
+main(int argc, char **argv)
 {
-    int       failed;
-    SRunner  *sr;
+    int                 failed;
+    TCase              *tc;
+    Suite              *s;
+    SRunner            *sr;
+    const char         *name;
+    const util_test_t  *t;
+
+    (void) argc;
+
+    name = strrchr(argv[0], '/');
+    s = suite_create(name ? name + 1 : argv[0]);
+
+    for (t = util_suite.test; t->name; t++) {
+        tc = tcase_create(t->name);
+
+        /* slow machines and sanitizers are no failures */
+
+        tcase_set_timeout(tc, 0);
+        tcase_add_checked_fixture(tc, util_suite.begin, util_suite.end);
+        tcase_add_test(tc, *t->test);
+        suite_add_tcase(s, tc);
+    }
 
     sr = srunner_create(s);
 

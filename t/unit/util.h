@@ -183,8 +183,35 @@ size_t util_blocks(const util_buf_t *text, uint64_t *out, size_t max,
 
 
 #ifndef UTIL_NO_CHECK
-void util_add(Suite *s, const char *name, const TTest *test);
-int util_run(Suite *s);
+
+/*
+ * A test program ends with a table of its tests, which main() in util.c runs;
+ * begin and end are called around each of them, or are NULL:
+ *
+ *     util_tests(begin, end,
+ *         { "name", &test_name },
+ *         ...
+ *     );
+ */
+
+typedef struct {
+    const char          *name;
+    const TTest *const  *test;
+} util_test_t;
+
+typedef struct {
+    void               (*begin)(void);
+    void               (*end)(void);
+    const util_test_t   *test;       /* the last one has no name */
+} util_suite_t;
+
+extern const util_suite_t  util_suite;
+
+#define util_tests(begin, end, ...)                                           \
+    const util_suite_t  util_suite = {                                        \
+        begin, end, (const util_test_t []) { __VA_ARGS__, { .name = NULL } }  \
+    }
+
 #endif
 
 

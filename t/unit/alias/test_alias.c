@@ -857,34 +857,21 @@ START_TEST(test_alias_traffic)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-    TCase  *tc;
-
-    s = suite_create("alias");
-    tc = tcase_create("blocks and places");
-
-    tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_set_timeout(tc, 60);
-    tcase_add_test(tc, test_alias_one);
-    tcase_add_test(tc, test_alias_none);
-    tcase_add_test(tc, test_alias_begin);
-    tcase_add_test(tc, test_alias_end);
-    tcase_add_test(tc, test_alias_reply);
-    tcase_add_test(tc, test_alias_two);
-    tcase_add_test(tc, test_alias_taken);
-    tcase_add_test(tc, test_alias_wrong);
-    tcase_add_test(tc, test_alias_anchor);
-    tcase_add_test(tc, test_alias_line);
-    tcase_add_test(tc, test_alias_session);
-    tcase_add_test(tc, test_alias_session_else);
-    tcase_add_test(tc, test_alias_ring);
-    tcase_add_test(tc, test_alias_many);
-    tcase_add_test(tc, test_alias_bounds);
-    tcase_add_test(tc, test_alias_traffic);
-    suite_add_tcase(s, tc);
-
-    return util_run(s);
-}
+util_tests(setup, teardown,
+    { "one", &test_alias_one },
+    { "none", &test_alias_none },
+    { "begin", &test_alias_begin },
+    { "end", &test_alias_end },
+    { "reply", &test_alias_reply },
+    { "two", &test_alias_two },
+    { "taken", &test_alias_taken },
+    { "wrong", &test_alias_wrong },
+    { "anchor", &test_alias_anchor },
+    { "line", &test_alias_line },
+    { "session", &test_alias_session },
+    { "session_else", &test_alias_session_else },
+    { "ring", &test_alias_ring },
+    { "many", &test_alias_many },
+    { "bounds", &test_alias_bounds },
+    { "traffic", &test_alias_traffic }
+);

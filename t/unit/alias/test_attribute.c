@@ -359,23 +359,11 @@ START_TEST(test_attribute_most)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s_;
-    TCase  *tc;
-
-    s_ = suite_create("attribute");
-    tc = tcase_create("requests");
-
-    tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_add_test(tc, test_attribute_blocks);
-    tcase_add_test(tc, test_attribute_coming);
-    tcase_add_test(tc, test_attribute_waiting);
-    tcase_add_test(tc, test_attribute_ring);
-    tcase_add_test(tc, test_attribute_untold);
-    tcase_add_test(tc, test_attribute_most);
-    suite_add_tcase(s_, tc);
-
-    return util_run(s_);
-}
+util_tests(setup, teardown,
+    { "blocks", &test_attribute_blocks },
+    { "coming", &test_attribute_coming },
+    { "waiting", &test_attribute_waiting },
+    { "ring", &test_attribute_ring },
+    { "untold", &test_attribute_untold },
+    { "most", &test_attribute_most }
+);

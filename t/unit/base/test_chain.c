@@ -148,16 +148,8 @@ START_TEST(test_chain_reduce)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("chain");
-
-    util_add(s, "depth", test_chain_depth);
-    util_add(s, "sizes", test_chain_sizes);
-    util_add(s, "reduce", test_chain_reduce);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "depth", &test_chain_depth },
+    { "sizes", &test_chain_sizes },
+    { "reduce", &test_chain_reduce }
+);

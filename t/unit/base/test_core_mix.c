@@ -363,19 +363,11 @@ START_TEST(test_mix_layout)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("mix");
-
-    util_add(s, "reference", test_mix_reference);
-    util_add(s, "equal", test_mix_equal_blocks);
-    util_add(s, "near", test_mix_near);
-    util_add(s, "avalanche", test_mix_avalanche);
-    util_add(s, "sparse", test_mix_sparse);
-    util_add(s, "layout", test_mix_layout);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "reference", &test_mix_reference },
+    { "equal", &test_mix_equal_blocks },
+    { "near", &test_mix_near },
+    { "avalanche", &test_mix_avalanche },
+    { "sparse", &test_mix_sparse },
+    { "layout", &test_mix_layout }
+);

@@ -303,26 +303,10 @@ START_TEST(test_fifo_together)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-    TCase  *t;
-
-    s = suite_create("fifo");
-
-    t = tcase_create("ring");
-    tcase_set_timeout(t, 120);
-    tcase_add_checked_fixture(t, begin, end);
-    tcase_add_test(t, test_fifo_order);
-    tcase_add_test(t, test_fifo_full);
-    tcase_add_test(t, test_fifo_mixed);
-    tcase_add_test(t, test_fifo_together);
-    suite_add_tcase(s, t);
-
-    t = tcase_create("killed");
-    tcase_add_test(t, test_fifo_killed);
-    suite_add_tcase(s, t);
-
-    return util_run(s);
-}
+util_tests(begin, end,
+    { "order", &test_fifo_order },
+    { "full", &test_fifo_full },
+    { "mixed", &test_fifo_mixed },
+    { "together", &test_fifo_together },
+    { "killed", &test_fifo_killed }
+);

@@ -120,14 +120,6 @@ START_TEST(test_set_all)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("set");
-
-    util_add(s, "all", test_set_all);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "all", &test_set_all }
+);

@@ -472,24 +472,16 @@ START_TEST(test_engine_capacity)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("engine");
-
-    util_add(s, "restart", test_engine_restart);
-    util_add(s, "capacity", test_engine_capacity);
-    util_add(s, "same", test_engine_same);
-    util_add(s, "once", test_engine_once);
-    util_add(s, "clock", test_engine_clock);
-    util_add(s, "foreign", test_engine_foreign);
-    util_add(s, "worth", test_engine_worth);
-    util_add(s, "preemptions", test_engine_preemptions);
-    util_add(s, "health", test_engine_health);
-    util_add(s, "orca", test_engine_orca);
-    util_add(s, "lora", test_engine_lora);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "restart", &test_engine_restart },
+    { "capacity", &test_engine_capacity },
+    { "same", &test_engine_same },
+    { "once", &test_engine_once },
+    { "clock", &test_engine_clock },
+    { "foreign", &test_engine_foreign },
+    { "worth", &test_engine_worth },
+    { "preemptions", &test_engine_preemptions },
+    { "health", &test_engine_health },
+    { "orca", &test_engine_orca },
+    { "lora", &test_engine_lora }
+);

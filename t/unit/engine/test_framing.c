@@ -110,15 +110,7 @@ START_TEST(test_framing_long)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("framing");
-
-    util_add(s, "read", test_framing_read);
-    util_add(s, "long", test_framing_long);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "read", &test_framing_read },
+    { "long", &test_framing_long }
+);

@@ -649,21 +649,13 @@ START_TEST(test_metrics_dialects)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("metrics");
-
-    util_add(s, "samples", test_metrics_samples);
-    util_add(s, "lora", test_metrics_lora);
-    util_add(s, "huge", test_metrics_huge);
-    util_add(s, "sums", test_metrics_sums);
-    util_add(s, "ranks", test_metrics_ranks);
-    util_add(s, "nodes", test_metrics_nodes);
-    util_add(s, "orca", test_metrics_orca);
-    util_add(s, "dialects", test_metrics_dialects);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "samples", &test_metrics_samples },
+    { "lora", &test_metrics_lora },
+    { "huge", &test_metrics_huge },
+    { "sums", &test_metrics_sums },
+    { "ranks", &test_metrics_ranks },
+    { "nodes", &test_metrics_nodes },
+    { "orca", &test_metrics_orca },
+    { "dialects", &test_metrics_dialects }
+);

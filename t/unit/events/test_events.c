@@ -197,7 +197,8 @@ static cache_t  cache;
 
 
 /* nothing is asked for twice: the age is the size */
-START_TEST(test_events_age_once)
+static void
+events_age_once(unsigned _i)
 {
     double      age, size;
     uint32_t    i, n;
@@ -233,6 +234,16 @@ START_TEST(test_events_age_once)
 
     end(&cache);
 }
+
+
+START_TEST(test_events_age_once)
+{
+    unsigned  i;
+
+    for (i = 0; i < 3; i++) {
+        events_age_once(i);
+    }
+}
 END_TEST
 
 
@@ -241,7 +252,8 @@ END_TEST
  * go later than they would for their age.  What counts is what follows: that a
  * prompt's blocks are held for as long as their age says.
  */
-START_TEST(test_events_age_sessions)
+static void
+events_age_sessions(unsigned _i)
 {
     double      used[40], left, predicted, delivered;
     uint32_t    i, s, turn[40], n, len[40], held;
@@ -297,6 +309,16 @@ START_TEST(test_events_age_sessions)
     util_check(predicted > 0.97 && predicted < 1.03, "%f", predicted);
 
     end(&cache);
+}
+
+
+START_TEST(test_events_age_sessions)
+{
+    unsigned  i;
+
+    for (i = 0; i < 5; i++) {
+        events_age_sessions(i);
+    }
 }
 END_TEST
 
@@ -576,23 +598,11 @@ START_TEST(test_events_hostile)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-    TCase  *tc;
-
-    s = suite_create("events");
-
-    tc = tcase_create("age");
-    tcase_add_loop_test(tc, test_events_age_once, 0, 3);
-    tcase_add_loop_test(tc, test_events_age_sessions, 0, 5);
-    suite_add_tcase(s, tc);
-
-    util_add(s, "flush", test_events_flush);
-    util_add(s, "counts", test_events_counts);
-    util_add(s, "order", test_events_order);
-    util_add(s, "hostile", test_events_hostile);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "age_once", &test_events_age_once },
+    { "age_sessions", &test_events_age_sessions },
+    { "flush", &test_events_flush },
+    { "counts", &test_events_counts },
+    { "order", &test_events_order },
+    { "hostile", &test_events_hostile }
+);

@@ -116,16 +116,8 @@ START_TEST(test_events_place_depths)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("events_place");
-
-    util_add(s, "gives_way", test_events_place_gives_way);
-    util_add(s, "forks", test_events_place_forks);
-    util_add(s, "depths", test_events_place_depths);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "gives_way", &test_events_place_gives_way },
+    { "forks", &test_events_place_forks },
+    { "depths", &test_events_place_depths }
+);

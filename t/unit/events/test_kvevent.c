@@ -488,20 +488,12 @@ START_TEST(test_kvevent_garbage)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("kvevent");
-
-    util_add(s, "vllm_maps", test_kvevent_vllm_maps);
-    util_add(s, "session", test_kvevent_session);
-    util_add(s, "arrays", test_kvevent_arrays);
-    util_add(s, "tolerant", test_kvevent_tolerant);
-    util_add(s, "load", test_kvevent_load);
-    util_add(s, "many_hashes", test_kvevent_many_hashes);
-    util_add(s, "garbage", test_kvevent_garbage);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "vllm_maps", &test_kvevent_vllm_maps },
+    { "session", &test_kvevent_session },
+    { "arrays", &test_kvevent_arrays },
+    { "tolerant", &test_kvevent_tolerant },
+    { "load", &test_kvevent_load },
+    { "many_hashes", &test_kvevent_many_hashes },
+    { "garbage", &test_kvevent_garbage }
+);

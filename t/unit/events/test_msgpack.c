@@ -103,7 +103,8 @@ next(kvr_msgpack_t *m, util_feed_t *f, size_t *off)
 }
 
 
-START_TEST(test_msgpack_heads)
+static void
+msgpack_heads(unsigned _i)
 {
     size_t          off, step;
     util_feed_t     f;
@@ -136,6 +137,16 @@ START_TEST(test_msgpack_heads)
 
         util_check(kind == KVR_MSGPACK_ERROR || off == s->len, "%zu", off);
         util_unfeed(&f);
+    }
+}
+
+
+START_TEST(test_msgpack_heads)
+{
+    unsigned  i;
+
+    for (i = 0; i < kvr_nelts(samples); i++) {
+        msgpack_heads(i);
     }
 }
 END_TEST
@@ -254,21 +265,9 @@ START_TEST(test_msgpack_garbage)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-    TCase  *tc;
-
-    s = suite_create("msgpack");
-
-    tc = tcase_create("heads");
-    tcase_add_loop_test(tc, test_msgpack_heads, 0, kvr_nelts(samples));
-    suite_add_tcase(s, tc);
-
-    util_add(s, "text", test_msgpack_text);
-    util_add(s, "skip", test_msgpack_skip);
-    util_add(s, "garbage", test_msgpack_garbage);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "heads", &test_msgpack_heads },
+    { "text", &test_msgpack_text },
+    { "skip", &test_msgpack_skip },
+    { "garbage", &test_msgpack_garbage }
+);

@@ -441,19 +441,11 @@ START_TEST(test_subscription_strangers)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("subscription");
-
-    util_add(s, "messages", test_subscription_messages);
-    util_add(s, "replay", test_subscription_replay);
-    util_add(s, "bad", test_subscription_bad);
-    util_add(s, "pause", test_subscription_pause);
-    util_add(s, "says", test_subscription_says);
-    util_add(s, "strangers", test_subscription_strangers);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "messages", &test_subscription_messages },
+    { "replay", &test_subscription_replay },
+    { "bad", &test_subscription_bad },
+    { "pause", &test_subscription_pause },
+    { "says", &test_subscription_says },
+    { "strangers", &test_subscription_strangers }
+);

@@ -279,16 +279,8 @@ START_TEST(test_block_fold)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("block");
-
-    util_add(s, "put", test_block_put);
-    util_add(s, "random", test_block_random);
-    util_add(s, "fold", test_block_fold);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "put", &test_block_put },
+    { "random", &test_block_random },
+    { "fold", &test_block_fold }
+);

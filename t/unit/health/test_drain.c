@@ -132,15 +132,7 @@ START_TEST(test_drain_sessions)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("drain");
-
-    util_add(s, "states", test_drain_states);
-    util_add(s, "sessions", test_drain_sessions);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "states", &test_drain_states },
+    { "sessions", &test_drain_sessions }
+);

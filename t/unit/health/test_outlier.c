@@ -560,30 +560,22 @@ START_TEST(test_outlier_spare)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("outlier");
-
-    util_add(s, "row", test_outlier_row);
-    util_add(s, "late", test_outlier_late);
-    util_add(s, "share", test_outlier_share);
-    util_add(s, "doubt", test_outlier_doubt);
-    util_add(s, "better", test_outlier_better);
-    util_add(s, "window", test_outlier_window);
-    util_add(s, "sooner", test_outlier_sooner);
-    util_add(s, "doubling", test_outlier_doubling);
-    util_add(s, "trickle", test_outlier_trickle);
-    util_add(s, "relapse", test_outlier_relapse);
-    util_add(s, "unbroken", test_outlier_unbroken);
-    util_add(s, "killed", test_outlier_killed);
-    util_add(s, "slow", test_outlier_slow);
-    util_add(s, "silent", test_outlier_silent);
-    util_add(s, "budget", test_outlier_budget);
-    util_add(s, "behind", test_outlier_behind);
-    util_add(s, "spare", test_outlier_spare);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "row", &test_outlier_row },
+    { "late", &test_outlier_late },
+    { "share", &test_outlier_share },
+    { "doubt", &test_outlier_doubt },
+    { "better", &test_outlier_better },
+    { "window", &test_outlier_window },
+    { "sooner", &test_outlier_sooner },
+    { "doubling", &test_outlier_doubling },
+    { "trickle", &test_outlier_trickle },
+    { "relapse", &test_outlier_relapse },
+    { "unbroken", &test_outlier_unbroken },
+    { "killed", &test_outlier_killed },
+    { "slow", &test_outlier_slow },
+    { "silent", &test_outlier_silent },
+    { "budget", &test_outlier_budget },
+    { "behind", &test_outlier_behind },
+    { "spare", &test_outlier_spare }
+);

@@ -184,17 +184,9 @@ START_TEST(test_trial_word)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("trial");
-
-    util_add(s, "sick", test_trial_sick);
-    util_add(s, "client", test_trial_client);
-    util_add(s, "adaptive", test_trial_adaptive);
-    util_add(s, "word", test_trial_word);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "sick", &test_trial_sick },
+    { "client", &test_trial_client },
+    { "adaptive", &test_trial_adaptive },
+    { "word", &test_trial_word }
+);

@@ -1991,38 +1991,30 @@ START_TEST(test_index_lru)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("index");
-
-    util_add(s, "basics", test_index_basics);
-    util_add(s, "keys", test_index_keys);
-    util_add(s, "size", test_index_size);
-    util_add(s, "holes", test_index_holes);
-    util_add(s, "gap", test_index_gap);
-    util_add(s, "tail", test_index_tail);
-    util_add(s, "capacity", test_index_capacity);
-    util_add(s, "hits", test_index_hits);
-    util_add(s, "taught", test_index_taught);
-    util_add(s, "prompted", test_index_prompted);
-    util_add(s, "flush", test_index_flush);
-    util_add(s, "mask", test_index_mask);
-    util_add(s, "mask expiry", test_index_mask_expiry);
-    util_add(s, "shared", test_index_shared);
-    util_add(s, "forget", test_index_forget);
-    util_add(s, "model", test_index_model);
-    util_add(s, "uptime", test_index_uptime);
-    util_add(s, "placement", test_index_placement);
-    util_add(s, "steady", test_index_steady);
-    util_add(s, "noted", test_index_noted);
-    util_add(s, "sweep", test_index_sweep);
-    util_add(s, "old", test_index_old);
-    util_add(s, "hand", test_index_hand);
-    util_add(s, "fill", test_index_fill);
-    util_add(s, "lru", test_index_lru);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "basics", &test_index_basics },
+    { "keys", &test_index_keys },
+    { "size", &test_index_size },
+    { "holes", &test_index_holes },
+    { "gap", &test_index_gap },
+    { "tail", &test_index_tail },
+    { "capacity", &test_index_capacity },
+    { "hits", &test_index_hits },
+    { "taught", &test_index_taught },
+    { "prompted", &test_index_prompted },
+    { "flush", &test_index_flush },
+    { "mask", &test_index_mask },
+    { "mask expiry", &test_index_mask_expiry },
+    { "shared", &test_index_shared },
+    { "forget", &test_index_forget },
+    { "model", &test_index_model },
+    { "uptime", &test_index_uptime },
+    { "placement", &test_index_placement },
+    { "steady", &test_index_steady },
+    { "noted", &test_index_noted },
+    { "sweep", &test_index_sweep },
+    { "old", &test_index_old },
+    { "hand", &test_index_hand },
+    { "fill", &test_index_fill },
+    { "lru", &test_index_lru }
+);

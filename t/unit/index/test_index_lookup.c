@@ -639,19 +639,11 @@ START_TEST(test_lookup_again)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("lookup");
-
-    util_add(s, "same", test_lookup_same);
-    util_add(s, "apart", test_lookup_apart);
-    util_add(s, "many", test_lookup_many);
-    util_add(s, "levels", test_lookup_levels);
-    util_add(s, "late", test_lookup_late);
-    util_add(s, "again", test_lookup_again);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "same", &test_lookup_same },
+    { "apart", &test_lookup_apart },
+    { "many", &test_lookup_many },
+    { "levels", &test_lookup_levels },
+    { "late", &test_lookup_late },
+    { "again", &test_lookup_again }
+);

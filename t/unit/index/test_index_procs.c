@@ -574,21 +574,13 @@ START_TEST(test_index_procs_kills_large)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("index_procs");
-
-    util_add(s, "tiny", test_index_procs_tiny);
-    util_add(s, "small", test_index_procs_small);
-    util_add(s, "large", test_index_procs_large);
-    util_add(s, "hot", test_index_procs_hot);
-    util_add(s, "wide", test_index_procs_wide);
-    util_add(s, "kills", test_index_procs_kills);
-    util_add(s, "kills wide", test_index_procs_kills_wide);
-    util_add(s, "kills large", test_index_procs_kills_large);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "tiny", &test_index_procs_tiny },
+    { "small", &test_index_procs_small },
+    { "large", &test_index_procs_large },
+    { "hot", &test_index_procs_hot },
+    { "wide", &test_index_procs_wide },
+    { "kills", &test_index_procs_kills },
+    { "kills wide", &test_index_procs_kills_wide },
+    { "kills large", &test_index_procs_kills_large }
+);

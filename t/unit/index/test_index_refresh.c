@@ -338,17 +338,9 @@ START_TEST(test_repeat_replies)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("repeat");
-
-    util_add(s, "recent", test_repeat_recent);
-    util_add(s, "reported", test_repeat_reported);
-    util_add(s, "bounds", test_repeat_bounds);
-    util_add(s, "replies", test_repeat_replies);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "recent", &test_repeat_recent },
+    { "reported", &test_repeat_reported },
+    { "bounds", &test_repeat_bounds },
+    { "replies", &test_repeat_replies }
+);

@@ -284,18 +284,10 @@ START_TEST(test_session_model)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("session");
-
-    util_add(s, "bind", test_session_bind);
-    util_add(s, "work", test_session_work);
-    util_add(s, "full", test_session_full);
-    util_add(s, "notes", test_session_notes);
-    util_add(s, "model", test_session_model);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "bind", &test_session_bind },
+    { "work", &test_session_work },
+    { "full", &test_session_full },
+    { "notes", &test_session_notes },
+    { "model", &test_session_model }
+);

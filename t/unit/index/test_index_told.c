@@ -251,21 +251,8 @@ START_TEST(test_index_told_nonsense)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-    TCase  *t;
-
-    s = suite_create("index_told");
-
-    t = tcase_create("told");
-    tcase_set_timeout(t, 120);
-    tcase_add_checked_fixture(t, begin, end);
-    tcase_add_test(t, test_index_told_same);
-    tcase_add_test(t, test_index_told_untaught);
-    tcase_add_test(t, test_index_told_nonsense);
-    suite_add_tcase(s, t);
-
-    return util_run(s);
-}
+util_tests(begin, end,
+    { "same", &test_index_told_same },
+    { "untaught", &test_index_told_untaught },
+    { "nonsense", &test_index_told_nonsense }
+);

@@ -135,19 +135,7 @@ START_TEST(test_turnover_start)
 END_TEST
 
 
-int
-main(void)
-{
-    TCase  *tc;
-    Suite  *s;
-
-    s = suite_create("turnover");
-    tc = tcase_create("turnover");
-
-    tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_add_test(tc, test_turnover_rate);
-    tcase_add_test(tc, test_turnover_start);
-    suite_add_tcase(s, tc);
-
-    return util_run(s);
-}
+util_tests(setup, teardown,
+    { "turnover_rate", &test_turnover_rate },
+    { "turnover_start", &test_turnover_start }
+);

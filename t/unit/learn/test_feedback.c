@@ -602,24 +602,16 @@ START_TEST(test_loop_timed)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("loop");
-
-    util_add(s, "forgot", test_loop_forgot);
-    util_add(s, "absent", test_loop_absent);
-    util_add(s, "young", test_loop_young);
-    util_add(s, "numbers", test_loop_numbers);
-    util_add(s, "alive", test_loop_alive);
-    util_add(s, "old", test_loop_old);
-    util_add(s, "bytes", test_loop_bytes);
-    util_add(s, "lies", test_loop_lies);
-    util_add(s, "usable", test_loop_usable);
-    util_add(s, "horizon", test_loop_horizon);
-    util_add(s, "timed", test_loop_timed);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "forgot", &test_loop_forgot },
+    { "absent", &test_loop_absent },
+    { "young", &test_loop_young },
+    { "numbers", &test_loop_numbers },
+    { "alive", &test_loop_alive },
+    { "old", &test_loop_old },
+    { "bytes", &test_loop_bytes },
+    { "lies", &test_loop_lies },
+    { "usable", &test_loop_usable },
+    { "horizon", &test_loop_horizon },
+    { "timed", &test_loop_timed }
+);

@@ -372,25 +372,13 @@ START_TEST(test_pace_rest)
 END_TEST
 
 
-int
-main(void)
-{
-    TCase  *tc;
-    Suite  *s;
-
-    s = suite_create("pace");
-    tc = tcase_create("pace");
-
-    tcase_add_checked_fixture(tc, setup, NULL);
-    tcase_add_test(tc, test_pace_unknown);
-    tcase_add_test(tc, test_pace_rate);
-    tcase_add_test(tc, test_pace_left);
-    tcase_add_test(tc, test_pace_new);
-    tcase_add_test(tc, test_pace_full);
-    tcase_add_test(tc, test_pace_load);
-    tcase_add_test(tc, test_pace_delay);
-    tcase_add_test(tc, test_pace_rest);
-    suite_add_tcase(s, tc);
-
-    return util_run(s);
-}
+util_tests(setup, NULL,
+    { "pace_unknown", &test_pace_unknown },
+    { "pace_rate", &test_pace_rate },
+    { "pace_left", &test_pace_left },
+    { "pace_new", &test_pace_new },
+    { "pace_full", &test_pace_full },
+    { "pace_load", &test_pace_load },
+    { "pace_delay", &test_pace_delay },
+    { "pace_rest", &test_pace_rest }
+);

@@ -255,20 +255,12 @@ START_TEST(test_horizon_among)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("horizon");
-
-    util_add(s, "little", test_horizon_little);
-    util_add(s, "zeros", test_horizon_zeros);
-    util_add(s, "finds", test_horizon_finds);
-    util_add(s, "changes", test_horizon_changes);
-    util_add(s, "restart", test_horizon_restart);
-    util_add(s, "edges", test_horizon_edges);
-    util_add(s, "among", test_horizon_among);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "little", &test_horizon_little },
+    { "zeros", &test_horizon_zeros },
+    { "finds", &test_horizon_finds },
+    { "changes", &test_horizon_changes },
+    { "restart", &test_horizon_restart },
+    { "edges", &test_horizon_edges },
+    { "among", &test_horizon_among }
+);

@@ -273,19 +273,11 @@ START_TEST(test_timing_noise)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("timing");
-
-    util_add(s, "tells", test_timing_tells);
-    util_add(s, "replies", test_timing_replies);
-    util_add(s, "others", test_timing_others);
-    util_add(s, "uneven", test_timing_uneven);
-    util_add(s, "all", test_timing_all);
-    util_add(s, "noise", test_timing_noise);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "tells", &test_timing_tells },
+    { "replies", &test_timing_replies },
+    { "others", &test_timing_others },
+    { "uneven", &test_timing_uneven },
+    { "all", &test_timing_all },
+    { "noise", &test_timing_noise }
+);

@@ -339,20 +339,12 @@ START_TEST(test_disaggregate_wild)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("disaggregate");
-
-    util_add(s, "worth", test_disaggregate_worth);
-    util_add(s, "pools", test_disaggregate_pools);
-    util_add(s, "monotone", test_disaggregate_monotone);
-    util_add(s, "transfer", test_disaggregate_transfer);
-    util_add(s, "demand", test_disaggregate_demand);
-    util_add(s, "demand word", test_disaggregate_demand_word);
-    util_add(s, "wild", test_disaggregate_wild);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "worth", &test_disaggregate_worth },
+    { "pools", &test_disaggregate_pools },
+    { "monotone", &test_disaggregate_monotone },
+    { "transfer", &test_disaggregate_transfer },
+    { "demand", &test_disaggregate_demand },
+    { "demand word", &test_disaggregate_demand_word },
+    { "wild", &test_disaggregate_wild }
+);

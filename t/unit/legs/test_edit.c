@@ -472,19 +472,11 @@ START_TEST(test_edit_meet)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("edit");
-
-    util_add(s, "random", test_edit_random);
-    util_add(s, "windows", test_edit_windows);
-    util_add(s, "begins", test_edit_begins);
-    util_add(s, "bad", test_edit_bad);
-    util_add(s, "ask", test_edit_ask);
-    util_add(s, "meet", test_edit_meet);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "random", &test_edit_random },
+    { "windows", &test_edit_windows },
+    { "begins", &test_edit_begins },
+    { "bad", &test_edit_bad },
+    { "ask", &test_edit_ask },
+    { "meet", &test_edit_meet }
+);

@@ -171,15 +171,7 @@ START_TEST(test_transfer_sound)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("transfer");
-
-    util_add(s, "answers", test_transfer_answers);
-    util_add(s, "sound", test_transfer_sound);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "answers", &test_transfer_answers },
+    { "sound", &test_transfer_sound }
+);

@@ -308,18 +308,10 @@ START_TEST(test_home_small)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("home");
-
-    util_add(s, "formula", test_home_formula);
-    util_add(s, "shares", test_home_shares);
-    util_add(s, "moves", test_home_moves);
-    util_add(s, "pick", test_home_pick);
-    util_add(s, "small", test_home_small);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "formula", &test_home_formula },
+    { "shares", &test_home_shares },
+    { "moves", &test_home_moves },
+    { "pick", &test_home_pick },
+    { "small", &test_home_small }
+);

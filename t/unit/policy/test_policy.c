@@ -715,20 +715,12 @@ START_TEST(test_policy_names)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("policy");
-
-    util_add(s, "cases", test_policy_cases);
-    util_add(s, "random", test_policy_random);
-    util_add(s, "ties", test_policy_ties);
-    util_add(s, "spread", test_policy_spread);
-    util_add(s, "round robin", test_policy_round_robin);
-    util_add(s, "round robin share", test_policy_round_robin_share);
-    util_add(s, "names", test_policy_names);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "cases", &test_policy_cases },
+    { "random", &test_policy_random },
+    { "ties", &test_policy_ties },
+    { "spread", &test_policy_spread },
+    { "round robin", &test_policy_round_robin },
+    { "round robin share", &test_policy_round_robin_share },
+    { "names", &test_policy_names }
+);

@@ -715,17 +715,9 @@ START_TEST(test_pick_prefix)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("pick");
-
-    util_add(s, "cases", test_pick_cases);
-    util_add(s, "any", test_pick_any);
-    util_add(s, "random", test_pick_random);
-    util_add(s, "prefix", test_pick_prefix);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "cases", &test_pick_cases },
+    { "any", &test_pick_any },
+    { "random", &test_pick_random },
+    { "prefix", &test_pick_prefix }
+);

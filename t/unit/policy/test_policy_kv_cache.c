@@ -225,15 +225,7 @@ START_TEST(test_choose_small)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("choose");
-
-    util_add(s, "same", test_choose_same);
-    util_add(s, "small", test_choose_small);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "same", &test_choose_same },
+    { "small", &test_choose_small }
+);

@@ -402,20 +402,12 @@ START_TEST(test_ring_large)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("ring");
-
-    util_add(s, "shares", test_ring_shares);
-    util_add(s, "moves", test_ring_moves);
-    util_add(s, "order", test_ring_order);
-    util_add(s, "room", test_ring_room);
-    util_add(s, "bound", test_ring_bound);
-    util_add(s, "fill", test_ring_fill);
-    util_add(s, "large", test_ring_large);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "shares", &test_ring_shares },
+    { "moves", &test_ring_moves },
+    { "order", &test_ring_order },
+    { "room", &test_ring_room },
+    { "bound", &test_ring_bound },
+    { "fill", &test_ring_fill },
+    { "large", &test_ring_large }
+);

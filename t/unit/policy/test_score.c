@@ -281,17 +281,9 @@ START_TEST(test_score_order)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("score");
-
-    util_add(s, "cases", test_score_cases);
-    util_add(s, "delay", test_score_delay);
-    util_add(s, "least", test_score_least);
-    util_add(s, "order", test_score_order);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "cases", &test_score_cases },
+    { "delay", &test_score_delay },
+    { "least", &test_score_least },
+    { "order", &test_score_order }
+);

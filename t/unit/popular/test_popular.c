@@ -488,21 +488,13 @@ START_TEST(test_popular_together)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("popular");
-
-    util_add(s, "keys", test_popular_keys);
-    util_add(s, "decay", test_popular_decay);
-    util_add(s, "sticks", test_popular_sticks);
-    util_add(s, "bucket", test_popular_bucket);
-    util_add(s, "full", test_popular_full);
-    util_add(s, "view", test_popular_view);
-    util_add(s, "random", test_popular_random);
-    util_add(s, "together", test_popular_together);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "keys", &test_popular_keys },
+    { "decay", &test_popular_decay },
+    { "sticks", &test_popular_sticks },
+    { "bucket", &test_popular_bucket },
+    { "full", &test_popular_full },
+    { "view", &test_popular_view },
+    { "random", &test_popular_random },
+    { "together", &test_popular_together }
+);

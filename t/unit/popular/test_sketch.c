@@ -154,16 +154,8 @@ START_TEST(test_hot_key)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("hot");
-
-    util_add(s, "share", test_hot_share);
-    util_add(s, "entry", test_hot_entry);
-    util_add(s, "key", test_hot_key);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "share", &test_hot_share },
+    { "entry", &test_hot_entry },
+    { "key", &test_hot_key }
+);

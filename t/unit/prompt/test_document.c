@@ -337,18 +337,10 @@ START_TEST(test_document_limits)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("document");
-
-    util_add(s, "shuffled", test_document_shuffled);
-    util_add(s, "shifted", test_document_shifted);
-    util_add(s, "edited", test_document_edited);
-    util_add(s, "pieces", test_document_pieces);
-    util_add(s, "limits", test_document_limits);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "shuffled", &test_document_shuffled },
+    { "shifted", &test_document_shifted },
+    { "edited", &test_document_edited },
+    { "pieces", &test_document_pieces },
+    { "limits", &test_document_limits }
+);

@@ -143,15 +143,7 @@ START_TEST(test_endpoint_ids)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("endpoint");
-
-    util_add(s, "kinds", test_endpoint_kinds);
-    util_add(s, "ids", test_endpoint_ids);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "kinds", &test_endpoint_kinds },
+    { "ids", &test_endpoint_ids }
+);

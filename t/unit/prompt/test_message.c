@@ -490,19 +490,11 @@ START_TEST(test_message_system)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("message");
-
-    util_add(s, "text", test_message_text);
-    util_add(s, "order", test_message_order);
-    util_add(s, "list", test_message_list);
-    util_add(s, "tools", test_message_tools);
-    util_add(s, "media", test_message_media);
-    util_add(s, "system", test_message_system);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "text", &test_message_text },
+    { "order", &test_message_order },
+    { "list", &test_message_list },
+    { "tools", &test_message_tools },
+    { "media", &test_message_media },
+    { "system", &test_message_system }
+);

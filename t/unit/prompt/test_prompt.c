@@ -975,23 +975,15 @@ START_TEST(test_prompt_fields)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("prompt");
-
-    util_add(s, "shapes", test_prompt_shapes);
-    util_add(s, "equal", test_prompt_equal);
-    util_add(s, "ignored", test_prompt_ignored);
-    util_add(s, "root", test_prompt_root);
-    util_add(s, "skips", test_prompt_skips);
-    util_add(s, "cut", test_prompt_cut);
-    util_add(s, "differs", test_prompt_differs);
-    util_add(s, "media", test_prompt_media);
-    util_add(s, "append", test_prompt_append);
-    util_add(s, "fields", test_prompt_fields);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "shapes", &test_prompt_shapes },
+    { "equal", &test_prompt_equal },
+    { "ignored", &test_prompt_ignored },
+    { "root", &test_prompt_root },
+    { "skips", &test_prompt_skips },
+    { "cut", &test_prompt_cut },
+    { "differs", &test_prompt_differs },
+    { "media", &test_prompt_media },
+    { "append", &test_prompt_append },
+    { "fields", &test_prompt_fields }
+);

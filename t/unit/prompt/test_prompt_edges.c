@@ -834,21 +834,13 @@ START_TEST(test_edges_clients)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("prompt_edges");
-
-    util_add(s, "cut", test_edges_cut);
-    util_add(s, "cut_random", test_edges_cut_random);
-    util_add(s, "fail", test_edges_fail);
-    util_add(s, "memory", test_edges_memory);
-    util_add(s, "long", test_edges_long);
-    util_add(s, "hostile", test_edges_hostile);
-    util_add(s, "costly", test_edges_costly);
-    util_add(s, "clients", test_edges_clients);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "cut", &test_edges_cut },
+    { "cut_random", &test_edges_cut_random },
+    { "fail", &test_edges_fail },
+    { "memory", &test_edges_memory },
+    { "long", &test_edges_long },
+    { "hostile", &test_edges_hostile },
+    { "costly", &test_edges_costly },
+    { "clients", &test_edges_clients }
+);

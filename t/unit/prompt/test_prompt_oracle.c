@@ -136,14 +136,6 @@ START_TEST(test_oracle_bodies)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("prompt_oracle");
-
-    util_add(s, "bodies", test_oracle_bodies);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "bodies", &test_oracle_bodies }
+);

@@ -74,7 +74,8 @@ pinned_message_end(util_buf_t *b, unsigned i)
 }
 
 
-START_TEST(test_pinned_chain)
+static void
+pinned_chain(unsigned _i)
 {
     unsigned           i, k, n;
     uint64_t           sum, *digests, *chain;
@@ -145,21 +146,19 @@ START_TEST(test_pinned_chain)
     free(digests);
     free(chain);
 }
+
+
+START_TEST(test_pinned_chain)
+{
+    unsigned  i;
+
+    for (i = 0; i < 2 * kvr_nelts(pinned); i++) {
+        pinned_chain(i);
+    }
+}
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-    TCase  *t;
-
-    s = suite_create("pinned");
-    t = tcase_create("chain");
-
-    tcase_add_loop_test(t, test_pinned_chain, 0,
-                        2 * sizeof(pinned) / sizeof(pinned_t));
-    suite_add_tcase(s, t);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "pinned_chain", &test_pinned_chain }
+);

@@ -509,17 +509,9 @@ START_TEST(test_walk_digest)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("walk");
-
-    util_add(s, "order", test_walk_order);
-    util_add(s, "depth", test_walk_depth);
-    util_add(s, "word", test_walk_word);
-    util_add(s, "digest", test_walk_digest);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "order", &test_walk_order },
+    { "depth", &test_walk_depth },
+    { "word", &test_walk_word },
+    { "digest", &test_walk_digest }
+);

@@ -651,27 +651,14 @@ START_TEST(test_queue_near)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-    TCase  *tc;
-
-    s = suite_create("queue");
-
-    tc = tcase_create("queue");
-    tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_set_timeout(tc, 120);
-    tcase_add_test(tc, test_queue_order);
-    tcase_add_test(tc, test_queue_aging);
-    tcase_add_test(tc, test_queue_tenants);
-    tcase_add_test(tc, test_queue_arrivals);
-    tcase_add_test(tc, test_queue_comes_back);
-    tcase_add_test(tc, test_queue_retry_after);
-    tcase_add_test(tc, test_queue_claims);
-    tcase_add_test(tc, test_queue_near);
-    tcase_add_test(tc, test_queue_processes);
-    suite_add_tcase(s, tc);
-
-    return util_run(s);
-}
+util_tests(setup, teardown,
+    { "order", &test_queue_order },
+    { "aging", &test_queue_aging },
+    { "tenants", &test_queue_tenants },
+    { "arrivals", &test_queue_arrivals },
+    { "comes_back", &test_queue_comes_back },
+    { "retry_after", &test_queue_retry_after },
+    { "claims", &test_queue_claims },
+    { "near", &test_queue_near },
+    { "processes", &test_queue_processes }
+);

@@ -186,21 +186,9 @@ START_TEST(test_queue_charge)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-    TCase  *tc;
-
-    s = suite_create("queue_bound");
-
-    tc = tcase_create("queue_bound");
-    tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_add_test(tc, test_queue_bound);
-    tcase_add_test(tc, test_queue_long);
-    tcase_add_test(tc, test_queue_young);
-    tcase_add_test(tc, test_queue_charge);
-    suite_add_tcase(s, tc);
-
-    return util_run(s);
-}
+util_tests(setup, teardown,
+    { "bound", &test_queue_bound },
+    { "long", &test_queue_long },
+    { "young", &test_queue_young },
+    { "charge", &test_queue_charge }
+);

@@ -264,15 +264,7 @@ START_TEST(test_reply_bad)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("reply");
-
-    util_add(s, "random", test_reply_random);
-    util_add(s, "bad", test_reply_bad);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "random", &test_reply_random },
+    { "bad", &test_reply_bad }
+);

@@ -721,19 +721,11 @@ START_TEST(test_usage_header)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("usage");
-
-    util_add(s, "split", test_usage_split);
-    util_add(s, "random", test_usage_random);
-    util_add(s, "error", test_usage_error);
-    util_add(s, "again", test_usage_again);
-    util_add(s, "long", test_usage_long);
-    util_add(s, "header", test_usage_header);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "split", &test_usage_split },
+    { "random", &test_usage_random },
+    { "error", &test_usage_error },
+    { "again", &test_usage_again },
+    { "long", &test_usage_long },
+    { "header", &test_usage_header }
+);

@@ -564,21 +564,13 @@ START_TEST(test_attempt_charge)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *suite;
-
-    suite = suite_create("attempt");
-
-    util_add(suite, "good", test_attempt_good);
-    util_add(suite, "undone", test_attempt_undone);
-    util_add(suite, "reserved", test_attempt_reserved);
-    util_add(suite, "missed", test_attempt_missed);
-    util_add(suite, "reply", test_attempt_reply);
-    util_add(suite, "masked", test_attempt_masked);
-    util_add(suite, "nobody", test_attempt_nobody);
-    util_add(suite, "charge", test_attempt_charge);
-
-    return util_run(suite);
-}
+util_tests(NULL, NULL,
+    { "good", &test_attempt_good },
+    { "undone", &test_attempt_undone },
+    { "reserved", &test_attempt_reserved },
+    { "missed", &test_attempt_missed },
+    { "reply", &test_attempt_reply },
+    { "masked", &test_attempt_masked },
+    { "nobody", &test_attempt_nobody },
+    { "charge", &test_attempt_charge }
+);

@@ -486,25 +486,13 @@ START_TEST(test_capacity_lies)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s_;
-    TCase  *tc;
-
-    s_ = suite_create("capacity");
-    tc = tcase_create("events");
-
-    tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_add_test(tc, test_capacity_clock);
-    tcase_add_test(tc, test_capacity_silent);
-    tcase_add_test(tc, test_capacity_replies);
-    tcase_add_test(tc, test_capacity_cleared);
-    tcase_add_test(tc, test_capacity_age);
-    tcase_add_test(tc, test_capacity_trust);
-    tcase_add_test(tc, test_capacity_fade);
-    tcase_add_test(tc, test_capacity_lies);
-    suite_add_tcase(s_, tc);
-
-    return util_run(s_);
-}
+util_tests(setup, teardown,
+    { "clock", &test_capacity_clock },
+    { "silent", &test_capacity_silent },
+    { "replies", &test_capacity_replies },
+    { "cleared", &test_capacity_cleared },
+    { "age", &test_capacity_age },
+    { "trust", &test_capacity_trust },
+    { "fade", &test_capacity_fade },
+    { "lies", &test_capacity_lies }
+);

@@ -429,19 +429,11 @@ START_TEST(test_eject_silent)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("eject");
-
-    util_add(s, "share", test_eject_share);
-    util_add(s, "all", test_eject_all);
-    util_add(s, "back", test_eject_back);
-    util_add(s, "slow", test_eject_slow);
-    util_add(s, "look", test_eject_look);
-    util_add(s, "silent", test_eject_silent);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "share", &test_eject_share },
+    { "all", &test_eject_all },
+    { "back", &test_eject_back },
+    { "slow", &test_eject_slow },
+    { "look", &test_eject_look },
+    { "silent", &test_eject_silent }
+);

@@ -701,32 +701,19 @@ START_TEST(test_share_known)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-    TCase  *t;
-
-    s = suite_create("share");
-
-    t = tcase_create("share");
-    tcase_set_timeout(t, 120);
-    tcase_add_checked_fixture(t, hosts_begin, hosts_end);
-    tcase_add_test(t, test_share_lessons);
-    tcase_add_test(t, test_share_lost);
-    tcase_add_test(t, test_share_void);
-    tcase_add_test(t, test_share_extend);
-    tcase_add_test(t, test_share_long);
-    tcase_add_test(t, test_share_once);
-    tcase_add_test(t, test_share_owner);
-    tcase_add_test(t, test_share_ignored);
-    tcase_add_test(t, test_share_crowd);
-    tcase_add_test(t, test_share_bind);
-    tcase_add_test(t, test_share_floor);
-    tcase_add_test(t, test_share_help);
-    tcase_add_test(t, test_share_help_new);
-    tcase_add_test(t, test_share_known);
-    suite_add_tcase(s, t);
-
-    return util_run(s);
-}
+util_tests(hosts_begin, hosts_end,
+    { "lessons", &test_share_lessons },
+    { "lost", &test_share_lost },
+    { "void", &test_share_void },
+    { "extend", &test_share_extend },
+    { "long", &test_share_long },
+    { "once", &test_share_once },
+    { "owner", &test_share_owner },
+    { "ignored", &test_share_ignored },
+    { "crowd", &test_share_crowd },
+    { "bind", &test_share_bind },
+    { "floor", &test_share_floor },
+    { "help", &test_share_help },
+    { "help_new", &test_share_help_new },
+    { "known", &test_share_known }
+);

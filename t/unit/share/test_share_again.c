@@ -338,30 +338,10 @@ START_TEST(test_share_clocks)
 END_TEST
 
 
-int
-main(void)
-{
-    int       failed;
-    Suite    *s;
-    TCase    *t;
-    SRunner  *sr;
-
-    s = suite_create("share again");
-
-    t = tcase_create("share again");
-    tcase_set_timeout(t, 120);
-    tcase_add_checked_fixture(t, hosts_begin, hosts_end);
-    tcase_add_test(t, test_share_acked_late);
-    tcase_add_test(t, test_share_frame_late);
-    tcase_add_test(t, test_share_help_again);
-    tcase_add_test(t, test_share_renamed);
-    tcase_add_test(t, test_share_clocks);
-    suite_add_tcase(s, t);
-
-    sr = srunner_create(s);
-    srunner_run_all(sr, CK_ENV);
-    failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-
-    return failed != 0;
-}
+util_tests(hosts_begin, hosts_end,
+    { "acked_late", &test_share_acked_late },
+    { "frame_late", &test_share_frame_late },
+    { "help_again", &test_share_help_again },
+    { "renamed", &test_share_renamed },
+    { "clocks", &test_share_clocks }
+);

@@ -322,23 +322,11 @@ START_TEST(test_share_batch_told)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-    TCase  *t;
-
-    s = suite_create("share_batch");
-
-    t = tcase_create("batch");
-    tcase_add_checked_fixture(t, begin, NULL);
-    tcase_add_test(t, test_share_batch_round);
-    tcase_add_test(t, test_share_batch_full);
-    tcase_add_test(t, test_share_batch_changed);
-    tcase_add_test(t, test_share_batch_foreign);
-    tcase_add_test(t, test_share_batch_lies);
-    tcase_add_test(t, test_share_batch_told);
-    suite_add_tcase(s, t);
-
-    return util_run(s);
-}
+util_tests(begin, NULL,
+    { "round", &test_share_batch_round },
+    { "full", &test_share_batch_full },
+    { "changed", &test_share_batch_changed },
+    { "foreign", &test_share_batch_foreign },
+    { "lies", &test_share_batch_lies },
+    { "told", &test_share_batch_told }
+);

@@ -262,23 +262,10 @@ START_TEST(test_share_given)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-    TCase  *t;
-
-    s = suite_create("share load");
-
-    t = tcase_create("share load");
-    tcase_set_timeout(t, 120);
-    tcase_add_checked_fixture(t, hosts_begin, hosts_end);
-    tcase_add_test(t, test_share_load);
-    tcase_add_test(t, test_share_load_now);
-    tcase_add_test(t, test_share_load_late);
-    tcase_add_test(t, test_share_popular);
-    tcase_add_test(t, test_share_given);
-    suite_add_tcase(s, t);
-
-    return util_run(s);
-}
+util_tests(hosts_begin, hosts_end,
+    { "load", &test_share_load },
+    { "now", &test_share_load_now },
+    { "late", &test_share_load_late },
+    { "popular", &test_share_popular },
+    { "given", &test_share_given }
+);

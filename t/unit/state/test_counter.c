@@ -232,18 +232,10 @@ START_TEST(test_counter_copy)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("counter");
-
-    util_add(s, "rows", test_counter_rows);
-    util_add(s, "names", test_counter_names);
-    util_add(s, "values", test_counter_values);
-    util_add(s, "reset", test_counter_reset);
-    util_add(s, "copy", test_counter_copy);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "rows", &test_counter_rows },
+    { "names", &test_counter_names },
+    { "values", &test_counter_values },
+    { "reset", &test_counter_reset },
+    { "copy", &test_counter_copy }
+);

@@ -967,24 +967,16 @@ START_TEST(test_load_shared)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("load");
-
-    util_add(s, "words", test_load_words);
-    util_add(s, "layout", test_load_layout);
-    util_add(s, "sweep", test_load_sweep);
-    util_add(s, "sweep again", test_load_sweep_again);
-    util_add(s, "pid reuse", test_load_pid_reuse);
-    util_add(s, "sweep broken", test_load_sweep_broken);
-    util_add(s, "release", test_load_release);
-    util_add(s, "exhausted", test_load_exhausted);
-    util_add(s, "names", test_load_names);
-    util_add(s, "kills", test_load_kills);
-    util_add(s, "shared", test_load_shared);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "words", &test_load_words },
+    { "layout", &test_load_layout },
+    { "sweep", &test_load_sweep },
+    { "sweep again", &test_load_sweep_again },
+    { "pid reuse", &test_load_pid_reuse },
+    { "sweep broken", &test_load_sweep_broken },
+    { "release", &test_load_release },
+    { "exhausted", &test_load_exhausted },
+    { "names", &test_load_names },
+    { "kills", &test_load_kills },
+    { "shared", &test_load_shared }
+);

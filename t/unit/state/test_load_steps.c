@@ -1077,19 +1077,11 @@ START_TEST(test_steps_registry)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("steps");
-
-    util_add(s, "index", test_steps_index);
-    util_add(s, "index kills", test_steps_index_kills);
-    util_add(s, "index each", test_steps_index_each);
-    util_add(s, "load", test_steps_load);
-    util_add(s, "load kills", test_steps_load_kills);
-    util_add(s, "registry", test_steps_registry);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "index", &test_steps_index },
+    { "index kills", &test_steps_index_kills },
+    { "index each", &test_steps_index_each },
+    { "load", &test_steps_load },
+    { "load kills", &test_steps_load_kills },
+    { "registry", &test_steps_registry }
+);

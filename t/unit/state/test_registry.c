@@ -708,25 +708,17 @@ START_TEST(test_registry_memory)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("registry");
-
-    util_add(s, "peers", test_registry_peers);
-    util_add(s, "capacity", test_registry_capacity);
-    util_add(s, "names", test_registry_names);
-    util_add(s, "seats", test_registry_seats);
-    util_add(s, "reserved", test_registry_reserved);
-    util_add(s, "reuse", test_registry_reuse);
-    util_add(s, "limit", test_registry_limit);
-    util_add(s, "fresh", test_registry_fresh);
-    util_add(s, "upstreams", test_registry_upstreams);
-    util_add(s, "halfway", test_registry_halfway);
-    util_add(s, "ranks", test_registry_ranks);
-    util_add(s, "memory", test_registry_memory);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "peers", &test_registry_peers },
+    { "capacity", &test_registry_capacity },
+    { "names", &test_registry_names },
+    { "seats", &test_registry_seats },
+    { "reserved", &test_registry_reserved },
+    { "reuse", &test_registry_reuse },
+    { "limit", &test_registry_limit },
+    { "fresh", &test_registry_fresh },
+    { "upstreams", &test_registry_upstreams },
+    { "halfway", &test_registry_halfway },
+    { "ranks", &test_registry_ranks },
+    { "memory", &test_registry_memory }
+);

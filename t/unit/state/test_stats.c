@@ -259,18 +259,10 @@ START_TEST(test_stats_trace)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("stats");
-
-    util_add(s, "bounds", test_stats_bounds);
-    util_add(s, "observe", test_stats_observe);
-    util_add(s, "receipts", test_stats_receipts);
-    util_add(s, "readers", test_stats_readers);
-    util_add(s, "trace", test_stats_trace);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "bounds", &test_stats_bounds },
+    { "observe", &test_stats_observe },
+    { "receipts", &test_stats_receipts },
+    { "readers", &test_stats_readers },
+    { "trace", &test_stats_trace }
+);

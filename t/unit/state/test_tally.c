@@ -212,17 +212,9 @@ START_TEST(test_tally_rows)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("tally");
-
-    util_add(s, "names", test_tally_names);
-    util_add(s, "many", test_tally_many);
-    util_add(s, "killed", test_tally_killed);
-    util_add(s, "rows", test_tally_rows);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "names", &test_tally_names },
+    { "many", &test_tally_many },
+    { "killed", &test_tally_killed },
+    { "rows", &test_tally_rows }
+);

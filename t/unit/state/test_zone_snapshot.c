@@ -664,26 +664,13 @@ START_TEST(test_torn)
 END_TEST
 
 
-int
-main(void)
-{
-    TCase  *tc;
-    Suite  *s;
-
-    s = suite_create("kvr_zone_snapshot");
-    tc = tcase_create("snapshot");
-    tcase_set_timeout(tc, 120);
-
-    tcase_add_test(tc, test_again);
-    tcase_add_test(tc, test_mask);
-    tcase_add_test(tc, test_sizes);
-    tcase_add_test(tc, test_narrow);
-    tcase_add_test(tc, test_refused);
-    tcase_add_test(tc, test_start);
-    tcase_add_test(tc, test_renamed);
-    tcase_add_test(tc, test_torn);
-
-    suite_add_tcase(s, tc);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "again", &test_again },
+    { "mask", &test_mask },
+    { "sizes", &test_sizes },
+    { "narrow", &test_narrow },
+    { "refused", &test_refused },
+    { "start", &test_start },
+    { "renamed", &test_renamed },
+    { "torn", &test_torn }
+);

@@ -912,21 +912,13 @@ START_TEST(test_json_skip)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("json");
-
-    util_add(s, "peek", test_json_peek);
-    util_add(s, "seek", test_json_seek);
-    util_add(s, "keys", test_json_keys);
-    util_add(s, "items", test_json_items);
-    util_add(s, "string", test_json_string);
-    util_add(s, "escape", test_json_escape);
-    util_add(s, "integer", test_json_integer);
-    util_add(s, "skip", test_json_skip);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "peek", &test_json_peek },
+    { "seek", &test_json_seek },
+    { "keys", &test_json_keys },
+    { "items", &test_json_items },
+    { "string", &test_json_string },
+    { "escape", &test_json_escape },
+    { "integer", &test_json_integer },
+    { "skip", &test_json_skip }
+);

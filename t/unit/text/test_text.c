@@ -740,20 +740,12 @@ START_TEST(test_text_ops)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("text");
-
-    util_add(s, "ops", test_text_ops);
-    util_add(s, "digest", test_text_digest);
-    util_add(s, "edges", test_text_edges);
-    util_add(s, "hex", test_text_hex);
-    util_add(s, "cuts", test_text_cuts);
-    util_add(s, "random", test_text_random);
-    util_add(s, "raw", test_text_raw);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "ops", &test_text_ops },
+    { "digest", &test_text_digest },
+    { "edges", &test_text_edges },
+    { "hex", &test_text_hex },
+    { "cuts", &test_text_cuts },
+    { "random", &test_text_random },
+    { "raw", &test_text_raw }
+);

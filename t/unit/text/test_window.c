@@ -546,18 +546,10 @@ START_TEST(test_window_work)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("window");
-
-    util_add(s, "bytes", test_window_bytes);
-    util_add(s, "failed", test_window_failed);
-    util_add(s, "direct", test_window_direct);
-    util_add(s, "step", test_window_step);
-    util_add(s, "work", test_window_work);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "bytes", &test_window_bytes },
+    { "failed", &test_window_failed },
+    { "direct", &test_window_direct },
+    { "step", &test_window_step },
+    { "work", &test_window_work }
+);

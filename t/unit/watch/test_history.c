@@ -289,18 +289,10 @@ START_TEST(test_history_killed)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("history");
-
-    util_add(s, "steps", test_history_steps);
-    util_add(s, "rejects", test_history_rejects);
-    util_add(s, "first", test_history_first);
-    util_add(s, "counters", test_history_counters);
-    util_add(s, "killed", test_history_killed);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "steps", &test_history_steps },
+    { "rejects", &test_history_rejects },
+    { "first", &test_history_first },
+    { "counters", &test_history_counters },
+    { "killed", &test_history_killed }
+);

@@ -318,22 +318,14 @@ START_TEST(test_verdict_all)
 END_TEST
 
 
-int
-main(void)
-{
-    Suite  *s;
-
-    s = suite_create("verdict");
-
-    util_add(s, "green", test_verdict_green);
-    util_add(s, "fails", test_verdict_fails);
-    util_add(s, "states", test_verdict_states);
-    util_add(s, "rejected", test_verdict_rejected);
-    util_add(s, "worst", test_verdict_worst);
-    util_add(s, "slow", test_verdict_slow);
-    util_add(s, "hot", test_verdict_hot);
-    util_add(s, "chance", test_verdict_chance);
-    util_add(s, "all", test_verdict_all);
-
-    return util_run(s);
-}
+util_tests(NULL, NULL,
+    { "green", &test_verdict_green },
+    { "fails", &test_verdict_fails },
+    { "states", &test_verdict_states },
+    { "rejected", &test_verdict_rejected },
+    { "worst", &test_verdict_worst },
+    { "slow", &test_verdict_slow },
+    { "hot", &test_verdict_hot },
+    { "chance", &test_verdict_chance },
+    { "all", &test_verdict_all }
+);
