@@ -65,7 +65,7 @@ my $table = <<'END';
  9 zone           ngx_http_kvroute_zone.h    | ngx_http_kvroute_zone_    | root
  9 request        ngx_http_kvroute_request.h | ngx_http_kvroute_request_ | root
 10 conf           ngx_http_kvroute_conf.h ngx_http_kvroute_conf_param.h | ngx_http_kvroute_conf_    | root any
-10 engine         ngx_http_kvroute_engine.h ngx_http_kvroute_fetch.h ngx_http_kvroute_tls.h | ngx_http_kvroute_engine_  | root
+10 engine         ngx_http_kvroute_engine.h ngx_http_kvroute_fetch.h ngx_http_kvroute_conn.h | ngx_http_kvroute_engine_  | root
 10 status         ngx_http_kvroute_status.h  | ngx_http_kvroute_status_  | root
 12 queue          ngx_http_kvroute_queue.h   | ngx_http_kvroute_queue_   | root
 13 balance        ngx_http_kvroute_balance.h | ngx_http_kvroute_balance_ | root

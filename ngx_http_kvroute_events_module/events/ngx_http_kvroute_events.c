@@ -346,9 +346,9 @@ ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
         /* an engine of two upstreams is listened to once */
 
         if (source->conf != conf
-            || (ngx_inet_get_port(&source->live.sockaddr.sockaddr) == live
-                && (source->replay.socklen
-                    ? ngx_inet_get_port(&source->replay.sockaddr.sockaddr)
+            || (ngx_inet_get_port(&source->live.conn.sockaddr.sockaddr) == live
+                && (source->replay.conn.socklen
+                    ? ngx_inet_get_port(&source->replay.conn.sockaddr.sockaddr)
                     : 0)
                    == replay))
         {
@@ -414,10 +414,10 @@ static void
 ngx_http_kvroute_events_address(ngx_http_kvroute_events_stream_t *stream,
     ngx_http_upstream_rr_peer_t *peer, in_port_t port)
 {
-    ngx_memcpy(&stream->sockaddr, peer->sockaddr, peer->socklen);
-    stream->socklen = peer->socklen;
+    ngx_memcpy(&stream->conn.sockaddr, peer->sockaddr, peer->socklen);
+    stream->conn.socklen = peer->socklen;
 
-    ngx_inet_set_port(&stream->sockaddr.sockaddr, port);
+    ngx_inet_set_port(&stream->conn.sockaddr.sockaddr, port);
 }
 
 
@@ -453,7 +453,7 @@ ngx_http_kvroute_events_watch(ngx_http_kvroute_events_source_t *source)
 
     now = (uint64_t) ngx_current_msec;
 
-    if (!source->open && source->live.pc.connection
+    if (!source->open && source->live.conn.pc.connection
         && now - source->opened > NGX_HTTP_KVROUTE_EVENTS_SHAKE)
     {
         ngx_http_kvroute_events_stream_close(&source->live);
@@ -576,7 +576,6 @@ static void
 ngx_http_kvroute_events_closed(ngx_http_kvroute_events_stream_t *stream,
     const char *error)
 {
-    ngx_msec_t                         delay;
     ngx_http_kvroute_events_source_t  *source;
 
     source = stream->source;
@@ -600,12 +599,8 @@ ngx_http_kvroute_events_closed(ngx_http_kvroute_events_stream_t *stream,
         return;
     }
 
-    delay = ngx_max(source->delay, NGX_HTTP_KVROUTE_EVENTS_SOONEST);
-    source->delay = ngx_min(2 * delay, NGX_HTTP_KVROUTE_EVENTS_LATEST);
-
-    /* a fifth more or less, or all would be tried at the same time for ever */
-
-    ngx_add_timer(&source->timer, delay - delay / 5
-                                  + (ngx_msec_t) ngx_random()
-                                    % (2 * delay / 5 + 1));
+    ngx_add_timer(&source->timer,
+                  ngx_http_kvroute_conn_delay(&source->delay,
+                                             NGX_HTTP_KVROUTE_EVENTS_SOONEST,
+                                             NGX_HTTP_KVROUTE_EVENTS_LATEST));
 }

@@ -103,13 +103,13 @@ ngx_http_kvroute_events_find(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
 
     fetch = &find->fetch;
 
-    fetch->name = find->name;
-    ngx_memcpy(&fetch->sockaddr, peer->sockaddr, peer->socklen);
-    fetch->socklen = peer->socklen;
+    fetch->conn.name = find->name;
+    ngx_memcpy(&fetch->conn.sockaddr, peer->sockaddr, peer->socklen);
+    fetch->conn.socklen = peer->socklen;
 
-    fetch->log = &ngx_http_kvroute_events_source_log;
+    fetch->conn.log = &ngx_http_kvroute_events_source_log;
     fetch->conf = ngx_http_kvroute_events_find_conf(conf);
-    fetch->timeout = NGX_HTTP_KVROUTE_EVENTS_FIND_TIMEOUT;
+    fetch->conn.timeout = NGX_HTTP_KVROUTE_EVENTS_FIND_TIMEOUT;
     fetch->max = NGX_HTTP_KVROUTE_EVENTS_FIND_MAX;
     fetch->body = ngx_http_kvroute_events_find_body;
     fetch->done = ngx_http_kvroute_events_find_done;
@@ -216,15 +216,12 @@ ngx_http_kvroute_events_find_ask(ngx_event_t *look)
 static void
 ngx_http_kvroute_events_find_start(ngx_http_kvroute_events_find_t *find)
 {
-    ngx_msec_t  delay;
-
     static ngx_str_t  uri = ngx_string(NGX_HTTP_KVROUTE_EVENTS_FIND_URI);
 
-    delay = ngx_max(find->delay, NGX_HTTP_KVROUTE_EVENTS_FIND_SOONEST);
-
-    find->delay = ngx_min(2 * delay, NGX_HTTP_KVROUTE_EVENTS_FIND_LATEST);
-    find->again = (uint64_t) ngx_current_msec + delay
-                  + (ngx_msec_t) ngx_random() % (delay / 4);
+    find->again = (uint64_t) ngx_current_msec
+                  + ngx_http_kvroute_conn_delay(&find->delay,
+                                         NGX_HTTP_KVROUTE_EVENTS_FIND_SOONEST,
+                                         NGX_HTTP_KVROUTE_EVENTS_FIND_LATEST);
 
     find->len = 0;
 
@@ -242,7 +239,7 @@ ngx_http_kvroute_events_find_body(ngx_http_kvroute_fetch_t *fetch,
 
     if (find->answer == NULL) {
         find->answer = ngx_alloc(NGX_HTTP_KVROUTE_EVENTS_FIND_MAX + 1,
-                                 fetch->log);
+                                 fetch->conn.log);
     }
 
     /* fetch->max is the limit of all pieces together */
@@ -341,7 +338,7 @@ ngx_http_kvroute_events_find_take(ngx_http_kvroute_events_find_t *find)
 
     json = cJSON_Parse((char *) find->answer);
     why = ngx_http_kvroute_events_find_parse(json, publisher,
-                                             &find->fetch.sockaddr.sockaddr);
+                                             &find->fetch.conn.sockaddr.sockaddr);
     cJSON_Delete(json);
 
     if (why) {

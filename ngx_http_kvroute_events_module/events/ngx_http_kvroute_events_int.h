@@ -48,9 +48,7 @@ struct ngx_http_kvroute_events_stream_s {
     ngx_http_kvroute_events_found_pt    found;
     ngx_http_kvroute_events_closed_pt   closed;
 
-    ngx_peer_connection_t               pc;
-    ngx_sockaddr_t                      sockaddr;
-    socklen_t                           socklen;
+    ngx_http_kvroute_conn_t             conn;
 
     kvr_subscription_t                  subscription;
 

@@ -222,7 +222,7 @@ ngx_http_kvroute_events_read_ask(ngx_http_kvroute_events_source_t *source)
 {
     ngx_str_t  none;
 
-    if (source->replay.socklen == 0) {
+    if (source->replay.conn.socklen == 0) {
         return NGX_DECLINED;
     }
 
@@ -396,7 +396,7 @@ ngx_http_kvroute_events_read_go(ngx_http_kvroute_events_source_t *source,
 
     if (lost) {
         ngx_http_kvroute_events_source_warn(source, "events are missing",
-                                            source->replay.socklen
+                                            source->replay.conn.socklen
                                             ? "no replay had them any more"
                                             : "there is no \"replay=\"");
     }

@@ -29,6 +29,8 @@
 
 
 static void ngx_http_kvroute_events_stream_keep(ngx_socket_t fd);
+static void ngx_http_kvroute_events_stream_failed(
+    ngx_http_kvroute_conn_t *conn, ngx_int_t rc, const char *why);
 static void ngx_http_kvroute_events_stream_write(ngx_event_t *ev);
 static void ngx_http_kvroute_events_stream_read(ngx_event_t *ev);
 static ngx_int_t ngx_http_kvroute_events_stream_pause(ngx_event_t *ev,
@@ -37,17 +39,14 @@ static ngx_int_t ngx_http_kvroute_events_stream_take(
     ngx_http_kvroute_events_stream_t *stream, u_char *data, size_t len);
 static void ngx_http_kvroute_events_stream_end(
     ngx_http_kvroute_events_stream_t *stream, const char *error);
-static void ngx_http_kvroute_events_stream_failed(
-    ngx_http_kvroute_events_stream_t *stream, ngx_err_t err);
 
 
 void
 ngx_http_kvroute_events_stream_open(ngx_http_kvroute_events_stream_t *stream,
     kvr_zmtp_role_e role, ngx_str_t *topic)
 {
-    ngx_int_t          rc;
-    ngx_log_t         *log;
-    ngx_connection_t  *c;
+    ngx_connection_t         *c;
+    ngx_http_kvroute_conn_t  *conn;
 
     kvr_subscription_init(&stream->subscription, role, topic->data,
                           topic->len);
@@ -55,48 +54,26 @@ ngx_http_kvroute_events_stream_open(ngx_http_kvroute_events_stream_t *stream,
     stream->held = 0;
     stream->refused = 0;
 
-    log = &ngx_http_kvroute_events_source_log;
+    conn = &stream->conn;
 
-    ngx_memzero(&stream->pc, sizeof(ngx_peer_connection_t));
+    conn->name = stream->source->name;
+    conn->log = &ngx_http_kvroute_events_source_log;
+    conn->read = ngx_http_kvroute_events_stream_read;
+    conn->write = ngx_http_kvroute_events_stream_write;
+    conn->failed = ngx_http_kvroute_events_stream_failed;
+    conn->data = stream;
 
-    stream->pc.sockaddr = &stream->sockaddr.sockaddr;
-    stream->pc.socklen = stream->socklen;
-    stream->pc.name = &stream->source->name;
-    stream->pc.get = ngx_event_get_peer;
-    stream->pc.log = log;
-    stream->pc.log_error = NGX_ERROR_ERR;
+    ngx_http_kvroute_conn_open(conn);
 
-    rc = ngx_event_connect_peer(&stream->pc);
+    c = conn->pc.connection;
 
-    if (rc == NGX_ERROR || rc == NGX_BUSY || rc == NGX_DECLINED) {
-        ngx_http_kvroute_events_stream_failed(stream,
-                                              rc == NGX_DECLINED
-                                              ? NGX_ECONNREFUSED : 0);
-        return;
-    }
+    if (c) {
 
-    c = stream->pc.connection;
+        /* a worker that shuts down closes it at once */
 
-    c->data = stream;
-    c->pool = NULL;
-    c->log = log;
-    c->read->log = log;
-    c->write->log = log;
-    c->sendfile = 0;
+        c->idle = 1;
 
-    /* a worker that shuts down closes it at once */
-
-    c->idle = 1;
-    c->read->cancelable = 1;
-    c->write->cancelable = 1;
-
-    c->read->handler = ngx_http_kvroute_events_stream_read;
-    c->write->handler = ngx_http_kvroute_events_stream_write;
-
-    ngx_http_kvroute_events_stream_keep(c->fd);
-
-    if (rc == NGX_OK) {
-        ngx_http_kvroute_events_stream_write(c->write);
+        ngx_http_kvroute_events_stream_keep(c->fd);
     }
 }
 
@@ -133,10 +110,7 @@ ngx_http_kvroute_events_stream_close(ngx_http_kvroute_events_stream_t *stream)
 
     stream->held = 0;
 
-    if (stream->pc.connection) {
-        ngx_close_connection(stream->pc.connection);
-        stream->pc.connection = NULL;
-    }
+    ngx_http_kvroute_conn_close(&stream->conn);
 }
 
 
@@ -151,10 +125,12 @@ ngx_http_kvroute_events_stream_end(ngx_http_kvroute_events_stream_t *stream,
 
 
 static void
-ngx_http_kvroute_events_stream_failed(ngx_http_kvroute_events_stream_t *stream,
-    ngx_err_t err)
+ngx_http_kvroute_events_stream_failed(ngx_http_kvroute_conn_t *conn,
+    ngx_int_t rc, const char *why)
 {
-    stream->refused = (err == NGX_ECONNREFUSED);
+    ngx_http_kvroute_events_stream_t *stream = conn->data;
+
+    stream->refused = (rc == NGX_DECLINED);
 
     ngx_http_kvroute_events_stream_end(stream, stream->refused
                                                ? "nobody listens there"
@@ -165,23 +141,14 @@ ngx_http_kvroute_events_stream_failed(ngx_http_kvroute_events_stream_t *stream,
 static void
 ngx_http_kvroute_events_stream_write(ngx_event_t *ev)
 {
-    int                                err;
-    socklen_t                          len;
-    ngx_connection_t                  *c;
-    ngx_http_kvroute_events_stream_t  *stream;
+    ngx_connection_t         *c;
+    ngx_http_kvroute_conn_t  *conn;
 
     c = ev->data;
-    stream = c->data;
+    conn = c->data;
 
-    err = 0;
-    len = sizeof(int);
-
-    if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, (void *) &err, &len) == -1) {
-        err = ngx_socket_errno;
-    }
-
-    if (err || ngx_http_kvroute_events_stream_send(stream) != NGX_OK) {
-        ngx_http_kvroute_events_stream_failed(stream, err);
+    if (ngx_http_kvroute_events_stream_send(conn->data) != NGX_OK) {
+        ngx_http_kvroute_events_stream_failed(conn, NGX_ERROR, NULL);
     }
 }
 
@@ -189,29 +156,18 @@ ngx_http_kvroute_events_stream_write(ngx_event_t *ev)
 ngx_int_t
 ngx_http_kvroute_events_stream_send(ngx_http_kvroute_events_stream_t *stream)
 {
-    ssize_t            n;
-    kvr_zmtp_t        *zmtp;
-    ngx_connection_t  *c;
+    u_char      *p;
+    ngx_int_t    rc;
+    kvr_zmtp_t  *zmtp;
 
-    c = stream->pc.connection;
     zmtp = &stream->subscription.zmtp;
+    p = zmtp->out;
 
-    while (zmtp->out_len) {
+    rc = ngx_http_kvroute_conn_send(&stream->conn, &p, p + zmtp->out_len);
 
-        n = c->send(c, zmtp->out, zmtp->out_len);
+    kvr_zmtp_sent(zmtp, (size_t) (p - zmtp->out));
 
-        if (n == NGX_AGAIN) {
-            break;
-        }
-
-        if (n <= 0) {
-            return NGX_ERROR;
-        }
-
-        kvr_zmtp_sent(zmtp, (size_t) n);
-    }
-
-    return ngx_handle_write_event(c->write, 0);
+    return rc;
 }
 
 
@@ -222,13 +178,15 @@ ngx_http_kvroute_events_stream_read(ngx_event_t *ev)
     ssize_t                            n;
     ngx_int_t                          rc;
     ngx_connection_t                  *c;
+    ngx_http_kvroute_conn_t           *conn;
     ngx_http_kvroute_events_stream_t  *stream;
 
     /* of no use after an event is handled */
     static u_char                      buf[NGX_HTTP_KVROUTE_EVENTS_BUF];
 
     c = ev->data;
-    stream = c->data;
+    conn = c->data;
+    stream = conn->data;
 
     if (c->close || ngx_exiting || ngx_terminate || ngx_quit) {
         ngx_http_kvroute_events_stream_close(stream);
@@ -250,8 +208,9 @@ ngx_http_kvroute_events_stream_read(ngx_event_t *ev)
         }
 
         if (n == NGX_ERROR || n == 0) {
-            ngx_http_kvroute_events_stream_failed(stream,
-                                                  n ? ngx_socket_errno : 0);
+            ngx_http_kvroute_events_stream_failed(conn,
+                                       n && ngx_socket_errno == NGX_ECONNREFUSED
+                                       ? NGX_DECLINED : NGX_ERROR, NULL);
             return;
         }
 
@@ -269,7 +228,7 @@ ngx_http_kvroute_events_stream_read(ngx_event_t *ev)
     if (ngx_http_kvroute_events_stream_pause(ev, got) != NGX_OK
         || ngx_http_kvroute_events_stream_send(stream) != NGX_OK)
     {
-        ngx_http_kvroute_events_stream_failed(stream, 0);
+        ngx_http_kvroute_events_stream_failed(conn, NGX_ERROR, NULL);
     }
 }
 
@@ -342,10 +301,10 @@ ngx_http_kvroute_events_stream_take(ngx_http_kvroute_events_stream_t *stream,
     /* there may be nothing left, of which memory is asked for as well */
 
     left = (size_t) (end - p);
-    rest = ngx_alloc(left + 1, stream->pc.log);
+    rest = ngx_alloc(left + 1, stream->conn.pc.log);
 
     if (rest == NULL) {
-        ngx_http_kvroute_events_stream_failed(stream, 0);
+        ngx_http_kvroute_events_stream_failed(&stream->conn, NGX_ERROR, NULL);
         return NGX_DONE;
     }
 
@@ -375,6 +334,6 @@ ngx_http_kvroute_events_stream_resume(ngx_http_kvroute_events_stream_t *stream)
     ngx_free(rest);
 
     if (rc == NGX_OK) {
-        ngx_http_kvroute_events_stream_read(stream->pc.connection->read);
+        ngx_http_kvroute_events_stream_read(stream->conn.pc.connection->read);
     }
 }

@@ -7,10 +7,9 @@
 #include "engine/ngx_http_kvroute_fetch.h"
 
 
+static void ngx_http_kvroute_fetch_failed(ngx_http_kvroute_conn_t *conn,
+    ngx_int_t rc, const char *why);
 static void ngx_http_kvroute_fetch_write(ngx_event_t *ev);
-static ngx_int_t ngx_http_kvroute_fetch_secure(
-    ngx_http_kvroute_fetch_t *fetch);
-static void ngx_http_kvroute_fetch_secured(void *data, ngx_int_t rc);
 static void ngx_http_kvroute_fetch_read(ngx_event_t *ev);
 static ngx_int_t ngx_http_kvroute_fetch_data(ngx_http_kvroute_fetch_t *fetch,
     u_char *data, size_t len);
@@ -25,24 +24,22 @@ static void ngx_http_kvroute_fetch_end(ngx_http_kvroute_fetch_t *fetch,
 void
 ngx_http_kvroute_fetch_start(ngx_http_kvroute_fetch_t *fetch, ngx_str_t *path)
 {
-    u_char            *p;
-    ngx_int_t          rc;
-    ngx_connection_t  *c;
+    ngx_http_kvroute_conn_t  *conn;
 
-    p = ngx_snprintf(fetch->request, sizeof(fetch->request),
+    conn = &fetch->conn;
+
+    fetch->sent = fetch->request;
+    fetch->request_end = ngx_snprintf(fetch->request, sizeof(fetch->request),
                      "GET %V HTTP/1.0" CRLF "Host: %V" CRLF
                      "User-Agent: kvroute/" NGX_HTTP_KVROUTE_VERSION CRLF
                      "%VConnection: close" CRLF CRLF, path,
-                     fetch->conf->name.len ? &fetch->conf->name : &fetch->name,
+                     fetch->conf->name.len ? &fetch->conf->name : &conn->name,
                      &fetch->conf->header);
 
-    fetch->request_len = p - fetch->request;
-    fetch->sent = 0;
     fetch->head_len = 0;
     fetch->headed = 0;
     fetch->framed = 0;
     fetch->why = NULL;
-    fetch->secured = 0;
     fetch->status = 0;
     fetch->retry_after = -1;
     fetch->length = -1;
@@ -50,151 +47,48 @@ ngx_http_kvroute_fetch_start(ngx_http_kvroute_fetch_t *fetch, ngx_str_t *path)
     fetch->busy = 1;
 
     ngx_memzero(&fetch->chunked, sizeof(kvr_framing_t));
-    ngx_memzero(&fetch->pc, sizeof(ngx_peer_connection_t));
 
-    fetch->pc.sockaddr = &fetch->sockaddr.sockaddr;
-    fetch->pc.socklen = fetch->socklen;
-    fetch->pc.name = &fetch->name;
-    fetch->pc.get = ngx_event_get_peer;
-    fetch->pc.log = fetch->log;
-    fetch->pc.log_error = NGX_ERROR_ERR;
+    conn->ssl = fetch->conf->ssl;
+    conn->host = &fetch->conf->name;
+    conn->verify = fetch->conf->verify;
+    conn->read = ngx_http_kvroute_fetch_read;
+    conn->write = ngx_http_kvroute_fetch_write;
+    conn->failed = ngx_http_kvroute_fetch_failed;
+    conn->data = fetch;
 
-    rc = ngx_event_connect_peer(&fetch->pc);
+    ngx_http_kvroute_conn_open(conn);
+}
 
-    if (rc == NGX_ERROR || rc == NGX_BUSY || rc == NGX_DECLINED) {
-        ngx_http_kvroute_fetch_end(fetch, rc == NGX_DECLINED ? NGX_DECLINED
-                                                             : NGX_ERROR);
-        return;
-    }
 
-    c = fetch->pc.connection;
+static void
+ngx_http_kvroute_fetch_failed(ngx_http_kvroute_conn_t *conn, ngx_int_t rc,
+    const char *why)
+{
+    ngx_http_kvroute_fetch_t *fetch = conn->data;
 
-    c->data = fetch;
-    c->pool = NULL;
-    c->log = fetch->log;
-    c->read->log = c->log;
-    c->write->log = c->log;
-    c->sendfile = 0;
+    fetch->why = why;
 
-    c->read->handler = ngx_http_kvroute_fetch_read;
-    c->write->handler = ngx_http_kvroute_fetch_write;
-
-    /* one timer, for all of it */
-
-    c->read->cancelable = 1;
-    ngx_add_timer(c->read, fetch->timeout);
-
-    if (rc == NGX_OK) {
-        ngx_http_kvroute_fetch_write(c->write);
-    }
+    ngx_http_kvroute_fetch_end(fetch, rc == NGX_BUSY
+                                      ? NGX_HTTP_KVROUTE_FETCH_TIMEOUT : rc);
 }
 
 
 static void
 ngx_http_kvroute_fetch_write(ngx_event_t *ev)
 {
-    int                        err;
-    ssize_t                    n;
-    ngx_int_t                  rc;
-    socklen_t                  len;
     ngx_connection_t          *c;
+    ngx_http_kvroute_conn_t   *conn;
     ngx_http_kvroute_fetch_t  *fetch;
 
     c = ev->data;
-    fetch = c->data;
+    conn = c->data;
+    fetch = conn->data;
 
-    if (fetch->sent == 0) {
-
-        err = 0;
-        len = sizeof(int);
-
-        if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, (void *) &err, &len) == -1)
-        {
-            err = ngx_socket_errno;
-        }
-
-        if (err) {
-            ngx_http_kvroute_fetch_end(fetch, err == NGX_ECONNREFUSED
-                                              ? NGX_DECLINED : NGX_ERROR);
-            return;
-        }
-    }
-
-    if (fetch->conf->secure && !fetch->secured) {
-        rc = ngx_http_kvroute_fetch_secure(fetch);
-
-        if (rc != NGX_AGAIN) {
-            ngx_http_kvroute_fetch_secured(fetch, rc);
-        }
-
-        return;
-    }
-
-    while (fetch->sent < fetch->request_len) {
-
-        n = c->send(c, fetch->request + fetch->sent,
-                    fetch->request_len - fetch->sent);
-
-        if (n == NGX_AGAIN) {
-            break;
-        }
-
-        if (n <= 0) {
-            ngx_http_kvroute_fetch_end(fetch, NGX_ERROR);
-            return;
-        }
-
-        fetch->sent += n;
-    }
-
-    if (ngx_handle_write_event(c->write, 0) != NGX_OK) {
+    if (ngx_http_kvroute_conn_send(conn, &fetch->sent, fetch->request_end)
+        != NGX_OK)
+    {
         ngx_http_kvroute_fetch_end(fetch, NGX_ERROR);
     }
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_fetch_secure(ngx_http_kvroute_fetch_t *fetch)
-{
-    ngx_http_kvroute_tls_t  *tls;
-
-    tls = &fetch->tls;
-
-    tls->connection = fetch->pc.connection;
-    tls->ssl = fetch->conf->ssl;
-    tls->name = &fetch->conf->name;
-    tls->verify = fetch->conf->verify;
-    tls->next = ngx_http_kvroute_fetch_secured;
-    tls->data = fetch;
-
-    return ngx_http_kvroute_tls_begin(tls);
-}
-
-
-/* TLS is set up, or has failed */
-static void
-ngx_http_kvroute_fetch_secured(void *data, ngx_int_t rc)
-{
-    ngx_http_kvroute_fetch_t *fetch = data;
-
-    ngx_connection_t  *c;
-
-    if (rc != NGX_OK) {
-        fetch->why = fetch->tls.why;
-        ngx_http_kvroute_fetch_end(fetch, rc == NGX_BUSY
-                                          ? NGX_HTTP_KVROUTE_FETCH_TIMEOUT
-                                          : rc);
-        return;
-    }
-
-    fetch->secured = 1;
-
-    c = fetch->pc.connection;
-
-    c->read->handler = ngx_http_kvroute_fetch_read;
-    c->write->handler = ngx_http_kvroute_fetch_write;
-
-    ngx_http_kvroute_fetch_write(c->write);
 }
 
 
@@ -204,13 +98,15 @@ ngx_http_kvroute_fetch_read(ngx_event_t *ev)
     ssize_t                    n;
     ngx_int_t                  rc;
     ngx_connection_t          *c;
+    ngx_http_kvroute_conn_t   *conn;
     ngx_http_kvroute_fetch_t  *fetch;
 
     /* of no use after an event is handled */
     static u_char              buf[16384];
 
     c = ev->data;
-    fetch = c->data;
+    conn = c->data;
+    fetch = conn->data;
 
     if (ev->timedout) {
         ngx_http_kvroute_fetch_end(fetch, NGX_HTTP_KVROUTE_FETCH_TIMEOUT);
@@ -411,9 +307,5 @@ ngx_http_kvroute_fetch_stop(ngx_http_kvroute_fetch_t *fetch)
 {
     fetch->busy = 0;
 
-    if (fetch->pc.connection) {
-        ngx_http_kvroute_tls_end(fetch->pc.connection);
-        ngx_close_connection(fetch->pc.connection);
-        fetch->pc.connection = NULL;
-    }
+    ngx_http_kvroute_conn_close(&fetch->conn);
 }

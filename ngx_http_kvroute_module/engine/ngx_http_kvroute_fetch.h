@@ -15,7 +15,7 @@
 
 
 #include "ngx_http_kvroute.h"
-#include "engine/ngx_http_kvroute_tls.h"
+#include "engine/ngx_http_kvroute_conn.h"
 #include "core/engine/kvr_framing.h"
 
 
@@ -37,12 +37,7 @@ typedef void (*ngx_http_kvroute_fetch_done_pt)(
 
 
 struct ngx_http_kvroute_fetch_s {
-    ngx_peer_connection_t            pc;
-    ngx_sockaddr_t                   sockaddr;
-    socklen_t                        socklen;
-    ngx_str_t                        name;
-    ngx_log_t                       *log;
-    ngx_msec_t                       timeout;
+    ngx_http_kvroute_conn_t          conn;         /* address, log, timeout */
     off_t                            max;          /* bytes of the body */
     ngx_http_kvroute_probe_conf_t   *conf;         /* TLS and header */
 
@@ -50,7 +45,6 @@ struct ngx_http_kvroute_fetch_s {
     ngx_http_kvroute_fetch_done_pt   done;
     void                            *data;
 
-    ngx_http_kvroute_tls_t           tls;
     const char                      *why;          /* TLS failed; or NULL */
     ngx_uint_t                       status;
     time_t                           retry_after;  /* s; -1: not given */
@@ -59,13 +53,12 @@ struct ngx_http_kvroute_fetch_s {
     off_t                            length;       /* of the body, or -1 */
     off_t                            received;     /* of it, framing too */
     kvr_framing_t                    chunked;
-    size_t                           sent;
-    size_t                           request_len;
+    u_char                          *sent;         /* behind it */
+    u_char                          *request_end;
     size_t                           head_len;
     unsigned                         headed:1;     /* the head is complete */
     unsigned                         framed:1;     /* the body is chunked */
     unsigned                         busy:1;
-    unsigned                         secured:1;    /* TLS is set up */
 
     u_char                           request[1024
                                              + NGX_HTTP_KVROUTE_PROBE_HEADER];

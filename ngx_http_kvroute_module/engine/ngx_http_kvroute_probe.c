@@ -283,35 +283,35 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
 
     fetch = &slot->fetch;
 
-    fetch->name.len = peer->name.len;
-    fetch->name.data = (u_char *) (slot + 1);
-    ngx_memcpy(fetch->name.data, peer->name.data, peer->name.len);
+    fetch->conn.name.len = peer->name.len;
+    fetch->conn.name.data = (u_char *) (slot + 1);
+    ngx_memcpy(fetch->conn.name.data, peer->name.data, peer->name.len);
 
-    ngx_memcpy(&fetch->sockaddr, peer->sockaddr, peer->socklen);
-    fetch->socklen = peer->socklen;
+    ngx_memcpy(&fetch->conn.sockaddr, peer->sockaddr, peer->socklen);
+    fetch->conn.socklen = peer->socklen;
 
     if (probe->addr) {
-        ngx_memcpy(&fetch->sockaddr, probe->addr->sockaddr,
+        ngx_memcpy(&fetch->conn.sockaddr, probe->addr->sockaddr,
                    probe->addr->socklen);
-        fetch->socklen = probe->addr->socklen;
+        fetch->conn.socklen = probe->addr->socklen;
     }
 
     if (probe->port) {
-        ngx_inet_set_port(&fetch->sockaddr.sockaddr, probe->port);
+        ngx_inet_set_port(&fetch->conn.sockaddr.sockaddr, probe->port);
     }
 
     /* a unix socket's path is no name of a host */
 
-    for (p = fetch->name.data; p < fetch->name.data + fetch->name.len; p++) {
+    for (p = fetch->conn.name.data; p < fetch->conn.name.data + fetch->conn.name.len; p++) {
         if (*p == '/') {
-            ngx_str_set(&fetch->name, "localhost");
+            ngx_str_set(&fetch->conn.name, "localhost");
             break;
         }
     }
 
-    fetch->log = &ngx_http_kvroute_probe_log;
+    fetch->conn.log = &ngx_http_kvroute_probe_log;
     fetch->conf = probe;
-    fetch->timeout = probe->timeout;
+    fetch->conn.timeout = probe->timeout;
     fetch->max = health ? NGX_HTTP_KVROUTE_HEALTH_MAX
                         : NGX_HTTP_KVROUTE_PROBE_MAX;
     fetch->body = ngx_http_kvroute_probe_body;

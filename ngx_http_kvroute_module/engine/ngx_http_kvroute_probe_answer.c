@@ -130,7 +130,7 @@ ngx_http_kvroute_probe_answer_ranks(ngx_http_kvroute_slot_t *slot,
     {
         ngx_log_error(NGX_LOG_NOTICE, slot->event.log, 0,
                       "kvroute peer %V has %uD data-parallel ranks",
-                      &slot->fetch.name, ngx_max(r->ranks, 1));
+                      &slot->fetch.conn.name, ngx_max(r->ranks, 1));
     }
 
     return r->ranks;
@@ -251,7 +251,7 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
 
     if (was != health) {
         ngx_log_error(NGX_LOG_NOTICE, slot->event.log, 0,
-                      "kvroute peer %V is %s", &slot->fetch.name,
+                      "kvroute peer %V is %s", &slot->fetch.conn.name,
                       kvr_engine_health_name(health));
     }
 }
@@ -337,7 +337,7 @@ ngx_http_kvroute_probe_answer_warn(ngx_http_kvroute_slot_t *slot, ngx_int_t rc,
 
     ngx_log_error(NGX_LOG_WARN, slot->event.log, 0,
                   "kvroute %s of %V %s: %s",
-                  slot->health ? "health check" : "probe", &slot->fetch.name,
+                  slot->health ? "health check" : "probe", &slot->fetch.conn.name,
                   slot->good ? "failed" : "has never worked",
                   ngx_http_kvroute_probe_answer_why(slot, rc));
 }

@@ -15,7 +15,7 @@
 #include "share/ngx_http_kvroute_share_int.h"
 
 
-/* ms between two attempts, doubled each time, give or take a quarter */
+/* ms between two attempts */
 #define NGX_HTTP_KVROUTE_SHARE_DELAY_MIN  100
 #define NGX_HTTP_KVROUTE_SHARE_DELAY_MAX  4000
 
@@ -36,10 +36,9 @@ static void ngx_http_kvroute_share_conn_connect(
     ngx_http_kvroute_share_conn_t *sc, struct sockaddr *sockaddr,
     socklen_t socklen);
 static redisReader *ngx_http_kvroute_share_conn_reader(void);
+static void ngx_http_kvroute_share_conn_failed(ngx_http_kvroute_conn_t *conn,
+    ngx_int_t rc, const char *why);
 static void ngx_http_kvroute_share_conn_write(ngx_event_t *ev);
-static ngx_int_t ngx_http_kvroute_share_conn_secure(
-    ngx_http_kvroute_share_conn_t *sc);
-static void ngx_http_kvroute_share_conn_secured(void *data, ngx_int_t rc);
 static void ngx_http_kvroute_share_conn_auth(
     ngx_http_kvroute_share_conn_t *sc);
 static void ngx_http_kvroute_share_conn_flush(
@@ -143,11 +142,11 @@ static void
 ngx_http_kvroute_share_conn_connect(ngx_http_kvroute_share_conn_t *sc,
     struct sockaddr *sockaddr, socklen_t socklen)
 {
-    ngx_int_t                  rc;
-    ngx_connection_t          *c;
-    ngx_http_kvroute_share_t  *share;
+    ngx_http_kvroute_conn_t        *conn;
+    ngx_http_kvroute_share_conf_t  *conf;
 
-    share = sc->share;
+    conn = &sc->conn;
+    conf = sc->share->conf;
 
     sc->reader = ngx_http_kvroute_share_conn_reader();
 
@@ -156,49 +155,33 @@ ngx_http_kvroute_share_conn_connect(ngx_http_kvroute_share_conn_t *sc,
         return;
     }
 
-    ngx_memcpy(&sc->sockaddr, sockaddr, socklen);
+    ngx_memcpy(&conn->sockaddr, sockaddr, socklen);
 
-    sc->name.data = sc->text;
-    sc->name.len = ngx_sock_ntop(&sc->sockaddr.sockaddr, socklen, sc->text,
-                                 NGX_SOCKADDR_STRLEN, 1);
+    conn->socklen = socklen;
+    conn->name.data = sc->text;
+    conn->name.len = ngx_sock_ntop(&conn->sockaddr.sockaddr, socklen, sc->text,
+                                   NGX_SOCKADDR_STRLEN, 1);
+    conn->log = &sc->share->quiet;
+    conn->timeout = NGX_HTTP_KVROUTE_SHARE_CONNECT;
+    conn->ssl = conf->ssl;
+    conn->host = &conf->host;
+    conn->verify = conf->verify;
+    conn->read = ngx_http_kvroute_share_conn_read;
+    conn->write = ngx_http_kvroute_share_conn_write;
+    conn->failed = ngx_http_kvroute_share_conn_failed;
+    conn->data = sc;
 
-    ngx_memzero(&sc->pc, sizeof(ngx_peer_connection_t));
+    ngx_http_kvroute_conn_open(conn);
+}
 
-    sc->pc.sockaddr = &sc->sockaddr.sockaddr;
-    sc->pc.socklen = socklen;
-    sc->pc.name = &sc->name;
-    sc->pc.get = ngx_event_get_peer;
-    sc->pc.log = &share->quiet;
-    sc->pc.log_error = NGX_ERROR_ERR;
 
-    rc = ngx_event_connect_peer(&sc->pc);
-
-    if (rc == NGX_ERROR || rc == NGX_BUSY || rc == NGX_DECLINED) {
-        ngx_http_kvroute_share_conn_fail(sc, "it cannot be connected to", NULL,
-                                         0);
-        return;
-    }
-
-    c = sc->pc.connection;
-
-    c->data = sc;
-    c->pool = NULL;
-    c->log = &share->quiet;
-    c->read->log = c->log;
-    c->write->log = c->log;
-    c->sendfile = 0;
-
-    c->read->handler = ngx_http_kvroute_share_conn_read;
-    c->write->handler = ngx_http_kvroute_share_conn_write;
-
-    /* the timer is of the read event alone, here as for answers */
-
-    c->read->cancelable = 1;
-    ngx_add_timer(c->read, NGX_HTTP_KVROUTE_SHARE_CONNECT);
-
-    if (rc == NGX_OK) {
-        ngx_http_kvroute_share_conn_write(c->write);
-    }
+static void
+ngx_http_kvroute_share_conn_failed(ngx_http_kvroute_conn_t *conn, ngx_int_t rc,
+    const char *why)
+{
+    ngx_http_kvroute_share_conn_fail(conn->data,
+                                     why ? why : "it cannot be connected to",
+                                     NULL, 0);
 }
 
 
@@ -261,93 +244,22 @@ ngx_http_kvroute_share_conn_reader(void)
 static void
 ngx_http_kvroute_share_conn_write(ngx_event_t *ev)
 {
-    int                             err;
-    ngx_int_t                       rc;
-    socklen_t                       len;
     ngx_connection_t               *c;
+    ngx_http_kvroute_conn_t        *conn;
     ngx_http_kvroute_share_conn_t  *sc;
 
     c = ev->data;
-    sc = c->data;
+    conn = c->data;
+    sc = conn->data;
 
-    if (!sc->connected) {
-
-        err = 0;
-        len = sizeof(int);
-
-        if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, (void *) &err, &len) == -1)
-        {
-            err = ngx_socket_errno;
-        }
-
-        if (err) {
-            ngx_http_kvroute_share_conn_fail(sc, "it cannot be connected to",
-                                             NULL, 0);
-            return;
-        }
-
-        sc->connected = 1;
-
-        /* batches are small, and somebody waits for each */
-
-        (void) ngx_tcp_nodelay(c);
-
-        if (!sc->share->conf->secure) {
-            ngx_http_kvroute_share_conn_auth(sc);
-            return;
-        }
-
-        rc = ngx_http_kvroute_share_conn_secure(sc);
-
-        if (rc != NGX_AGAIN) {
-            ngx_http_kvroute_share_conn_secured(sc, rc);
-        }
-
+    if (sc->known || sc->busy) {
+        ngx_http_kvroute_share_conn_flush(sc);
         return;
     }
 
-    ngx_http_kvroute_share_conn_flush(sc);
-}
+    /* batches are small, and somebody waits for each */
 
-
-static ngx_int_t
-ngx_http_kvroute_share_conn_secure(ngx_http_kvroute_share_conn_t *sc)
-{
-    ngx_http_kvroute_tls_t         *tls;
-    ngx_http_kvroute_share_conf_t  *conf;
-
-    tls = &sc->tls;
-    conf = sc->share->conf;
-
-    tls->connection = sc->pc.connection;
-    tls->ssl = conf->ssl;
-    tls->name = &conf->host;
-    tls->verify = conf->verify;
-    tls->next = ngx_http_kvroute_share_conn_secured;
-    tls->data = sc;
-
-    return ngx_http_kvroute_tls_begin(tls);
-}
-
-
-static void
-ngx_http_kvroute_share_conn_secured(void *data, ngx_int_t rc)
-{
-    ngx_http_kvroute_share_conn_t *sc = data;
-
-    ngx_connection_t  *c;
-
-    if (rc != NGX_OK) {
-        ngx_http_kvroute_share_conn_fail(sc, sc->tls.why ? sc->tls.why
-                                                         : "TLS failed",
-                                         NULL, 0);
-        return;
-    }
-
-    c = sc->pc.connection;
-
-    c->read->handler = ngx_http_kvroute_share_conn_read;
-    c->write->handler = ngx_http_kvroute_share_conn_write;
+    (void) ngx_tcp_nodelay(c);
 
     ngx_http_kvroute_share_conn_auth(sc);
 }
@@ -363,7 +275,7 @@ ngx_http_kvroute_share_conn_auth(ngx_http_kvroute_share_conn_t *sc)
 
     if (conf->password.len == 0) {
         sc->known = 1;
-        ngx_del_timer(sc->pc.connection->read);
+        ngx_del_timer(sc->conn.pc.connection->read);
         sc->ready(sc);
         return;
     }
@@ -406,12 +318,12 @@ ngx_http_kvroute_share_conn_send(ngx_http_kvroute_share_conn_t *sc,
     }
 
     sc->out = out;
-    sc->len = (size_t) rc;
-    sc->sent = 0;
+    sc->sent = (u_char *) out;
+    sc->end = sc->sent + rc;
     sc->fed = 0;
     sc->busy = 1;
 
-    ngx_add_timer(sc->pc.connection->read, NGX_HTTP_KVROUTE_SHARE_ANSWER);
+    ngx_add_timer(sc->conn.pc.connection->read, NGX_HTTP_KVROUTE_SHARE_ANSWER);
 
     ngx_http_kvroute_share_conn_flush(sc);
 }
@@ -420,36 +332,24 @@ ngx_http_kvroute_share_conn_send(ngx_http_kvroute_share_conn_t *sc,
 static void
 ngx_http_kvroute_share_conn_flush(ngx_http_kvroute_share_conn_t *sc)
 {
-    ssize_t            n;
-    ngx_connection_t  *c;
+    u_char     *from;
+    ngx_int_t   rc;
 
-    c = sc->pc.connection;
+    from = sc->sent;
 
-    while (sc->out) {
+    rc = ngx_http_kvroute_conn_send(&sc->conn, &sc->sent, sc->end);
 
-        n = c->send(c, (u_char *) sc->out + sc->sent, sc->len - sc->sent);
+    kvr_add(&sc->share->core->stats.bytes_sent, (uint64_t) (sc->sent - from));
 
-        if (n == NGX_AGAIN) {
-            break;
-        }
-
-        if (n <= 0) {
-            ngx_http_kvroute_share_conn_fail(sc, "the connection was closed",
-                                             NULL, 0);
-            return;
-        }
-
-        sc->sent += n;
-        kvr_add(&sc->share->core->stats.bytes_sent, (uint64_t) n);
-
-        if (sc->sent == sc->len) {
-            redisFreeCommand(sc->out);
-            sc->out = NULL;
-        }
+    if (rc != NGX_OK) {
+        ngx_http_kvroute_share_conn_fail(sc, "the connection was closed", NULL,
+                                         0);
+        return;
     }
 
-    if (ngx_handle_write_event(c->write, 0) != NGX_OK) {
-        ngx_http_kvroute_share_conn_fail(sc, "the connection failed", NULL, 0);
+    if (sc->out && sc->sent == sc->end) {
+        redisFreeCommand(sc->out);
+        sc->out = NULL;
     }
 }
 
@@ -460,13 +360,15 @@ ngx_http_kvroute_share_conn_read(ngx_event_t *ev)
     void                           *reply;
     ssize_t                         n;
     ngx_connection_t               *c;
+    ngx_http_kvroute_conn_t        *conn;
     ngx_http_kvroute_share_conn_t  *sc;
 
     /* of no use after an event is handled */
     static u_char                   buf[65536];
 
     c = ev->data;
-    sc = c->data;
+    conn = c->data;
+    sc = conn->data;
 
     if (ev->timedout) {
         ngx_http_kvroute_share_conn_fail(sc, "it does not answer", NULL, 0);
@@ -532,7 +434,7 @@ ngx_http_kvroute_share_conn_answer(ngx_http_kvroute_share_conn_t *sc,
     }
 
     sc->busy = 0;
-    ngx_del_timer(sc->pc.connection->read);
+    ngx_del_timer(sc->conn.pc.connection->read);
 
     if (sc->known) {
         sc->answer(sc, reply);
@@ -557,19 +459,14 @@ void
 ngx_http_kvroute_share_conn_fail(ngx_http_kvroute_share_conn_t *sc,
     const char *why, const char *text, size_t len)
 {
-    ngx_msec_t  delay;
-
     sc->cut = sc->known && sc->busy && sc->fed;
 
     ngx_http_kvroute_share_conn_close(sc);
 
-    sc->delay = sc->delay ? ngx_min(2 * sc->delay,
-                                    NGX_HTTP_KVROUTE_SHARE_DELAY_MAX)
-                          : NGX_HTTP_KVROUTE_SHARE_DELAY_MIN;
-
-    delay = sc->delay * 3 / 4 + ngx_random() % (sc->delay / 2);
-
-    ngx_add_timer(&sc->again, delay);
+    ngx_add_timer(&sc->again,
+                  ngx_http_kvroute_conn_delay(&sc->delay,
+                                              NGX_HTTP_KVROUTE_SHARE_DELAY_MIN,
+                                              NGX_HTTP_KVROUTE_SHARE_DELAY_MAX));
 
     kvr_add(&sc->share->core->stats.reconnects, 1);
 
@@ -641,11 +538,7 @@ ngx_http_kvroute_share_conn_close(ngx_http_kvroute_share_conn_t *sc)
         ngx_del_timer(&sc->again);
     }
 
-    if (sc->pc.connection) {
-        ngx_http_kvroute_tls_end(sc->pc.connection);
-        ngx_close_connection(sc->pc.connection);
-        sc->pc.connection = NULL;
-    }
+    ngx_http_kvroute_conn_close(&sc->conn);
 
     if (sc->reader) {
         redisReaderFree(sc->reader);
@@ -657,7 +550,6 @@ ngx_http_kvroute_share_conn_close(ngx_http_kvroute_share_conn_t *sc)
         sc->out = NULL;
     }
 
-    sc->connected = 0;
     sc->known = 0;
     sc->busy = 0;
 }

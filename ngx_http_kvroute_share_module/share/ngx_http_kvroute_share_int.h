@@ -10,7 +10,7 @@
 
 #include "share/ngx_http_kvroute_share.h"
 #include "zone/ngx_http_kvroute_zone.h"
-#include "engine/ngx_http_kvroute_tls.h"
+#include "engine/ngx_http_kvroute_conn.h"
 
 #include <hiredis/hiredis.h>
 
@@ -38,25 +38,20 @@ struct ngx_http_kvroute_share_conn_s {
     void                           (*answer)(ngx_http_kvroute_share_conn_t *sc,
                                              redisReply *reply);
 
-    ngx_peer_connection_t            pc;
-    ngx_sockaddr_t                   sockaddr;
-    ngx_str_t                        name;
+    ngx_http_kvroute_conn_t          conn;
     u_char                           text[NGX_SOCKADDR_STRLEN];
     ngx_resolver_ctx_t              *ctx;       /* or NULL */
-    ngx_http_kvroute_tls_t           tls;
     redisReader                     *reader;
     size_t                           fed;       /* bytes of an answer so far */
 
     char                            *out;       /* a command, or NULL */
-    size_t                           len;
-    size_t                           sent;
+    u_char                          *sent;      /* behind what was sent */
+    u_char                          *end;
 
     ngx_event_t                      again;
     ngx_connection_t                 dummy;     /* of its own event */
     ngx_msec_t                       delay;     /* before it is tried again */
 
-    unsigned                         connected:1;
-    unsigned                         secured:1;
     unsigned                         known:1;   /* AUTH is done */
     unsigned                         busy:1;    /* an answer is to come */
     unsigned                         cut:1;     /* one has broken off */
