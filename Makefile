@@ -140,6 +140,12 @@ house:          ## rooms, floors, and where their rules are broken (t/house.t)
 	@perl t/house.t report $(BUILD)/house.json
 
 
+.PHONY: lines
+lines:          ## code lines by module and room: build/lines.json
+	@mkdir -p $(BUILD)
+	@t/lines $(BUILD)/lines.json
+
+
 .PHONY: kubernetes
 kubernetes:     ## examples/kubernetes/nginx.yaml, of the chart's defaults
 	@{ printf '%s\n' '---' \

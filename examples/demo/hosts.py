@@ -23,6 +23,7 @@ import traffic
 OUT = os.path.join(engines.BUILD, "demo-hosts")
 KEY = os.path.join(OUT, "key")
 
+SHARE = "ngx_http_kvroute_share_module.so"
 STORE = shutil.which("valkey-server") or shutil.which("redis-server")
 
 # what a host's zone says besides, and whether hosts share
@@ -86,6 +87,10 @@ class Hosts(demo.Fleet):
         with open(os.path.join(demo.HERE, "nginx.conf")) as f:
             text = f.read()
 
+        if self.share:
+            router = "load_module ngx_http_kvroute_module.so;\n"
+            text = text.replace(router, router + "load_module %s;\n" % SHARE)
+
         zone = "kvroute_zone zone=llm:16m"
         servers = "\n        ".join("server %s;" % a for a in self.addresses)
 
@@ -117,6 +122,7 @@ class Hosts(demo.Fleet):
         folder = os.path.join(OUT, name)
         os.makedirs(os.path.join(folder, "tmp"), exist_ok=True)
         shutil.copy(demo.MODULE, folder)
+        shutil.copy(os.path.join(os.path.dirname(demo.MODULE), SHARE), folder)
 
         with open(os.path.join(folder, "nginx.conf"), "w") as f:
             f.write(conf)
