@@ -387,7 +387,7 @@ victim_session(util_rng_t *rng)
     prompt = KEPT + util_below(rng, PROMPTS - KEPT);
     begun.units[prompt][PEERS - 1] = UNITS;
     kvr_index_extend(victim.index, &chain[prompt][UNITS / 2], UNITS / 2,
-                     UNITS / 2, UNITS / 2, PEERS - 1);
+                     UNITS / 2, UNITS / 2, PEERS - 1, 0);
 }
 
 

@@ -63,7 +63,6 @@ typedef struct {
 
     _Atomic uint64_t   capacity;     /* tokens */
     _Atomic uint64_t   reported;     /* when that was last reported; 0: never */
-    _Atomic uint32_t   rises;        /* reports above it, in a row */
     _Atomic uint64_t   hits;
     _Atomic uint64_t   queries;
     _Atomic uint64_t   preemptions;
@@ -76,18 +75,19 @@ typedef struct {
     _Atomic uint32_t   health;       /* kvr_health_e */
     _Atomic uint32_t   fails;        /* in a row */
     _Atomic uint32_t   passes;
+    _Atomic uint32_t   rises;        /* reports above the capacity, in a row */
     _Atomic uint64_t   gone;         /* when asked while nobody was listening;
                                         0: somebody is */
     _Atomic uint64_t   checks;       /* of health, ever */
     _Atomic uint64_t   checks_failed;
     _Atomic uint64_t   unhealthy;    /* times it was found down */
-    _Atomic uint32_t   last;         /* kvr_check_e of the last one */
     _Atomic uint64_t   renewed;      /* when it was last found restarted */
     _Atomic uint64_t   success;      /* when a client was last answered */
     _Atomic uint64_t   pressure;     /* asked to be left alone until then */
 
     _Atomic uint64_t   orca;         /* time of the last such header */
     _Atomic uint32_t   orca_set;     /* KVR_METRICS_... in it */
+    _Atomic uint32_t   last;         /* kvr_check_e of the last check */
 
     _Atomic uint32_t   max_loras;
     _Atomic uint32_t   loras;

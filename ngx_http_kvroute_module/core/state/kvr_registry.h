@@ -68,8 +68,8 @@ typedef struct {
     _Atomic uint32_t   generation;   /* which name has this number, from 1 */
     _Atomic uint32_t   since;        /* when it appeared or recovered, s */
     _Atomic uint64_t   assumed;      /* "capacity=" in units */
-    _Atomic uint32_t   fixed;        /* 1: with "!" */
     _Atomic uint64_t   capacity;     /* units, set by the API; 0: not set */
+    _Atomic uint32_t   fixed;        /* 1: "capacity=" has "!" */
 
     /* of data-parallel ranks behind one address, see kvr_registry_ranks() */
 
