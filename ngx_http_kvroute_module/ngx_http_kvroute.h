@@ -116,7 +116,6 @@ typedef struct {
     ngx_uint_t                   fifo;
 
     kvr_queue_t                  waiting;   /* in this worker */
-    ngx_queue_t                  strict;    /* those that want one peer only */
     ngx_event_t                 *freed;     /* posted when room was made */
 } ngx_http_kvroute_queue_t;
 
@@ -298,7 +297,7 @@ struct ngx_http_kvroute_zone_s {
 static ngx_inline ngx_uint_t
 ngx_http_kvroute_queue_any(ngx_http_kvroute_srv_conf_t *conf)
 {
-    return conf->queue->waiting.n || !ngx_queue_empty(&conf->queue->strict);
+    return conf->queue->waiting.n != 0;
 }
 
 

@@ -25,8 +25,6 @@ $t->upstream('soon', 'kvroute_queue max=2 timeout=50ms;',
              'B0 max_conns=1 max_fails=0');
 $t->upstream('fifo', 'kvroute_queue max=40 timeout=1h order=fifo;',
              'B0 max_conns=1 max_fails=0');
-$t->upstream('strict', 'kvroute sticky key=$http_x_session strict=on zone=z;',
-             'kvroute_queue max=40 timeout=1h;', 'B0 max_conns=1 max_fails=0');
 $t->upstream('two', 'kvroute_queue max=40 timeout=1h;',
              'B0 B1 max_conns=1 max_fails=0');
 $t->upstream('backup', 'kvroute_queue max=40 timeout=1h;',
@@ -359,44 +357,6 @@ sub logged {
     is($t->request('POST /named/c', chat('x'),
                    headers => { 'X-Pool' => 'none' })->{status}, 502,
        'an upstream that is not there');
-}
-
-# a session that may go to one peer only waits for it
-
-{
-    my %h = ('X-Session' => 'abc');
-
-    is($t->request('POST /strict/x', chat('x'), headers => \%h)->{status}, 200,
-       'strict: bound');
-
-    my @s = held('/strict/a', 'i0', 1000, %h);
-    ok(wait_for(sub { ($t->load())[0] == 1 }), 'strict: one is inside');
-
-    push @s, held('/strict/b', 'i0', 1000, %h);
-
-    # counted by its worker only; so it is enough that it is not refused
-
-    go('i0');
-    is($t->finish($_)->{status}, 200, 'strict: answered') for @s;
-}
-
-# those that may go to one peer only count as well, and a place is kept for them
-
-{
-    my %h = ('X-Session' => 'abc');
-    my @s = held('/strict/c', 'j0', 1000, %h);
-    ok(wait_for(sub { ($t->load())[0] == 1 }), 'strict: one is inside again');
-
-    push @s, held('/strict/d', 'j0', 1000, %h);
-    ok(waiting(1, 'strict'), 'strict: one that waits is counted');
-
-    push @s, held('/strict/e', 'j0', 1000);
-    ok(waiting(2, 'strict'), 'strict: one that could go anywhere waits');
-
-    go('j0');
-    is($t->finish($_)->{status}, 200, 'strict: answered') for @s;
-    is(served('/strict/'), 'x a b c d e', 'strict: in order');
-    ok($t->idle(), 'strict: nothing is counted');
 }
 
 # a peer fails while all others have what they may have

@@ -63,9 +63,6 @@ $t->upstream('queued', 'kvroute_queue max=10;',
 $t->upstream('dying', 'kvroute_queue max=10;',
              'server unix:%%DIR%%/dead.sock max_fails=0;',
              'B0 max_fails=0 max_conns=8 backup');
-$t->upstream('strict', 'kvroute sticky key=auto strict=on zone=z;',
-             'kvroute_queue max=10 timeout=1h;',
-             'B0 B1 max_fails=0 max_conns=1');
 $t->upstream('one', 'B0 max_fails=0');
 $t->upstream('accel', 'A0 A1 max_fails=0');
 $t->upstream('replies', 'C0 C1 max_fails=0');
@@ -170,11 +167,6 @@ http {
             proxy_pass http://u;
         }
 
-        location /strict/ {
-            kvroute_salt $http_x_key;
-            proxy_pass http://strict;
-        }
-        location /strict/plain/ { kvroute_salt ""; proxy_pass http://strict; }
 
         location /short/ {
             kvroute_max_body 1k;
@@ -339,38 +331,6 @@ for my $case ([ '/tenant/' ], [ '/named/' ], [ '/inspected/' ], [ '/twice/' ],
     is(ask('/tenant/', $body, key => 'bob')->{matched}, 0,
        'mirror: bob matches nothing');
     is(ask('/', $body)->{matched}, 0, 'mirror: nor who has no salt');
-}
-
-# A session in a queue, asked for by a header alone, is the tenant's own: it does
-# not wait for the peer that a session of that name has without a salt.
-
-{
-    my $session = sub {
-        my ($uri, $key) = @_;
-        my $id = 'g' . ++$n;
-        my @f;
-
-        $t->get("$uri?n=$id", headers => { 'X-Key' => $key,
-                                           'X-Session-Id' => 's' });
-        wait_for(sub { @f = $t->access_log() =~ /^$id (.*)$/m });
-
-        return (split /\|/, $f[0])[5, 6];
-    };
-
-    my ($plain) = $session->('/strict/plain/', '');
-    my ($key) = grep { ($session->('/strict/', $_))[0] ne $plain } 'a' .. 'z';
-
-    my ($name) = grep { $plain =~ /:$t->{vars}{$_}$/ } qw(B0 B1);
-    my $s = $t->start('GET /strict/plain/?n=busy', undef, headers => {
-        'X-Session-Id' => 's', "X-$name" => 'wait strict' });
-
-    ok(wait_for(sub { $t->peer('strict', $t->{vars}{$name})->{active} == 1 }),
-       'the peer of the session without a salt is full');
-    is(($session->('/strict/', $key))[1], 'passed',
-       'the session of that name with one is let in at its own');
-
-    $t->step('strict');
-    $t->finish($s);
 }
 
 # how much of a body is read

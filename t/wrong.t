@@ -115,6 +115,9 @@ upstream | kvroute zone=llm; kvroute_queue max=100;    | warned  | holds nobody 
 
 http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { set $pool q; proxy_pass http://$pool; } } | warned | "kvroute_queue" in upstream "q" in ... has no effect: no "proxy_pass" names the upstream literally, write "kvroute_queue_for q;" beside the "proxy_pass" with a variable
 
+upstream | kvroute sticky zone=llm strict=on max_pending=1m; kvroute_queue max=9; | refused | "kvroute_queue" directive cannot be used with "strict=on" of "kvroute": write "strict=off", or leave out "kvroute_queue"
+http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location /s/ { kvroute_policy sticky strict=on; proxy_pass http://q; } } | refused | "strict=on" of "kvroute_policy" in location "/s/" cannot be used with "kvroute_queue" of upstream "q": write "strict=off", or leave out "kvroute_queue"
+
 location | kvroute_prefill llm connector=sgl;           | refused | "connector=" must be one of "nixl store header sglang mooncake"
 location | kvroute_prefill llm connector=sglang min=8k; | refused | "min=8k" of "kvroute_prefill" has no use with "connector=sglang": leave it out
 location | kvroute_prefill llm fallback=none connector=sglang; | refused | "fallback=none" of "kvroute_prefill" has no use with "connector=sglang"

@@ -60,12 +60,10 @@ kvq_room(void *data, kvr_queue_item_t *item)
     }
 
     a.view = &q->choice.view;
-    a.shared = q->shared;
     a.item = item;
     a.bytes = rq->route.bytes;
     a.resident = kvr_attempt_resident(rq->route.bytes, 0);
     a.wish = rq->wish;
-    a.only = KVR_PEERS;
     a.light = 0;
 
     kvs_route_view(&q->zone, &rq->route, &q->choice, KVR_POLICY_KV_CACHE, NULL,

@@ -129,6 +129,7 @@ void ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     ngx_http_kvroute_loc_conf_t *klcf);
 
 /* warns of zones that no upstream uses */
+ngx_int_t ngx_http_kvroute_conf_check_strict(ngx_conf_t *cf);
 void ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf);
 

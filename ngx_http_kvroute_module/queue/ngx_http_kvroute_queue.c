@@ -128,14 +128,13 @@ static ngx_int_t
 ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf)
 {
-    ngx_uint_t                  bypass;
-    kvr_queue_stats_t          *stats;
-    kvr_queue_shared_t         *shared;
-    ngx_http_cleanup_t         *cln;
-    ngx_http_kvroute_wait_t    *w;
-    ngx_http_kvroute_policy_t  *policy;
+    ngx_uint_t                bypass;
+    kvr_queue_stats_t        *stats;
+    kvr_queue_shared_t       *shared;
+    ngx_http_cleanup_t       *cln;
+    ngx_http_kvroute_wait_t  *w;
 
-    policy = ngx_http_kvroute_request_policy(r, conf, &bypass);
+    (void) ngx_http_kvroute_request_policy(r, conf, &bypass);
 
     if (bypass) {
         return NGX_DECLINED;
@@ -163,7 +162,6 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
     ctx->wait = w;
 
     ngx_http_kvroute_queue_item(w);
-    ngx_http_kvroute_queue_only(w, policy);
 
     shared = conf->queue->shm_zone->data;
     stats = &shared->stats[w->item.class];
@@ -201,13 +199,6 @@ ngx_http_kvroute_queue_passes(ngx_http_kvroute_wait_t *w)
     queue = conf->queue;
     shared = queue->shm_zone->data;
     now = ngx_current_msec;
-
-    /* those that wait come before a strict one, wherever they will go */
-
-    if (w->strict) {
-        return kvr_queue_depth(shared, w->item.class, now) == 0
-               && ngx_http_kvroute_queue_room(w, &w->item);
-    }
 
     /* it may wait a moment for a better place, if it may wait at all */
 

@@ -32,7 +32,6 @@ typedef enum {
 struct ngx_http_kvroute_wait_s {
     kvr_queue_item_t             item;
     ngx_event_t                  event;
-    ngx_queue_t                  link;      /* of strict ones */
 
     ngx_http_request_t          *request;
     ngx_http_kvroute_ctx_t      *ctx;
@@ -42,7 +41,6 @@ struct ngx_http_kvroute_wait_s {
     ngx_msec_t                   start;
     ngx_msec_t                   time;      /* that it waited, in the end */
 
-    uint32_t                     only;      /* the peer of a strict one */
     ngx_uint_t                   uri_changes;  /* the request's, when it came */
 
     uint64_t                     bytes;     /* that must fit in the peer's
@@ -55,16 +53,11 @@ struct ngx_http_kvroute_wait_s {
                                                peer that it wants */
     unsigned                     again:1;   /* turned away before */
     unsigned                     deadline:1;
-    unsigned                     strict:1;
 };
 
 
 /* _queue_order: where in the order the request belongs */
 void ngx_http_kvroute_queue_item(ngx_http_kvroute_wait_t *w);
-
-/* a session that may go to one peer only waits for that one */
-void ngx_http_kvroute_queue_only(ngx_http_kvroute_wait_t *w,
-    ngx_http_kvroute_policy_t *policy);
 
 /* what peers hold of its prompt, looked up if what is known is too old */
 ngx_http_kvroute_lookup_t *ngx_http_kvroute_queue_lookup(

@@ -141,28 +141,6 @@ ngx_http_kvroute_queue_kept(ngx_http_kvroute_wait_t *w)
 }
 
 
-void
-ngx_http_kvroute_queue_only(ngx_http_kvroute_wait_t *w,
-    ngx_http_kvroute_policy_t *policy)
-{
-    ngx_http_kvroute_session_t  s;
-
-    if (!(kvr_policy_needs(policy->conf.policy) & KVR_NEEDS_SESSION)
-        || !policy->conf.strict
-        || ngx_http_kvroute_request_salt(w->request, w->ctx) != NGX_OK)
-    {
-        return;
-    }
-
-    ngx_http_kvroute_session_find(w->ctx, w->conf, policy, &s);
-
-    if (s.bound != NGX_HTTP_KVROUTE_UNSET_PEER) {
-        w->only = s.bound;
-        w->strict = 1;
-    }
-}
-
-
 static ngx_int_t
 ngx_http_kvroute_queue_string(ngx_http_request_t *r,
     ngx_http_complex_value_t *cv, ngx_str_t *value)

@@ -166,12 +166,10 @@ ngx_http_kvroute_queue_ask(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
     kvr_candidate_view(view);
 
     a->view = view;
-    a->shared = conf->queue->shm_zone->data;
     a->item = &w->item;
     a->bytes = w->ctx->bytes + w->ctx->extra;
     a->resident = ngx_http_kvroute_request_resident(w->ctx);
     a->wish = w->wish;
-    a->only = w->strict ? w->only : KVR_PEERS;
     a->light = w->ctx->light;
 }
 
@@ -196,6 +194,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
     uint32_t                      n;
     ngx_uint_t                    rc;
     kvr_reservation_t            *reserved;
+    kvr_queue_shared_t           *shared;
     ngx_http_kvroute_srv_conf_t  *conf;
 
     conf = w->conf;
@@ -227,10 +226,12 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
         }
     }
 
+    shared = conf->queue->shm_zone->data;
+
     if ((rc == KVR_ADMISSION_TAKEN || rc == KVR_ADMISSION_CAPPED)
-        && kvr_get(&a->shared->cap) != rc)
+        && kvr_get(&shared->cap) != rc)
     {
-        kvr_set(&a->shared->cap, rc);
+        kvr_set(&shared->cap, rc);
     }
 
     ngx_http_kvroute_lock_release(conf->zone, peers);

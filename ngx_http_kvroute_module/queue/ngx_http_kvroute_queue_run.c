@@ -24,11 +24,7 @@
 
 
 static void ngx_http_kvroute_queue_tick(ngx_event_t *ev);
-static void ngx_http_kvroute_queue_strict(ngx_http_kvroute_wait_t *w,
-    ngx_uint_t in);
 static ngx_uint_t ngx_http_kvroute_queue_run(
-    ngx_http_kvroute_srv_conf_t *conf);
-static ngx_uint_t ngx_http_kvroute_queue_run_strict(
     ngx_http_kvroute_srv_conf_t *conf);
 static kvr_queue_item_t *ngx_http_kvroute_queue_next(
     ngx_http_kvroute_srv_conf_t *conf, kvr_queue_item_t *item,
@@ -49,12 +45,7 @@ ngx_http_kvroute_queue_start(ngx_http_kvroute_wait_t *w)
 
     queue = w->conf->queue;
 
-    if (w->strict) {
-        ngx_http_kvroute_queue_strict(w, 1);
-
-    } else {
-        kvr_queue_insert(&queue->waiting, queue->shm_zone->data, &w->item);
-    }
+    kvr_queue_insert(&queue->waiting, queue->shm_zone->data, &w->item);
 
     kvr_queue_publish(queue->shm_zone->data, w->conf->zone->core.row,
                       &queue->waiting, ngx_current_msec);
@@ -89,12 +80,7 @@ ngx_http_kvroute_queue_leave(ngx_http_kvroute_wait_t *w,
 
     queue = w->conf->queue;
 
-    if (w->strict) {
-        ngx_http_kvroute_queue_strict(w, 0);
-
-    } else {
-        kvr_queue_remove(&queue->waiting, &w->item);
-    }
+    kvr_queue_remove(&queue->waiting, &w->item);
 
     kvr_queue_publish(queue->shm_zone->data,
                       w->conf->zone->core.row, &queue->waiting,
@@ -108,32 +94,6 @@ ngx_http_kvroute_queue_leave(ngx_http_kvroute_wait_t *w,
     }
 
     ngx_post_event(&w->event, &ngx_posted_events);
-}
-
-
-/* those that wait for one peer, in a list */
-static void
-ngx_http_kvroute_queue_strict(ngx_http_kvroute_wait_t *w, ngx_uint_t in)
-{
-    ngx_http_kvroute_queue_t  *queue;
-
-    queue = w->conf->queue;
-
-    if (in) {
-        ngx_queue_insert_tail(&queue->strict, &w->link);
-
-        queue->waiting.apart[w->item.class]++;
-        queue->waiting.bytes += w->item.bytes;
-
-        return;
-    }
-
-    ngx_queue_remove(&w->link);
-
-    queue->waiting.apart[w->item.class]--;
-    queue->waiting.bytes -= w->item.bytes;
-
-    kvr_queue_unclaim(queue->shm_zone->data, w->only, &w->item);
 }
 
 
@@ -198,12 +158,10 @@ static ngx_uint_t
 ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
 {
     ngx_msec_t                 now;
-    ngx_uint_t                 n, strict;
-    ngx_queue_t               *q;
+    ngx_uint_t                 n;
     kvr_queue_key_t            key;
     kvr_queue_item_t          *item;
     kvr_queue_shared_t        *shared;
-    ngx_http_kvroute_wait_t   *w;
     ngx_http_kvroute_queue_t  *queue;
 
     queue = conf->queue;
@@ -216,14 +174,6 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
                       now);
 
     ngx_http_kvroute_queue_shed(conf);
-
-    for (q = ngx_queue_head(&queue->strict);
-         q != ngx_queue_sentinel(&queue->strict);
-         q = ngx_queue_next(q))
-    {
-        w = ngx_queue_data(q, ngx_http_kvroute_wait_t, link);
-        kvr_queue_claim(shared, w->only, &w->item, now);
-    }
 
     for (n = 0; n < NGX_HTTP_KVROUTE_QUEUE_RUN; n++) {
         item = kvr_queue_first(&queue->waiting, shared, &key);
@@ -239,60 +189,12 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
         ngx_http_kvroute_queue_let_in((ngx_http_kvroute_wait_t *) item);
     }
 
-    strict = ngx_http_kvroute_queue_run_strict(conf);
-
-    if (n + strict) {
-        ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
-                       "kvroute queue: let in %ui and %ui strict", n, strict);
-    }
-
-    return n == NGX_HTTP_KVROUTE_QUEUE_RUN
-           || strict == NGX_HTTP_KVROUTE_QUEUE_RUN;
-}
-
-
-/* the same of those that wait for one peer; how many there were */
-static ngx_uint_t
-ngx_http_kvroute_queue_run_strict(ngx_http_kvroute_srv_conf_t *conf)
-{
-    ngx_msec_t                 now;
-    ngx_uint_t                 n;
-    ngx_queue_t               *q, *next;
-    kvr_queue_shared_t        *shared;
-    ngx_http_kvroute_wait_t   *w;
-    ngx_http_kvroute_queue_t  *queue;
-
-    queue = conf->queue;
-    shared = queue->shm_zone->data;
-    now = ngx_current_msec;
-
-    n = 0;
-
-    for (q = ngx_queue_head(&queue->strict);
-         q != ngx_queue_sentinel(&queue->strict)
-         && n < NGX_HTTP_KVROUTE_QUEUE_RUN;
-         q = next)
-    {
-        next = ngx_queue_next(q);
-        w = ngx_queue_data(q, ngx_http_kvroute_wait_t, link);
-
-        /* whose turn it is not there is not worth a look at the peers */
-
-        if (!kvr_queue_claimed(shared, w->only, &w->item, now)
-            && ngx_http_kvroute_queue_room(w, &w->item))
-        {
-            ngx_http_kvroute_queue_strict(w, 0);
-            ngx_http_kvroute_queue_let_in(w);
-            n++;
-        }
-    }
-
     if (n) {
-        kvr_queue_publish(shared, conf->zone->core.row,
-                          &queue->waiting, now);
+        ngx_log_debug1(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
+                       "kvroute queue: let in %ui", n);
     }
 
-    return n;
+    return n == NGX_HTTP_KVROUTE_QUEUE_RUN;
 }
 
 

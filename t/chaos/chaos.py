@@ -142,7 +142,6 @@ class Life:
                  "dir": self.dir, "port": self.port, "workers": self.workers}
         new = os.path.join(self.dir, "nginx.conf.new")
         self.text = conf.text(self.rng, fixed, self.engines, self.rooms)
-        self.judge.strict |= conf.STRICT in self.text
         with open(new, "w") as f:
             f.write(self.text)
         os.rename(new, new[:-4])
@@ -591,7 +590,6 @@ class Life:
             judge.cut = 0
 
         self.before = after
-        judge.strict = conf.STRICT in self.text
 
         errors = self.lines("error.log")
         self.reloads += sum("signal 1 (SIGHUP)" in s for s in errors)

@@ -12,8 +12,6 @@ POLICIES = (
     "prefix", "least_request", "round_robin", "random",
 )
 
-STRICT = "sticky key=auto strict=on"     # refuses rather than to go elsewhere
-
 QUEUES = (
     "max=8 timeout=1s", "max=200 timeout=3s", "max=200 timeout=3s order=fifo",
     "max=40 timeout=2s max_bytes=8m", "max=40 timeout=2s status=503",
@@ -216,7 +214,7 @@ def text(rng, fixed, ports, rooms):
         zone=zone, zone_name=zone.split(":")[0],
         policy=rng.choice(POLICIES),
         queued_policy=rng.choice(("kv_cache", "kv_cache max_pending=128k",
-                                  "least_request", STRICT)),
+                                  "least_request", "sticky key=auto")),
         servers=servers(rng, ports),
         limited=servers(rng, ports, " max_conns=%d" % rng.choice((1, 2, 6))),
         others=servers(rng, ports),

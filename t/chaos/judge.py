@@ -37,7 +37,6 @@ class Judge:
         self.cut = 0                    # since the last sums
         self.steps = False              # workers die at chosen stores
         self.did = []                   # [when, what] of this batch
-        self.strict = False             # the queue refuses more than that
 
     def fail(self, kind, text):
         self.count[kind] += 1
@@ -90,8 +89,8 @@ class Judge:
 
     def excused(self, r):
         """The queue's own answers; and engines were at fault meanwhile."""
-        if r.place in ("queued", "turns") and (self.strict or r.status in (429, 503)
-                                    and b"queue_" in r.body):
+        if (r.place in ("queued", "turns") and r.status in (429, 503)
+                and b"queue_" in r.body):
             return True
 
         return any(r.start <= to and r.end >= since

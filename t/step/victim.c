@@ -230,7 +230,7 @@ victim_queue(util_rng_t *rng)
         return;
     }
 
-    switch (util_below(rng, 5)) {
+    switch (util_below(rng, 4)) {
 
     case 0:
         kvr_queue_remove(&own, item);
@@ -238,10 +238,6 @@ victim_queue(util_rng_t *rng)
         break;
 
     case 1:
-        kvr_queue_claim(&world->board, util_below(rng, PEERS), item, now);
-        break;
-
-    case 2:
         (void) kvr_queue_want(&world->board, util_below(rng, 8), now);
         break;
 

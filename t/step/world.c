@@ -525,11 +525,6 @@ check_queue(void)
     util_check(n == 1, "%u wait", n);
     util_check(kvr_queue_bytes(board, now) == 1000, "with other bytes");
 
-    for (i = 0; i < KVR_PEERS; i++) {
-        util_check(!kvr_queue_claimed(board, i, &waiter, now + 1000),
-                   "peer %u is claimed by one that is dead", i);
-    }
-
     for (i = 0; i < KVR_QUEUE_CLASSES; i++) {
         for (n = 0; kvr_queue_take(board, i) == KVR_OK; n++) {
             util_check(n < 4, "more and more are to be turned away");

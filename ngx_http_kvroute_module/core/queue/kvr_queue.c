@@ -19,8 +19,6 @@ static void kvr_queue_enter(kvr_queue_shared_t *shared,
 static int kvr_queue_before(kvr_queue_key_t a, kvr_queue_key_t b);
 static int kvr_queue_others(kvr_queue_shared_t *shared, uint32_t row,
     unsigned class, kvr_queue_key_t key, uint64_t now);
-static uint32_t kvr_queue_sum(kvr_queue_shared_t *shared, unsigned class,
-    unsigned apart, uint64_t now);
 static void kvr_queue_charge(kvr_queue_shared_t *shared,
     kvr_queue_item_t *item, uint64_t now);
 
@@ -319,8 +317,6 @@ kvr_queue_publish(kvr_queue_shared_t *shared, uint32_t row, kvr_queue_t *q,
                                   memory_order_release);
             changed = 1;
         }
-
-        kvr_set(&r->apart[class], q->apart[class]);
     }
 
     kvr_set(&r->bytes, q->bytes);
@@ -403,14 +399,6 @@ kvr_queue_admit(kvr_queue_shared_t *shared, uint32_t row, kvr_queue_t *q,
 uint32_t
 kvr_queue_depth(kvr_queue_shared_t *shared, unsigned class, uint64_t now)
 {
-    return kvr_queue_sum(shared, class, 1, now);
-}
-
-
-static uint32_t
-kvr_queue_sum(kvr_queue_shared_t *shared, unsigned class, unsigned apart,
-    uint64_t now)
-{
     unsigned          c;
     uint32_t          i, rows, n;
     kvr_queue_row_t  *r;
@@ -427,7 +415,6 @@ kvr_queue_sum(kvr_queue_shared_t *shared, unsigned class, unsigned apart,
 
         for (c = 0; c <= class && c < KVR_QUEUE_CLASSES; c++) {
             n += kvr_get(&r->depth[c]);
-            n += apart ? kvr_get(&r->apart[c]) : 0;
         }
     }
 
@@ -473,8 +460,8 @@ kvr_queue_want(kvr_queue_shared_t *shared, unsigned class, uint64_t now)
 {
     uint32_t  all, upto, wanted;
 
-    all = kvr_queue_sum(shared, KVR_QUEUE_CLASSES - 1, 0, now);
-    upto = kvr_queue_sum(shared, class, 0, now);
+    all = kvr_queue_depth(shared, KVR_QUEUE_CLASSES - 1, now);
+    upto = kvr_queue_depth(shared, class, now);
     wanted = kvr_get(&shared->wanted[class]);
 
     if (all <= upto || wanted >= all - upto) {

@@ -96,7 +96,6 @@ typedef struct {
     uint32_t            n;
     uint64_t            bytes;
     uint32_t            depth[KVR_QUEUE_CLASSES];
-    uint32_t            apart[KVR_QUEUE_CLASSES];    /* in no heap */
     uint64_t            tenants[KVR_QUEUE_CLASSES];  /* that have any */
     uint32_t            of[KVR_QUEUE_CLASSES][KVR_QUEUE_TENANTS];
     kvr_queue_item_t   *heap[KVR_QUEUE_CLASSES][KVR_QUEUE_TENANTS];
@@ -112,7 +111,6 @@ typedef struct {
     _Atomic uint64_t    seen;        /* ms */
     _Atomic uint64_t    bytes;
     _Atomic uint32_t    depth[KVR_QUEUE_CLASSES];
-    _Atomic uint32_t    apart[KVR_QUEUE_CLASSES];
     _Atomic uint64_t    key[KVR_QUEUE_CLASSES];
 } kvr_queue_row_t;
 
@@ -150,7 +148,6 @@ typedef struct {
     _Atomic uint64_t    share;       /* of the time, 1/1000000 */
     _Atomic uint64_t    cap;         /* kvr_admission_e: why there was no room
                                         for the last one; 0 */
-    _Atomic uint64_t    claim[KVR_PEERS];
 
     kvr_queue_stats_t   stats[KVR_QUEUE_CLASSES];
     kvr_queue_tenant_t  tenant[KVR_QUEUE_TENANTS];
@@ -245,19 +242,6 @@ void kvr_queue_publish(kvr_queue_shared_t *shared, uint32_t row,
  */
 int kvr_queue_admit(kvr_queue_shared_t *shared, uint32_t row, kvr_queue_t *q,
     kvr_queue_item_t *item, uint64_t now, kvr_queue_room_pt room, void *data);
-
-/*
- * Some can only be let in at one peer, and so cannot be in the order of all.
- * They are counted in apart[], and the first of them, by class and due, claims
- * its peer: whoever comes after it in that order does not take room there.  A
- * claim binds nobody, and has to be renewed every few ms.
- */
-void kvr_queue_claim(kvr_queue_shared_t *shared, uint32_t peer,
-    kvr_queue_item_t *item, uint64_t now);
-void kvr_queue_unclaim(kvr_queue_shared_t *shared, uint32_t peer,
-    kvr_queue_item_t *item);
-int kvr_queue_claimed(kvr_queue_shared_t *shared, uint32_t peer,
-    kvr_queue_item_t *item, uint64_t now);
 
 /* how many wait in all processes, of classes up to this one, and their bytes */
 uint32_t kvr_queue_depth(kvr_queue_shared_t *shared, unsigned class,

@@ -137,10 +137,6 @@ kvr_admission_offered(const kvr_admission_t *a, const kvr_offer_t *offer,
 {
     int  spared;
 
-    if (a->only < KVR_PEERS) {
-        return offer->peer == a->only;
-    }
-
     /* an engine that turns all away always has room */
 
     spared = kvr_candidate_draining(a->view->zone, offer->peer)
@@ -159,8 +155,7 @@ static int
 kvr_admission_capped(const kvr_admission_t *a, uint32_t peer)
 {
     return kvr_candidate_capped(a->view->zone, a->view->pool, peer,
-                                a->view->fit, NULL, a->view->now)
-           || kvr_queue_claimed(a->shared, peer, a->item, a->view->now);
+                                a->view->fit, NULL, a->view->now);
 }
 
 

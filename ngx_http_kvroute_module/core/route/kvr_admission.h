@@ -52,14 +52,10 @@ typedef struct {
 /* a request that waits, all set by the caller */
 typedef struct {
     kvr_view_t                *view;     /* matched may be NULL */
-    kvr_queue_shared_t        *shared;
     kvr_queue_item_t          *item;
     uint64_t                   bytes;    /* of the prompt, all that counts */
     uint64_t                   resident; /* bytes of context it comes to */
     kvr_admission_wish_e       wish;
-    uint32_t                   only;     /* peer of a session that may go
-                                            nowhere else, or any number from
-                                            KVR_PEERS on */
     unsigned                   light:1;  /* it computes no prompt */
 } kvr_admission_t;
 

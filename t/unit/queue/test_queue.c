@@ -358,36 +358,6 @@ START_TEST(test_queue_retry_after)
 END_TEST
 
 
-/* who wants one peer only holds it against those that come after it */
-START_TEST(test_queue_claims)
-{
-    kvr_queue_item_t   a, b, c;
-
-    kvr_queue_item(&a, 1000, 3, 0, 1, 0, 0);
-    kvr_queue_item(&b, 1010, 3, 0, 1, 0, 0);
-    kvr_queue_item(&c, 1010, 2, 0, 1, 0, 0);
-
-    kvr_queue_claim(shared, 5, &b, 1010);
-    util_check(!kvr_queue_claimed(shared, 5, &b, 1010), "its own");
-    util_check(!kvr_queue_claimed(shared, 5, &a, 1010), "an earlier one");
-
-    kvr_queue_claim(shared, 5, &a, 1010);
-    kvr_queue_claim(shared, 5, &b, 1010);
-    util_check(kvr_queue_claimed(shared, 5, &b, 1009), "a later one");
-    util_check(!kvr_queue_claimed(shared, 5, &c, 1010), "a higher class");
-    util_check(!kvr_queue_claimed(shared, 4, &b, 1010), "another peer");
-    util_check(!kvr_queue_claimed(shared, 5, &b, 1011 + KVR_QUEUE_STALE),
-               "old");
-
-    kvr_queue_unclaim(shared, 5, &b);
-    util_check(kvr_queue_claimed(shared, 5, &b, 1010), "not its own");
-
-    kvr_queue_unclaim(shared, 5, &a);
-    util_check(!kvr_queue_claimed(shared, 5, &b, 1010), "given up");
-}
-END_TEST
-
-
 /*
  * Room for ROOM at a time in all, held for a moment each; processes come and
  * are killed.  At no time may there be more of them inside.
@@ -658,7 +628,6 @@ util_tests(setup, teardown,
     { "arrivals", &test_queue_arrivals },
     { "comes_back", &test_queue_comes_back },
     { "retry_after", &test_queue_retry_after },
-    { "claims", &test_queue_claims },
     { "near", &test_queue_near },
     { "processes", &test_queue_processes }
 );

@@ -507,8 +507,6 @@ admitted(uint32_t held, unsigned taken, kvr_admission_e rc, uint64_t charge)
     kvr_queue_item_t    item;
     kvr_reservation_t   reserved;
 
-    static kvr_queue_shared_t  shared;
-
     memset(&v, 0, sizeof(kvr_view_t));
     memset(&a, 0, sizeof(kvr_admission_t));
     memset(&offer, 0, sizeof(kvr_offer_t));
@@ -531,10 +529,8 @@ admitted(uint32_t held, unsigned taken, kvr_admission_e rc, uint64_t charge)
     offer.taken = taken;
 
     a.view = &v;
-    a.shared = &shared;
     a.item = &item;
     a.bytes = UNITS * UNIT;
-    a.only = KVR_PEERS;
 
     ck_assert_int_eq(kvr_admission_choose(&a, &offer, 1, &reserved), rc);
     ck_assert_uint_eq(item.charge, charge);
