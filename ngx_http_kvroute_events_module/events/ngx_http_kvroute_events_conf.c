@@ -185,8 +185,8 @@ ngx_http_kvroute_events_conf_init(ngx_conf_t *cf)
 
 
 /*
- * What is shared, once it is known with whom; and servers that seem to have one
- * publisher, of which each would be taken to be all of them.
+ * Checks zones and ports, and warns of several servers with the same publisher:
+ * events of that one would count for each of them.
  */
 static ngx_int_t
 ngx_http_kvroute_events_conf_check(ngx_conf_t *cf,
@@ -276,8 +276,8 @@ ngx_http_kvroute_events_conf_check(ngx_conf_t *cf,
 
 
 /*
- * An engine of several upstreams of a zone is listened to once: for that which
- * comes first.
+ * Warns of an engine in several upstreams of a zone whose settings differ: the
+ * first upstream's are used.
  */
 static void
 ngx_http_kvroute_events_conf_others(ngx_conf_t *cf,
@@ -331,7 +331,7 @@ ngx_http_kvroute_events_conf_same(ngx_http_kvroute_events_conf_t *a,
 }
 
 
-/* a port for each rank, and none of them twice */
+/* Checks that each rank has a port of its own. */
 static ngx_int_t
 ngx_http_kvroute_events_conf_ports(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
@@ -355,7 +355,7 @@ ngx_http_kvroute_events_conf_ports(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
-    /* both are numbers, or both are to be added */
+    /* both are port numbers, or both are offsets */
 
     if (replay && (port ^ replay) < NGX_HTTP_KVROUTE_EVENTS_ADD
         && ngx_max(port, replay) - ngx_min(port, replay) < ranks)
@@ -425,7 +425,7 @@ ngx_http_kvroute_events_conf_port(ngx_conf_t *cf,
 }
 
 
-/* one that is the same for all requests would tell nothing */
+/* Refuses a session that is the same for all requests. */
 static ngx_int_t
 ngx_http_kvroute_events_conf_session(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
@@ -438,7 +438,9 @@ ngx_http_kvroute_events_conf_session(ngx_conf_t *cf,
 }
 
 
-/* one for each kvroute_zone: an engine of two upstreams is one peer */
+/*
+ * Creates one state per kvroute_zone: an engine of two upstreams is one peer.
+ */
 static ngx_int_t
 ngx_http_kvroute_events_conf_zone(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
@@ -452,7 +454,7 @@ ngx_http_kvroute_events_conf_zone(ngx_conf_t *cf,
     title = &kscf->shm_zone->shm.name;
     zone = kscf->shm_zone->data;
 
-    /* one that is not declared is refused elsewhere */
+    /* an undeclared zone is refused elsewhere */
 
     if (zone == NULL) {
         return NGX_OK;

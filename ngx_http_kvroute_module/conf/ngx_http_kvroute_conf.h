@@ -10,7 +10,7 @@
 
 /*
  * Directives.  Each has a function that nginx calls with the words of the
- * directive; what several directives share is in _conf_param.
+ * directive; _conf_param has what several directives share.
  *
  *     _conf_zone       kvroute_zone
  *     _conf_key          its key_file=
@@ -20,7 +20,7 @@
  *     _conf_policy       a policy, as in it and in kvroute
  *     _conf_queue      kvroute_queue, kvroute_priority, kvroute_tenant
  *     _conf_probe      kvroute_probe, kvroute_health
- *     _conf_check      what is accepted, and does nothing
+ *     _conf_check      warns of directives without effect
  *     _conf_eject      kvroute_eject
  *     _conf_prefill    kvroute_prefill
  */
@@ -33,13 +33,13 @@
 typedef struct ngx_http_kvroute_conf_param_s  ngx_http_kvroute_conf_param_t;
 
 
-/* a "kvroute_upstream": the words of it are applied to each that matches */
+/* a "kvroute_upstream": its words apply to each upstream that matches */
 typedef struct {
     ngx_str_t                    name;
 #if (NGX_PCRE)
     ngx_regex_t                 *regex;     /* NULL: equal to the name */
 #endif
-    ngx_array_t                 *words;     /* of the directive */
+    ngx_array_t                 *words;     /* words of the directive */
     ngx_uint_t                   found;
     u_char                      *file;
     ngx_uint_t                   line;
@@ -53,13 +53,13 @@ ngx_int_t ngx_http_kvroute_conf_key(ngx_conf_t *cf,
     ngx_http_kvroute_zone_t *zone, ngx_str_t *file);
 
 /*
- * Reads a file that others must not see, no more than max bytes, to text->data;
- * name: the parameter that names it.
+ * Reads a file that only its owner may read, at most max bytes, to text->data.
+ * name: the parameter that names the file.
  */
 ngx_int_t ngx_http_kvroute_conf_key_read(ngx_conf_t *cf, const char *name,
     ngx_str_t *file, ngx_str_t *text, size_t max);
 
-/* sets kscf from the words of the directive, from first on */
+/* Sets kscf from the words of the directive, starting at first. */
 ngx_int_t ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
     ngx_http_kvroute_srv_conf_t *kscf, ngx_uint_t first);
 
@@ -75,11 +75,11 @@ char *ngx_http_kvroute_conf_attach_named(ngx_conf_t *cf, ngx_command_t *cmd,
 ngx_int_t ngx_http_kvroute_conf_attach_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_kvroute_conf_attach_check(ngx_conf_t *cf);
 
-/* warns of a directive of an upstream without "kvroute" */
+/* Warns of a directive of an upstream without "kvroute". */
 void ngx_http_kvroute_conf_attach_idle(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, const char *directive);
 
-/* the parameter of "kvroute" that a word is, if it is none of a policy */
+/* Returns the parameter of "kvroute" that a word is for, policies excepted. */
 const ngx_http_kvroute_conf_param_t *ngx_http_kvroute_conf_upstream_param(
     ngx_str_t *word);
 
@@ -91,7 +91,10 @@ ngx_int_t ngx_http_kvroute_conf_policy_name(ngx_conf_t *cf,
 ngx_int_t ngx_http_kvroute_conf_policy_param(ngx_conf_t *cf,
     ngx_http_kvroute_policy_t *policy, ngx_str_t *value);
 
-/* the parameters of a policy, for an ngx_http_kvroute_policy_t, or NULL */
+/*
+ * Returns the parameters of a policy, for an ngx_http_kvroute_policy_t, or
+ * NULL.
+ */
 const ngx_http_kvroute_conf_param_t *ngx_http_kvroute_conf_policy_rows(
     ngx_conf_t *cf, kvr_policy_e policy);
 
@@ -103,13 +106,13 @@ char *ngx_http_kvroute_conf_queue(ngx_conf_t *cf, ngx_command_t *cmd,
 void ngx_http_kvroute_conf_queue_check(ngx_conf_t *cf,
     ngx_http_kvroute_srv_conf_t *kscf);
 
-/* of each request; the field is that of cmd */
+/* settings of a request; cmd has the field */
 char *ngx_http_kvroute_conf_queue_priority(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_kvroute_conf_queue_tenant(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
-/* the class of a name or a number, 0 being the first; NGX_ERROR: neither */
+/* Returns the class of a name or a number, starting at 0; or NGX_ERROR. */
 ngx_int_t ngx_http_kvroute_conf_queue_class(ngx_str_t *value);
 
 char *ngx_http_kvroute_conf_probe(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -118,41 +121,46 @@ char *ngx_http_kvroute_conf_probe_health(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
 /*
- * A context of TLS for connections of this module's own, to *ssl; trusted: a
- * file of certificates, or empty.
+ * Creates a TLS context for the module's own connections.  trusted: a file of
+ * certificates, or empty.
  */
 ngx_int_t ngx_http_kvroute_conf_probe_tls(ngx_conf_t *cf, ngx_str_t *trusted,
     void **ssl);
 
-/* warns of what a location has, and its upstream has no use for */
+/* Warns of directives of a location that its upstream does not use. */
 void ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     ngx_http_kvroute_loc_conf_t *klcf);
 
-/* warns of zones that no upstream uses */
+/* Refuses "strict=on" of sticky in an upstream that has a queue. */
 ngx_int_t ngx_http_kvroute_conf_check_strict(ngx_conf_t *cf);
+
+/* Warns of zones that no upstream uses. */
 void ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf);
 
-/* warns of queues that no location leads to */
+/* Warns of queues that no location leads to. */
 void ngx_http_kvroute_conf_check_queues(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf);
 
-/* a server that two upstreams have, or NULL; of names with one address */
+/*
+ * Returns a server that is in both upstreams, or NULL.  Only names with a
+ * single address are compared.
+ */
 ngx_str_t *ngx_http_kvroute_conf_check_both(ngx_http_upstream_srv_conf_t *one,
     ngx_http_upstream_srv_conf_t *other);
 
-/* warns of ranks that nobody tells, to us or to engines, or not everybody */
+/* Warns of ranks if engines do not report them or do not receive the header. */
 void ngx_http_kvroute_conf_check_ranks(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf);
 
 /*
- * _param: a complex value, or predicates (NGX_CONF_1MORE); warns of a word that
- * seems to be the name of a variable without "$"
+ * _param: sets a complex value, or predicates (NGX_CONF_1MORE); warns of a word
+ * that looks like the name of a variable without "$"
  */
 char *ngx_http_kvroute_conf_param_slot(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
-/* the defaults, for upstreams without the directive too */
+/* Sets the defaults, also for upstreams without the directive. */
 void ngx_http_kvroute_conf_eject_init(kvr_outlier_conf_t *eject);
 char *ngx_http_kvroute_conf_eject(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
@@ -161,9 +169,8 @@ char *ngx_http_kvroute_conf_prefill(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
 /*
- * Of a location that passes to decode, or to what a variable tells (NULL).  own:
- * whether it is that location's, or inherited.  Both upstreams are told of each
- * other.
+ * Checks a location that passes to decode; NULL: to a variable.  own: the
+ * directive is in this location, not inherited.  Links the two upstreams.
  */
 ngx_int_t ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
     ngx_http_kvroute_prefill_t *prefill, ngx_http_upstream_srv_conf_t *decode,

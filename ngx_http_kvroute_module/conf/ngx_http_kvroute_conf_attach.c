@@ -6,16 +6,16 @@
 
 /*
  * How the module gets into an upstream: by its own directive there, or by name
- * from outside, for upstreams that a controller has made and whose blocks
- * nobody else can write to.
+ * from outside, for upstreams that a controller writes and that others cannot
+ * edit.
  *
- * By its own directive it replaces what the block had before it, and another
- * method after it replaces this one.  nginx calls both "load balancing method
- * redefined"; here it is said what is lost, and what to write.
+ * The directive replaces the method before it in the block, and a later method
+ * replaces kvroute.  nginx calls both "load balancing method redefined"; these
+ * messages name the loss and the fix.
  *
- * By name it comes in place of whatever method the upstream has.  That can be
- * done as of 1.29.7: before, "keepalive" was a method around the method, which
- * would go with it, and nothing could be told of that.
+ * By name, kvroute replaces any method of the upstream.  That needs nginx
+ * 1.29.7: before, "keepalive" was a method around the method, and would be
+ * lost without a warning.
  */
 
 
@@ -72,7 +72,7 @@ ngx_http_kvroute_conf_attach(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* beside whatever method the upstream has, which is not touched */
+/* Runs next to any method of the upstream, which is not changed. */
 char *
 ngx_http_kvroute_conf_attach_shadow(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf)
@@ -134,7 +134,7 @@ ngx_http_kvroute_conf_attach_to(ngx_conf_t *cf,
 }
 
 
-/* warns of what "kvroute" replaces in the block that is being read */
+/* Warns of what "kvroute" replaces in this block. */
 static void
 ngx_http_kvroute_conf_attach_replace(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf)
@@ -172,7 +172,7 @@ ngx_http_kvroute_conf_attach_replace(ngx_conf_t *cf,
 }
 
 
-/* whether the block has the directive of a module: see _compat.h */
+/* Tells whether the block has the directive of a module: see _compat.h. */
 static ngx_uint_t
 ngx_http_kvroute_conf_attach_uses(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, const char *module)
@@ -208,8 +208,8 @@ ngx_http_kvroute_conf_attach_uses(ngx_conf_t *cf,
 
 
 /*
- * Called when nginx has set all upstreams up: the module was asked to, unless
- * another method came after it.
+ * Called when nginx has set up all upstreams.  The module has initialized an
+ * upstream unless another method came after it.
  */
 ngx_int_t
 ngx_http_kvroute_conf_attach_check(ngx_conf_t *cf)
@@ -269,7 +269,7 @@ ngx_http_kvroute_conf_attach_named(ngx_conf_t *cf, ngx_command_t *cmd,
 
     value = cf->args->elts;
 
-    /* the first that matches counts: the second one never would */
+    /* the first match wins, so a second one would never apply */
 
     named = kmcf->named.elts;
 
@@ -346,7 +346,7 @@ ngx_http_kvroute_conf_attach_named(ngx_conf_t *cf, ngx_command_t *cmd,
     *named->words = *cf->args;
     named->words->elts = words;
 
-    /* what is wrong is said here, where the line is known */
+    /* errors are reported here, where the line is known */
 
     ngx_memzero(&kscf, sizeof(ngx_http_kvroute_srv_conf_t));
 
@@ -356,8 +356,8 @@ ngx_http_kvroute_conf_attach_named(ngx_conf_t *cf, ngx_command_t *cmd,
 
 
 /*
- * Called before nginx sets upstreams up.  The first of the directives that
- * matches counts, and an upstream with a directive of its own keeps that.
+ * Called before nginx sets up upstreams.  The first directive that matches
+ * wins; an upstream with a directive of its own keeps that.
  */
 ngx_int_t
 ngx_http_kvroute_conf_attach_init(ngx_conf_t *cf)
@@ -379,7 +379,7 @@ ngx_http_kvroute_conf_attach_init(ngx_conf_t *cf)
 
     for (i = 0; i < umcf->upstreams.nelts; i++) {
 
-        /* those that proxy_pass has made of an address have no block */
+        /* upstreams that proxy_pass made of an address have no block */
 
         if (uscf[i]->srv_conf == NULL
             || !(uscf[i]->flags & NGX_HTTP_UPSTREAM_CREATE))
@@ -408,7 +408,7 @@ ngx_http_kvroute_conf_attach_init(ngx_conf_t *cf)
                 break;
             }
 
-            /* as if these words were in the block */
+            /* parsed as if these words were in the block */
 
             args = cf->args;
             cf->args = named[n].words;

@@ -5,8 +5,8 @@
 
 
 /*
- * What is accepted, and does nothing where it is: warnings.  Each names the
- * directive, the place and what it needs there.
+ * Warns of directives that are valid but have no effect.  Each warning names
+ * the directive, the place, and what it needs there.
  */
 
 
@@ -18,7 +18,7 @@ static void ngx_http_kvroute_conf_check_others(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf, ngx_http_kvroute_srv_conf_t *kscf);
 
 
-/* called before it is merged: only what it says itself is its mistake */
+/* Called before the merge, so inherited directives cause no warning. */
 void
 ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     ngx_http_kvroute_loc_conf_t *klcf)
@@ -203,7 +203,7 @@ ngx_http_kvroute_conf_check_both(ngx_http_upstream_srv_conf_t *one,
 }
 
 
-/* engines of ranks, and others that take them for one server */
+/* Warns of other upstreams that use an engine with ranks as a single server. */
 static void
 ngx_http_kvroute_conf_check_others(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf, ngx_http_kvroute_srv_conf_t *kscf)
@@ -237,7 +237,7 @@ ngx_http_kvroute_conf_check_others(ngx_conf_t *cf,
 }
 
 
-/* after all locations are set up: their headers are known then */
+/* Called after all locations are set up, because it looks at their headers. */
 void
 ngx_http_kvroute_conf_check_ranks(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf)

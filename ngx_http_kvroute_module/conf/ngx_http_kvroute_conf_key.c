@@ -7,9 +7,9 @@
 /*
  * The parameter key_file= of kvroute_zone.
  *
- * The file is read while nginx reads its configuration, so by root as a rule,
- * also at a reload; workers need no access to it.  What it holds is never
- * logged.  White space between the characters of the base64 counts for nothing.
+ * nginx reads the file together with its configuration, usually as root, also
+ * at a reload; workers need no access to it.  Its content is never logged.
+ * White space inside the base64 text is ignored.
  */
 
 
@@ -20,8 +20,8 @@
 #define NGX_HTTP_KVROUTE_KEY_FILE  1024
 
 /*
- * Different values among 192 bytes: of random bytes there are 135 in the mean,
- * with a standard deviation under 6.  Text, in hex or base64, has 64 at most.
+ * Different values among 192 bytes: random bytes have 135 on average, with a
+ * standard deviation below 6.  Text, in hex or base64, has at most 64.
  */
 #define NGX_HTTP_KVROUTE_KEY_VALUES  96
 
@@ -114,7 +114,7 @@ ngx_http_kvroute_conf_key_read(ngx_conf_t *cf, const char *name,
         return NGX_ERROR;
     }
 
-    /* a FIFO without a writer must not hold nginx up */
+    /* a FIFO without a writer must not block nginx */
 
     fd = ngx_open_file(file->data, NGX_FILE_RDONLY|NGX_FILE_NONBLOCK,
                        NGX_FILE_OPEN, 0);
@@ -179,7 +179,7 @@ done:
 }
 
 
-/* too few values, or too few steps from one byte to the next: no counting */
+/* Tells whether a key has few different values or few different steps. */
 static ngx_uint_t
 ngx_http_kvroute_conf_key_weak(const u_char *key)
 {

@@ -59,7 +59,7 @@ ngx_http_kvroute_conf_location(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* what is no parameter of a policy, in a location */
+/* Reports a word that is no parameter of a policy. */
 static ngx_int_t
 ngx_http_kvroute_conf_location_unknown(ngx_conf_t *cf, kvr_policy_e policy,
     ngx_str_t *word)

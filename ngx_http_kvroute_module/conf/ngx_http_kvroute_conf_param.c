@@ -7,7 +7,7 @@
 #include "conf/ngx_http_kvroute_conf_param.h"
 
 
-/* a word that shares as many letters with a parameter may mean it */
+/* letters that an unknown word shares with the parameter that is suggested */
 #define NGX_HTTP_KVROUTE_CONF_PARAM_ALIKE  3
 
 
@@ -163,7 +163,7 @@ ngx_http_kvroute_conf_param_unknown(ngx_conf_t *cf, ngx_str_t *word,
 }
 
 
-/* names with what their values must be */
+/* Lists names with their valid values. */
 static u_char *
 ngx_http_kvroute_conf_param_list(u_char *p, u_char *last,
     const ngx_http_kvroute_conf_param_t *params)
@@ -215,7 +215,7 @@ ngx_http_kvroute_conf_param_once(ngx_conf_t *cf, ngx_uint_t first)
 }
 
 
-/* NGX_ERROR of nginx's own parsers is no value of any parameter */
+/* NGX_ERROR of nginx's parsers is not a valid value of any parameter */
 static ngx_int_t
 ngx_http_kvroute_conf_param_store(const ngx_http_kvroute_conf_param_t *param,
     int64_t n, void *field)

@@ -9,9 +9,8 @@
 
 
 /*
- * Parameters of directives as tables: a row names the parameter, the field that
- * it sets, how its value is written and within which bounds.  A new parameter
- * is a field and a row.
+ * Parameters of directives as tables: a row has the name, the field to set, the
+ * type of the value, and its bounds.  A new parameter is a field and a row.
  */
 
 
@@ -19,9 +18,8 @@
 
 
 /*
- * Sets a field from what follows the "=", which ends in '\0'.  NGX_DECLINED:
- * the value is wrong; NGX_ABORT: it is out of bounds; NGX_ERROR: it is wrong
- * and that is already logged.
+ * Sets a field from the text behind the "=", which ends in '\0'.  NGX_DECLINED:
+ * invalid value; NGX_ABORT: out of bounds; NGX_ERROR: already logged.
  */
 typedef ngx_int_t (*ngx_http_kvroute_conf_param_pt)(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
@@ -33,7 +31,7 @@ struct ngx_http_kvroute_conf_param_s {
     size_t                          size;
     int64_t                         min;
     int64_t                         max;    /* 0: no upper bound */
-    const char                     *must;   /* "must be ..." its value */
+    const char                     *must;   /* "must be ...": valid values */
 };
 
 
@@ -45,29 +43,26 @@ struct ngx_http_kvroute_conf_param_s {
 
 
 /*
- * Sets the field of conf that a word of the directive is for.  NGX_DECLINED: no
- * row has such a name; NGX_ERROR: the value is wrong, which is logged.
+ * Sets the field that a word is for.  NGX_DECLINED: unknown parameter;
+ * NGX_ERROR: invalid value, already logged.
  */
 ngx_int_t ngx_http_kvroute_conf_param(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *params, ngx_str_t *word, void *conf);
 
-/* the same for all words of the directive from first on; all must be known */
+/* Does the same for all words from first on; an unknown one is an error. */
 ngx_int_t ngx_http_kvroute_conf_param_all(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *params, ngx_uint_t first, void *conf);
 
-/*
- * Whether no parameter is said twice, from a word on: one of the two would
- * count, and nobody would know which.
- */
+/* Reports parameters that occur twice, from a word on. */
 ngx_int_t ngx_http_kvroute_conf_param_once(ngx_conf_t *cf, ngx_uint_t first);
 
-/* the row that a word is for, or NULL */
+/* Returns the row for a word, or NULL. */
 const ngx_http_kvroute_conf_param_t *ngx_http_kvroute_conf_param_find(
     const ngx_http_kvroute_conf_param_t *params, ngx_str_t *word);
 
 /*
- * Logs that a word is no parameter, and the parameter that begins like it, or
- * else all of them.  more: a second table, or NULL.
+ * Logs that a word is no parameter, and the parameter with the same first
+ * letters, or else all of them.  more: a second table, or NULL.
  */
 ngx_int_t ngx_http_kvroute_conf_param_unknown(ngx_conf_t *cf, ngx_str_t *word,
     const ngx_http_kvroute_conf_param_t *params,
@@ -86,11 +81,11 @@ ngx_int_t ngx_http_kvroute_conf_param_msec(ngx_conf_t *cf,
 ngx_int_t ngx_http_kvroute_conf_param_sec(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 
-/* a double, written with up to three decimals */
+/* a double with up to three decimals */
 ngx_int_t ngx_http_kvroute_conf_param_decimal(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 
-/* an integer: the place of the word among those of must, "off on" */
+/* an integer: the index of the word in must, as in "off on" */
 ngx_int_t ngx_http_kvroute_conf_param_choice(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 
@@ -102,7 +97,7 @@ ngx_int_t ngx_http_kvroute_conf_param_flag(ngx_conf_t *cf,
 ngx_int_t ngx_http_kvroute_conf_param_complex(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 
-/* an ngx_str_t: a word of at most max bytes; a path begins with "/" */
+/* an ngx_str_t: a word of at most max bytes; a path starts with "/" */
 ngx_int_t ngx_http_kvroute_conf_param_word(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 ngx_int_t ngx_http_kvroute_conf_param_path(ngx_conf_t *cf,

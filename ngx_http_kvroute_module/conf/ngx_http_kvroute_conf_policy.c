@@ -5,15 +5,15 @@
 
 
 /*
- * A policy and its parameters, as written in "kvroute" and "kvroute_policy".
- * Which parameters a policy has, core/policy says.
+ * A policy and its parameters, as in "kvroute" and "kvroute_policy".
+ * core/policy lists the parameters of each policy.
  */
 
 
 #include "conf/ngx_http_kvroute_conf_param.h"
 
 
-/* bytes of what the value of a parameter must be, in words */
+/* length of the text that describes valid values */
 #define NGX_HTTP_KVROUTE_CONF_POLICY_MUST  128
 
 
@@ -25,7 +25,7 @@ static ngx_int_t ngx_http_kvroute_conf_policy_key(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 
 
-/* reads the name of a policy and sets the defaults of its parameters */
+/* Reads the name of a policy and sets the defaults of its parameters. */
 ngx_int_t
 ngx_http_kvroute_conf_policy_name(ngx_conf_t *cf,
     ngx_http_kvroute_policy_t *policy, ngx_str_t *value)
@@ -60,7 +60,7 @@ ngx_http_kvroute_conf_policy_name(ngx_conf_t *cf,
 }
 
 
-/* NGX_DECLINED: it is no parameter of any policy */
+/* NGX_DECLINED: no parameter of any policy. */
 ngx_int_t
 ngx_http_kvroute_conf_policy_param(ngx_conf_t *cf,
     ngx_http_kvroute_policy_t *policy, ngx_str_t *word)
@@ -144,7 +144,7 @@ ngx_http_kvroute_conf_policy_rows(ngx_conf_t *cf, kvr_policy_e policy)
 }
 
 
-/* all parameters are read: what was not said has its default */
+/* Called after all parameters are read: sets the defaults of the others. */
 ngx_int_t
 ngx_http_kvroute_conf_policy_check(ngx_conf_t *cf,
     ngx_http_kvroute_policy_t *policy)
@@ -174,7 +174,7 @@ ngx_http_kvroute_conf_policy_check(ngx_conf_t *cf,
 }
 
 
-/* how a kind of parameters is read, and what it must be, in words */
+/* Returns the setter of a kind of parameters, and describes valid values. */
 static void
 ngx_http_kvroute_conf_policy_kind(const kvr_policy_param_t *param,
     ngx_http_kvroute_conf_param_t *row, char *text, size_t size)
@@ -224,7 +224,7 @@ ngx_http_kvroute_conf_policy_kind(const kvr_policy_param_t *param,
 }
 
 
-/* bytes, or 0 for "auto" */
+/* Sets bytes, 0 for "auto". */
 static ngx_int_t
 ngx_http_kvroute_conf_policy_size(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
@@ -254,7 +254,10 @@ ngx_http_kvroute_conf_policy_size(ngx_conf_t *cf,
 }
 
 
-/* what names a session: a text with variables; "auto" is an empty value */
+/*
+ * Sets the text, with variables, that names a session; "auto" is an empty
+ * value.
+ */
 static ngx_int_t
 ngx_http_kvroute_conf_policy_key(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)

@@ -29,7 +29,7 @@ static ngx_int_t ngx_http_kvroute_conf_prefill_transfer(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *conf);
 
 
-/* bytes of prompt that are a token, about */
+/* bytes of prompt per token, about */
 #define NGX_HTTP_KVROUTE_CONF_TOKEN  4
 
 
@@ -82,7 +82,7 @@ static const ngx_http_kvroute_conf_param_t
 };
 
 
-/* parameters, and the connectors that have no use for them */
+/* parameters, and the connectors that do not use them */
 
 #define ngx_http_kvroute_conf_bit(name)  (1U << KVR_CONNECTOR_##name)
 
@@ -167,7 +167,10 @@ ngx_http_kvroute_conf_prefill(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* what is written for nothing is a mistake: of the connector, mostly */
+/*
+ * Refuses parameters that the connector does not use: often the connector is
+ * wrong.
+ */
 static ngx_int_t
 ngx_http_kvroute_conf_prefill_unused(ngx_conf_t *cf,
     ngx_http_kvroute_prefill_t *prefill)
@@ -203,7 +206,7 @@ ngx_http_kvroute_conf_prefill_unused(ngx_conf_t *cf,
 }
 
 
-/* 0.2, or 20g/128k */
+/* Reads 0.2, or 20g/128k. */
 static ngx_int_t
 ngx_http_kvroute_conf_prefill_transfer(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *conf)
@@ -244,7 +247,7 @@ ngx_http_kvroute_conf_prefill_transfer(ngx_conf_t *cf,
 }
 
 
-/* it may be declared further down */
+/* Returns the upstream, which may be declared later in the file. */
 static ngx_http_upstream_srv_conf_t *
 ngx_http_kvroute_conf_prefill_upstream(ngx_conf_t *cf, ngx_str_t *name)
 {
@@ -272,7 +275,7 @@ ngx_http_kvroute_conf_prefill_upstream(ngx_conf_t *cf, ngx_str_t *name)
 }
 
 
-/* zones and policies of upstreams are known by now */
+/* Called when zones and policies of upstreams are known. */
 ngx_int_t
 ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
     ngx_http_kvroute_prefill_t *prefill, ngx_http_upstream_srv_conf_t *decode,
@@ -331,7 +334,7 @@ ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
 
     if (to == NULL) {
 
-        /* what a location inherits is not meant for it */
+        /* an inherited directive is not meant for this location */
 
         if (!own) {
             return NGX_OK;
@@ -366,7 +369,7 @@ ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
 }
 
 
-/* NULL: kvroute does not choose its servers */
+/* Returns NULL if kvroute does not choose the servers of an upstream. */
 static ngx_http_kvroute_srv_conf_t *
 ngx_http_kvroute_conf_prefill_routed(ngx_http_upstream_srv_conf_t *uscf)
 {
@@ -380,7 +383,7 @@ ngx_http_kvroute_conf_prefill_routed(ngx_http_upstream_srv_conf_t *uscf)
 }
 
 
-/* adds a name that is not there yet */
+/* Adds a name once. */
 static ngx_int_t
 ngx_http_kvroute_conf_prefill_name(ngx_conf_t *cf, ngx_array_t **names,
     ngx_str_t *name)
@@ -414,7 +417,7 @@ ngx_http_kvroute_conf_prefill_name(ngx_conf_t *cf, ngx_array_t **names,
 }
 
 
-/* decode servers are told where prefill servers are */
+/* Checks that decode servers can connect to prefill servers by their names. */
 static ngx_int_t
 ngx_http_kvroute_conf_prefill_hosts(ngx_conf_t *cf,
     ngx_http_kvroute_prefill_t *prefill)

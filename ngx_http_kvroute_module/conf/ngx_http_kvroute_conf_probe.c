@@ -12,7 +12,7 @@
 #include "conf/ngx_http_kvroute_conf_param.h"
 
 
-/* certificates between that of an engine and one that is trusted */
+/* certificates between the engine's and a trusted one */
 #define NGX_HTTP_KVROUTE_CONF_PROBE_DEPTH  4
 
 
@@ -187,7 +187,7 @@ ngx_http_kvroute_conf_probe_read(ngx_conf_t *cf,
         return NULL;
     }
 
-    /* the default is nobody's mistake */
+    /* no warning about a default */
 
     if (probe->timeout > probe->interval && probe->timeout != timeout) {
         ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
@@ -237,7 +237,7 @@ ngx_http_kvroute_conf_probe_addr(ngx_conf_t *cf,
 }
 
 
-/* lines of "Name: value", as they are sent */
+/* Reads lines of "Name: value". */
 static ngx_int_t
 ngx_http_kvroute_conf_probe_header(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
@@ -246,7 +246,7 @@ ngx_http_kvroute_conf_probe_header(ngx_conf_t *cf,
 
     u_char  *p, *last, *dst, *name;
 
-    /* "header=" and "header_file=" set the same */
+    /* "header=" and "header_file=" set the same field */
 
     if (header->len || value->len == 0) {
         return NGX_DECLINED;
@@ -352,7 +352,7 @@ ngx_http_kvroute_conf_probe_status(ngx_conf_t *cf,
 }
 
 
-/* what the parameters of TLS come to, once all are known */
+/* Applies the TLS parameters once all are known. */
 static ngx_int_t
 ngx_http_kvroute_conf_probe_ssl(ngx_conf_t *cf,
     ngx_http_kvroute_probe_conf_t *probe)

@@ -160,7 +160,7 @@ ngx_http_kvroute_conf_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* says so if nobody will ever wait, or max_waiting= will never be told */
+/* Warns if no request can ever wait, or if max_waiting= has no metrics. */
 void
 ngx_http_kvroute_conf_queue_check(ngx_conf_t *cf,
     ngx_http_kvroute_srv_conf_t *kscf)
@@ -258,7 +258,7 @@ ngx_http_kvroute_conf_queue_value(ngx_conf_t *cf, ngx_command_t *cmd,
 }
 
 
-/* a class; what has variables is known when it is asked for */
+/* Sets a class; a value with variables is evaluated per request. */
 static ngx_int_t
 ngx_http_kvroute_conf_queue_level(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
@@ -293,7 +293,7 @@ ngx_http_kvroute_conf_queue_class(ngx_str_t *value)
     ngx_int_t   n;
     ngx_uint_t  i;
 
-    /* also what the OpenAI API says in "service_tier" */
+    /* includes the values of "service_tier" in the OpenAI API */
 
     static const struct {
         ngx_str_t  name;

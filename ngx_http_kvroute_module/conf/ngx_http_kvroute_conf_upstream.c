@@ -128,7 +128,7 @@ ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
-    /* a target is only for max_pending=auto, in any order */
+    /* target_ttft= is for max_pending=auto only, in any order */
 
     if (kscf->max_pending == NGX_HTTP_KVROUTE_CONF_AUTO) {
         kscf->max_pending = 0;
@@ -149,7 +149,7 @@ ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
 }
 
 
-/* whatever the order of the directives: what is missing is found later */
+/* Directives can come in any order, so missing ones are reported later. */
 char *
 ngx_http_kvroute_conf_upstream_ranks(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf)
@@ -199,7 +199,7 @@ ngx_http_kvroute_conf_upstream_param(ngx_str_t *word)
 }
 
 
-/* zones may be declared after the upstreams that use them */
+/* Finds the zone, which may be declared after the upstreams that use it. */
 static ngx_int_t
 ngx_http_kvroute_conf_upstream_zone(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)

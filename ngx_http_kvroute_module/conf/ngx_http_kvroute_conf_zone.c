@@ -8,7 +8,7 @@
 #include "zone/ngx_http_kvroute_zone.h"
 
 
-/* a zone, and what only nginx's own part of it needs */
+/* a zone, and fields that only its directive needs */
 typedef struct {
     ngx_http_kvroute_zone_t      zone;
     ngx_str_t                    text;      /* NAME:SIZE */
@@ -224,7 +224,7 @@ ngx_http_kvroute_conf_zone_file(ngx_conf_t *cf,
 
     *file = *value;
 
-    /* relative to nginx's prefix, as what else nginx writes */
+    /* relative to nginx's prefix, like nginx's own files */
 
     return ngx_conf_full_name(cf->cycle, file, 0);
 }

@@ -5,19 +5,18 @@
 
 
 /*
- * The control API: what can be done without a reload, mostly to a peer by its
- * address.
+ * The control API: actions without a reload, mostly on a peer by its address.
  *
  *     POST .../drain?peer=ADDRESS      no new sessions and prompts; with
  *                    &timeout=TIME     after that time nothing at all
  *     POST .../undrain?peer=ADDRESS
- *     POST .../flush?peer=ADDRESS      forgets what the peer holds
+ *     POST .../flush?peer=ADDRESS      forgets what the peer has cached
  *     POST .../capacity?peer=ADDRESS&size=SIZE|auto
- *                                      what its cache holds, of prompt text
+ *                                      the size of its cache, in prompt text
  *     POST .../reset[?peer=ADDRESS]    counters start from zero
  *
  * Each call is idempotent.  GET shows the state of all peers; GET of an action
- * is refused, so that nobody takes a look for an action.
+ * is refused.
  */
 
 
@@ -38,10 +37,10 @@ typedef struct ngx_http_kvroute_action_s  ngx_http_kvroute_action_t;
 /* an action with its arguments */
 typedef struct {
     const ngx_http_kvroute_action_t  *action;
-    ngx_str_t                         peer;     /* "": all of them */
+    ngx_str_t                         peer;     /* "": all peers */
     uint64_t                          size;     /* 0: auto */
     ngx_msec_t                        timeout;  /* 0: none */
-    char                              wrong[80];  /* why it is refused */
+    char                              wrong[80];  /* the reason for a refusal */
 } ngx_http_kvroute_call_t;
 
 
@@ -410,7 +409,7 @@ ngx_http_kvroute_api_drain(ngx_http_kvroute_call_t *call,
 {
     kvr_registry_t  *registry;
 
-    /* a server is drained with all its ranks */
+    /* all ranks of a server are drained together */
 
     registry = zone->sh->registry;
     peer = registry->peer[peer].address;
@@ -434,7 +433,7 @@ ngx_http_kvroute_api_undrain(ngx_http_kvroute_call_t *call,
 
     if (kvr_drain_end(&p->drain)) {
 
-        /* it is warmed up */
+        /* slow start */
 
         kvr_set(&p->since, (uint32_t) ngx_time());
     }

@@ -5,11 +5,11 @@
 
 
 /*
- * Whether a request for an action is a page's of another site.
+ * Tells whether a request for an action comes from a page of another site.
  *
  * Actions are simple requests: a form on any page can make a browser send one,
- * with the operator's address and password.  So a browser must say that it was
- * a page of this very site.
+ * with the operator's address and password.  So a browser must show that the
+ * request comes from a page of this site.
  */
 
 
@@ -23,10 +23,10 @@ static ngx_int_t ngx_http_kvroute_api_host(u_char *data, size_t len,
 
 
 /*
- * Says why a request is taken for one of another site's page, or returns NULL.
- * A page can neither set these headers nor leave them out.  Browsers send
- * Sec-Fetch-Site over https and to localhost only, and Origin with each POST;
- * what is no browser sends none of them.
+ * Returns why a request is taken for one of another site's page, or NULL.  A
+ * page can neither set these headers nor remove them.  Browsers send
+ * Sec-Fetch-Site over https and to localhost only, and Origin with each POST.
+ * Other clients send none of them.
  */
 const char *
 ngx_http_kvroute_api_origin(ngx_http_request_t *r)
@@ -63,8 +63,8 @@ ngx_http_kvroute_api_origin(ngx_http_request_t *r)
 
 
 /*
- * Whether an Origin is the site that was asked.  Without TLS that may have been
- * https nevertheless: something before nginx may have taken it off.
+ * Tells whether an Origin is the requested site.  A request without TLS can
+ * have been https in front of another proxy, so the scheme is not compared.
  */
 static ngx_uint_t
 ngx_http_kvroute_api_site(ngx_http_request_t *r, u_char *data, size_t len)
@@ -94,7 +94,7 @@ ngx_http_kvroute_api_site(ngx_http_request_t *r, u_char *data, size_t len)
 
     } else {
 
-        /* HTTP/3 has it elsewhere */
+        /* HTTP/3 stores it elsewhere */
 
         value.data = r->host_start;
         value.len = r->host_end - r->host_start;
@@ -112,7 +112,9 @@ ngx_http_kvroute_api_site(ngx_http_request_t *r, u_char *data, size_t len)
 }
 
 
-/* the host of "host[:port]"; returns the port, without one the port given */
+/*
+ * Parses "host[:port]" and returns the port, or the port given if it has none.
+ */
 static ngx_int_t
 ngx_http_kvroute_api_host(u_char *data, size_t len, ngx_int_t port,
     ngx_str_t *host)

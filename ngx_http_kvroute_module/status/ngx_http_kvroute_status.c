@@ -5,14 +5,14 @@
 
 
 /*
- * The status: which format a request is for, and how answers are sent.  Below
- * a location "/kvroute/" these are
+ * The status: selects the format of a request, and sends the page.  Below a
+ * location "/kvroute/" there are
  *
  *     /kvroute/              the page
  *     /kvroute/json[/...]    JSON, or a part of it
  *     /kvroute/metrics       text for Prometheus
  *
- * and if the directive names a format it is the only one.
+ * If the directive names a format, it is the only one.
  */
 
 

@@ -5,15 +5,15 @@
 
 
 /*
- * What operators ask first, as JSON: is it working, and if not, why; what is
- * saved; which server is hot; what were the last ten minutes like.
+ * What operators ask first, as JSON: does it work, and if not, why; what does
+ * kvroute save; what happened in the last ten minutes.
  */
 
 
 #include "status/ngx_http_kvroute_status.h"
 
 
-/* no answer to so many probes in a row: what the engine said is old */
+/* metrics are old after this many probes without an answer, and this time */
 #define NGX_HTTP_KVROUTE_STALE_PROBES  5
 #define NGX_HTTP_KVROUTE_STALE_TIME    10000
 
@@ -65,7 +65,7 @@ ngx_http_kvroute_status_health(ngx_pool_t *pool,
 }
 
 
-/* seconds for which hosts have not decided as one though they should; or 0 */
+/* Returns for how many seconds sharing has failed, at least 1; 0: it works. */
 static uint64_t
 ngx_http_kvroute_health_alone(kvr_united_t *united)
 {
@@ -162,7 +162,7 @@ ngx_http_kvroute_status_json_health(cJSON *json,
 }
 
 
-/* of all upstreams: the worst state, and each cause with its upstream */
+/* Adds the worst state of all upstreams, and each cause with its upstream. */
 void
 ngx_http_kvroute_status_json_healths(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u, ngx_uint_t n)
@@ -199,7 +199,7 @@ ngx_http_kvroute_status_json_healths(cJSON *json,
 }
 
 
-/* adds "health"; returns the list of its causes */
+/* Adds "health" and returns the list of its causes. */
 static cJSON *
 ngx_http_kvroute_health_json(cJSON *json, kvr_verdict_e state)
 {
@@ -211,7 +211,9 @@ ngx_http_kvroute_health_json(cJSON *json, kvr_verdict_e state)
 }
 
 
-/* addresses, states and numbers, nothing of clients */
+/*
+ * Makes a cause of addresses, states and numbers; nothing comes from clients.
+ */
 static cJSON *
 ngx_http_kvroute_health_why(ngx_http_kvroute_status_upstream_t *u,
     kvr_verdict_why_t *why)
@@ -285,8 +287,8 @@ ngx_http_kvroute_health_number(cJSON *json, const char *name, uint64_t n)
 
 
 /*
- * The caps that the servers are at, and their mean load where it is known.
- * Servers with several values of max_conns have the largest one here.
+ * Adds the caps that the servers are at, and their mean load if it is known.
+ * If servers differ in max_conns the largest one is shown.
  */
 static void
 ngx_http_kvroute_health_caps(cJSON *json, ngx_http_kvroute_status_upstream_t *u)
@@ -341,9 +343,9 @@ ngx_http_kvroute_health_caps(cJSON *json, ngx_http_kvroute_status_upstream_t *u)
 
 
 /*
- * What need not be computed, since the chosen server had it: tokens by the word
- * of the engines, or by bytes to a token where they do not tell; and seconds of
- * an engine, at the rate that each is seen to prefill.
+ * Adds what need not be computed because the chosen server had it cached: in
+ * tokens, by the engines' reports or else by bytes per token; in seconds, by
+ * the measured prefill rate of each engine.
  */
 void
 ngx_http_kvroute_status_json_saved(cJSON *json,
@@ -387,7 +389,7 @@ ngx_http_kvroute_status_json_saved(cJSON *json,
     cJSON_AddNumberToObject(item, "seconds", (double) (uint64_t) seconds);
     cJSON_AddNumberToObject(item, "share", prompt > 0 ? matched / prompt : 0);
 
-    /* of another balancer's choice it is not counted */
+    /* the shadow does not count it */
 
     if (!u->conf->shadow) {
         cJSON_AddNumberToObject(item, "round_robin_share",

@@ -6,15 +6,15 @@
 
 /*
  * The status as JSON.  Names follow those of the API of NGINX Plus where they
- * mean the same.  Any part of it can be asked for by its path: a member by its
- * name, an element of a list by its number, a peer by its address as well.
+ * mean the same.  A path selects a part: a member by its name, an element of a
+ * list by its number, a peer by its address as well.
  */
 
 
 #include "status/ngx_http_kvroute_status.h"
 
 
-#define NGX_HTTP_KVROUTE_RECEIPTS  64   /* of each zone, the last ones */
+#define NGX_HTTP_KVROUTE_RECEIPTS  64   /* the last ones of each zone */
 
 
 static cJSON *ngx_http_kvroute_json_all(ngx_http_request_t *r);
@@ -227,7 +227,7 @@ ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone)
 }
 
 
-/* what became of its file, if it has one */
+/* Adds the state of the snapshot file, if the zone has one. */
 static void
 ngx_http_kvroute_json_file(cJSON *json, ngx_http_kvroute_zone_t *zone)
 {
@@ -255,7 +255,7 @@ ngx_http_kvroute_json_file(cJSON *json, ngx_http_kvroute_zone_t *zone)
 }
 
 
-/* what was counted by model, or by tenant; what has no name of its own last */
+/* Adds counters by model or tenant; those without an entry come last. */
 static void
 ngx_http_kvroute_json_tally(cJSON *json, ngx_http_kvroute_status_upstream_t *u,
     kvr_tally_kind_e kind)
@@ -321,7 +321,7 @@ ngx_http_kvroute_json_tally_one(cJSON *list, const char *name, size_t len,
 }
 
 
-/* the youngest first */
+/* the newest first */
 static void
 ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
 {
@@ -455,7 +455,7 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_status_upstream_t *u)
 }
 
 
-/* those of other upstreams; of none there is no member */
+/* Adds names of other upstreams, if there are any. */
 static void
 ngx_http_kvroute_json_names(cJSON *json, const char *member,
     ngx_array_t *names)
@@ -540,7 +540,7 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_status_peer_t *p)
 }
 
 
-/* what the engine has told, by probes, checks and answers */
+/* Adds values reported by the engine, in probes, checks and responses. */
 static void
 ngx_http_kvroute_json_engine(cJSON *json, ngx_http_kvroute_status_peer_t *p)
 {
@@ -606,7 +606,7 @@ ngx_http_kvroute_json_group(cJSON *json, kvr_counter_group_e group,
 }
 
 
-/* times to the first event, of all answers and of streams */
+/* Adds times to the first event, of all responses and of streams. */
 static void
 ngx_http_kvroute_json_ttft(cJSON *json, kvr_member_t *s)
 {

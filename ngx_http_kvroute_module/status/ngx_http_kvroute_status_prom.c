@@ -6,20 +6,22 @@
 
 /*
  * The status as text for Prometheus.  Labels have bounded sets of values: names
- * of zones and upstreams, addresses of peers, policies, reasons and states.
- * Series of reasons appear with the first decision for that reason; what an
- * engine has not said has no series.
+ * of zones and upstreams, addresses of peers, policies, reasons and states.  A
+ * reason has a series from the first decision on; a value that an engine does
+ * not report has none.
  */
 
 
 #include "status/ngx_http_kvroute_status.h"
 
 
-/* what has series: a zone, an upstream, a class of its queue, or a server */
+/*
+ * the owner of series: a zone, an upstream, a class of its queue, or a server
+ */
 typedef struct {
     ngx_str_t                            labels;
     const void                          *base[KVR_COUNTER_GROUPS];
-    uint32_t                             set;   /* KVR_COUNTER_... that hold */
+    uint32_t                             set;   /* KVR_COUNTER_... that apply */
 
     /* for rows of extensions: KVR_COUNTER_ZONE, _UPSTREAM, _NOW, and which */
 
@@ -165,7 +167,7 @@ ngx_http_kvroute_prom_zone(ngx_pool_t *pool, ngx_array_t *targets,
 }
 
 
-/* an upstream, the classes of its queue, its servers */
+/* Adds an upstream, the classes of its queue, and its servers. */
 static ngx_int_t
 ngx_http_kvroute_prom_upstream(ngx_pool_t *pool, ngx_array_t *targets,
     ngx_http_kvroute_status_upstream_t *u)
@@ -237,7 +239,7 @@ ngx_http_kvroute_prom_upstream(ngx_pool_t *pool, ngx_array_t *targets,
 }
 
 
-/* one more, with the label after those of more, which may be NULL */
+/* Adds a target, with the label behind those of more, which may be NULL. */
 static ngx_http_kvroute_prom_target_t *
 ngx_http_kvroute_prom_target(ngx_pool_t *pool, ngx_array_t *targets,
     ngx_str_t *more, const char *label, ngx_str_t *value)

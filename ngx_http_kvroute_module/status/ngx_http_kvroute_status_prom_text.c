@@ -10,7 +10,7 @@
 #include "status/ngx_http_kvroute_status.h"
 
 
-/* what a line takes at most, with all of its labels escaped */
+/* the longest line, with all of its labels escaped */
 #define NGX_HTTP_KVROUTE_PROM_LINE  2048
 #define NGX_HTTP_KVROUTE_PROM_BUF   (32 * 1024)
 

@@ -4,7 +4,7 @@
  */
 
 
-/* What the JSON status says of a queue. */
+/* The queue of an upstream in the JSON status. */
 
 
 #include "status/ngx_http_kvroute_status.h"

@@ -5,16 +5,16 @@
 
 
 /*
- * What there is to say of upstreams and their peers, read in one place, so
- * that the formats of the status cannot disagree.  Nothing is allocated while
- * the peers are locked.
+ * Reads all values of upstreams and their peers in one place, so that the
+ * formats of the status cannot disagree.  Nothing is allocated while the peers
+ * are locked.
  */
 
 
 #include "status/ngx_http_kvroute_status.h"
 
 
-/* longer names of servers are cut */
+/* longer names of servers are truncated */
 #define NGX_HTTP_KVROUTE_SERVER_LEN  255
 
 
@@ -80,7 +80,7 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
     kvr_member_t                    *counted;
     ngx_http_kvroute_status_peer_t  *p;
 
-    /* not to wait for one that is locked: it is said instead */
+    /* does not wait for a lock: the status says that it is held */
 
     rc = ngx_http_kvroute_peers_current(conf, 0, r->connection->log);
 
@@ -90,7 +90,7 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
 
     u->locked = (rc != NGX_OK);
 
-    /* of a "proxy_pass" further up it goes on with the path */
+    /* the name of an upstream of "proxy_pass" with a path is not terminated */
 
     u->name.len = conf->upstream->host.len;
     u->name.data = ngx_pnalloc(r->pool, u->name.len + 1);
@@ -159,7 +159,7 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
 }
 
 
-/* called under the peers' lock */
+/* Called under the peers' lock. */
 static void
 ngx_http_kvroute_status_server(void *data, ngx_http_kvroute_srv_conf_t *conf,
     ngx_uint_t k, ngx_uint_t i, ngx_http_upstream_rr_peer_t *peer)
@@ -204,7 +204,7 @@ ngx_http_kvroute_status_peer(ngx_http_kvroute_srv_conf_t *conf,
     p->weight = (ngx_uint_t) peer->weight;
     p->max_conns = peer->max_conns;
 
-    /* connections are the address's, and told once */
+    /* connections belong to the address and are shown once */
 
     if (p->rank == 0) {
         p->conns = peer->conns;
@@ -225,7 +225,7 @@ ngx_http_kvroute_status_counted(ngx_http_kvroute_srv_conf_t *conf,
 
     kvr_snapshot(zone, p->id, p->head, (uint64_t) ngx_current_msec, &p->now);
 
-    /* in the upstream only the address is counted, the rank over all */
+    /* the upstream counts the address only, so the rank shows all upstreams */
 
     if (p->ranks > 1) {
         p->now.active = p->now.active_all;

@@ -210,7 +210,9 @@ ngx_http_kvroute_share_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     share->zone = zone;
     zone->all_hosts = share->all_hosts;
 
-    /* who shares is not alone: when it does not work they go by homes */
+    /*
+     * a zone that is shared has several hosts: if sharing fails, they use homes
+     */
 
     zone->hosts = ngx_max(zone->hosts, 2);
 
@@ -306,7 +308,7 @@ ngx_http_kvroute_share_conf_server(ngx_conf_t *cf,
         return NGX_DECLINED;
     }
 
-    /* nginx's TLS wants it to end in '\0' */
+    /* nginx's TLS needs a '\0' at the end */
 
     sh->share.host.len = u.host.len;
     sh->share.host.data = ngx_pnalloc(cf->pool, u.host.len + 1);
@@ -346,7 +348,7 @@ ngx_http_kvroute_share_conf_password(ngx_conf_t *cf,
 
     if (rc == NGX_OK) {
 
-        /* as editors and "echo" leave it */
+        /* editors and "echo" add a line end */
 
         while (text.len && ngx_strchr("\r\n", buf[text.len - 1])) {
             text.len--;
@@ -374,7 +376,9 @@ ngx_http_kvroute_share_conf_password(ngx_conf_t *cf,
 }
 
 
-/* by default this machine's, as far as it may stand in a batch */
+/*
+ * Sets the default name: that of this machine, as far as a batch can hold it.
+ */
 static ngx_int_t
 ngx_http_kvroute_share_conf_name(ngx_conf_t *cf,
     ngx_http_kvroute_share_conf_t *share)
@@ -433,9 +437,9 @@ ngx_http_kvroute_share_conf_find(ngx_array_t *shares,
 
 
 /*
- * Memory of its own, so that sharing can be turned on by a reload.  What was
- * read of the stream is in the zone's index: a zone of another size begins
- * empty, and so must this.
+ * Adds memory of its own, so that a reload can turn on sharing.  The index of
+ * the zone holds what was read from the stream: if a zone of another size
+ * starts empty, this memory must, too.
  */
 static ngx_int_t
 ngx_http_kvroute_share_conf_memory(ngx_conf_t *cf,
@@ -485,7 +489,7 @@ ngx_http_kvroute_share_conf_shm(ngx_shm_zone_t *shm_zone, void *data)
         return NGX_OK;
     }
 
-    /* not the host's name: containers are cloned */
+    /* random, because containers are cloned together with their host name */
 
     if (getrandom(&id, sizeof(id), 0) != sizeof(id)) {
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, ngx_errno,
@@ -499,7 +503,7 @@ ngx_http_kvroute_share_conf_shm(ngx_shm_zone_t *shm_zone, void *data)
 }
 
 
-/* "resolver" may come after the directive */
+/* Called last, because "resolver" may come after the directive. */
 ngx_int_t
 ngx_http_kvroute_share_conf_init(ngx_conf_t *cf)
 {

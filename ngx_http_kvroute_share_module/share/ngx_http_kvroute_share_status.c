@@ -5,8 +5,8 @@
 
 
 /*
- * What a zone shares with other hosts.  That it is on says nothing: it works if
- * own batches come back, and lessons of each other host are taken.
+ * What a zone shares with other hosts.  It works if the host receives its own
+ * batches, and index updates of each other host.
  */
 
 
@@ -76,7 +76,7 @@ ngx_http_kvroute_share_status_json(cJSON *json, ngx_http_kvroute_zone_t *zone,
 }
 
 
-/* it has only what kvr_share_batch_open() has let pass */
+/* kvr_share_batch_open() has checked its characters */
 static ngx_uint_t
 ngx_http_kvroute_share_status_name(kvr_share_host_t *host, u_char *name)
 {

@@ -7,31 +7,9 @@
 #include "core/watch/kvr_history.h"
 
 
-/* counters of a member, those that the history looks at */
-typedef struct {
-    uint64_t   requests;
-    uint64_t   errors;
-    uint64_t   refused;
-    uint64_t   fails;
-    uint64_t   firsts;
-    uint64_t   ttft;
-    uint64_t   prompt;
-    uint64_t   matched;
-} kvr_history_now_t;
-
-
-/* what a counter of a member has grown by since it was looked at */
-#define kvr_history_since(f)                                                  \
-    kvr_history_grown(now.f, kvr_get(&hm->f))
-
-/* an attempt that failed with a 5xx may be counted as both: it is one */
-#define kvr_history_errors()                                                  \
-    kvr_max(kvr_history_since(errors), kvr_history_since(fails))
-
-
 static void kvr_history_begin(kvr_history_upstream_t *u, uint64_t rejects);
-static void kvr_history_begin_member(kvr_history_member_t *hm);
-static void kvr_history_now(const kvr_member_t *m, kvr_history_now_t *now);
+static void kvr_history_grown_member(const kvr_member_t *m,
+    kvr_history_member_t *hm, uint64_t *now, uint64_t *grown);
 static uint64_t kvr_history_grown(uint64_t now, uint64_t before);
 static void kvr_history_quantiles(kvr_history_upstream_t *u,
     const kvr_histogram_t *histogram, uint32_t *p50, uint32_t *p95);
@@ -49,9 +27,8 @@ kvr_history_size(uint32_t max_members)
 int
 kvr_history_step(kvr_history_t *h, uint64_t now)
 {
-    uint32_t             i;
-    uint64_t             stepped, step;
-    kvr_history_part_t  *part;
+    uint32_t  i, k;
+    uint64_t  stepped, step;
 
     stepped = kvr_get(&h->stepped);
 
@@ -68,20 +45,16 @@ kvr_history_step(kvr_history_t *h, uint64_t now)
 
     step = kvr_add(&h->steps, 1) + 1;
 
-    /* who is not looked at has nothing of this step */
+    /* a member that is not looked at keeps zeros for this step */
 
     for (i = 0; i < KVR_REGISTRY_UPSTREAMS; i++) {
         kvr_set(&h->upstream[i].sample[step % KVR_HISTORY_SAMPLES].time, 0);
     }
 
     for (i = 0; i < h->max_members; i++) {
-        part = &h->member[i].part[step % KVR_HISTORY_PARTS];
-
-        kvr_set(&part->requests, 0);
-        kvr_set(&part->errors, 0);
-        kvr_set(&part->refused, 0);
-        kvr_set(&part->firsts, 0);
-        kvr_set(&part->ttft, 0);
+        for (k = 0; k < KVR_HISTORY_SHOWN; k++) {
+            kvr_set(&h->member[i].part[step % KVR_HISTORY_PARTS][k], 0);
+        }
     }
 
     atomic_thread_fence(memory_order_release);
@@ -94,13 +67,13 @@ void
 kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
     uint64_t rejects, uint32_t time)
 {
-    uint32_t                 i, p50, p95;
-    uint64_t                 step, prompt, matched, requests, errors, active;
+    uint32_t                 i, k, p50, p95;
+    uint64_t                 step, active, now[KVR_HISTORY_COUNTERS];
+    uint64_t                 grown[KVR_HISTORY_COUNTERS];
+    uint64_t                 all[KVR_HISTORY_COUNTERS] = { 0 };
     kvr_member_t            *m;
-    kvr_history_now_t        now;
-    kvr_history_part_t      *part;
-    kvr_history_member_t    *hm;
     kvr_upstream_t          *counted;
+    kvr_history_member_t    *hm;
     kvr_history_sample_t    *s;
     kvr_history_upstream_t  *u;
 
@@ -114,7 +87,7 @@ kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
         kvr_set(&counted->looked, 1);
     }
 
-    requests = errors = prompt = matched = active = 0;
+    active = 0;
 
     for (i = 0; i < h->max_members; i++) {
         m = &zone->registry->member[i];
@@ -126,33 +99,21 @@ kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
         hm = &h->member[i];
 
         if (!kvr_get(&m->looked)) {
-            kvr_history_begin_member(hm);
+            memset((void *) hm, 0, sizeof(kvr_history_member_t));
             kvr_set(&m->looked, 1);
         }
 
-        part = &hm->part[step % KVR_HISTORY_PARTS];
+        kvr_history_grown_member(m, hm, now, grown);
 
-        kvr_history_now(m, &now);
+        for (k = 0; k < KVR_HISTORY_COUNTERS; k++) {
+            kvr_set(&hm->was[k], now[k]);
+            all[k] += grown[k];
+        }
 
-        kvr_set(&part->requests, (uint32_t) kvr_history_since(requests));
-        kvr_set(&part->errors, (uint32_t) kvr_history_errors());
-        kvr_set(&part->refused, (uint32_t) kvr_history_since(refused));
-        kvr_set(&part->firsts, (uint32_t) kvr_history_since(firsts));
-        kvr_set(&part->ttft, (uint32_t) kvr_history_since(ttft));
-
-        requests += kvr_history_since(requests);
-        errors += kvr_history_errors();
-        prompt += kvr_history_since(prompt);
-        matched += kvr_history_since(matched);
-
-        kvr_set(&hm->requests, now.requests);
-        kvr_set(&hm->errors, now.errors);
-        kvr_set(&hm->refused, now.refused);
-        kvr_set(&hm->fails, now.fails);
-        kvr_set(&hm->firsts, now.firsts);
-        kvr_set(&hm->ttft, now.ttft);
-        kvr_set(&hm->prompt, now.prompt);
-        kvr_set(&hm->matched, now.matched);
+        for (k = 0; k < KVR_HISTORY_SHOWN; k++) {
+            kvr_set(&hm->part[step % KVR_HISTORY_PARTS][k],
+                    (uint32_t) grown[k]);
+        }
 
         active += kvr_load_get(zone->load,
                                kvr_registry_column(zone->registry, i)).active;
@@ -161,16 +122,19 @@ kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
     kvr_history_quantiles(u, &counted->stats.histogram[KVR_STATS_TTFT], &p50,
                           &p95);
 
-    kvr_set(&s->requests, (uint32_t) requests);
-    kvr_set(&s->errors, (uint32_t) errors);
+    kvr_set(&s->requests, (uint32_t) all[KVR_HISTORY_REQUESTS]);
+    kvr_set(&s->errors, (uint32_t) all[KVR_HISTORY_ERRORS]);
     kvr_set(&s->rejects, (uint32_t) kvr_history_grown(rejects,
                                                       kvr_get(&u->rejects)));
     kvr_set(&s->p50, p50);
     kvr_set(&s->p95, p95);
     kvr_set(&s->active, (uint32_t) active);
-    kvr_set(&s->matched, (uint16_t) (prompt
-                                     ? kvr_min(matched, prompt) * 10000 / prompt
-                                     : KVR_HISTORY_NONE));
+    kvr_set(&s->matched,
+            (uint16_t) (all[KVR_HISTORY_PROMPT]
+                        ? kvr_min(all[KVR_HISTORY_MATCHED],
+                                  all[KVR_HISTORY_PROMPT])
+                          * 10000 / all[KVR_HISTORY_PROMPT]
+                        : KVR_HISTORY_NONE));
 
     kvr_set(&u->rejects, rejects);
 
@@ -223,38 +187,28 @@ void
 kvr_history_member(kvr_history_t *h, const kvr_zone_t *zone, uint32_t member,
     kvr_history_minute_t *minute)
 {
-    uint32_t               i;
+    uint32_t               i, k;
+    uint64_t               now[KVR_HISTORY_COUNTERS];
+    uint64_t               n[KVR_HISTORY_COUNTERS];
     kvr_member_t          *m;
-    kvr_history_now_t      now;
     kvr_history_member_t  *hm;
 
     m = &zone->registry->member[member];
     hm = &h->member[member];
 
-    kvr_history_now(m, &now);
+    kvr_history_grown_member(m, hm, now, n);
 
-    if (!kvr_get(&m->looked)) {
-        minute->requests = now.requests;
-        minute->errors = kvr_max(now.errors, now.fails);
-        minute->refused = now.refused;
-        minute->firsts = now.firsts;
-        minute->ttft = now.ttft;
-        return;
+    for (i = 0; i < KVR_HISTORY_PARTS && kvr_get(&m->looked); i++) {
+        for (k = 0; k < KVR_HISTORY_SHOWN; k++) {
+            n[k] += kvr_get(&hm->part[i][k]);
+        }
     }
 
-    minute->requests = kvr_history_since(requests);
-    minute->errors = kvr_history_errors();
-    minute->refused = kvr_history_since(refused);
-    minute->firsts = kvr_history_since(firsts);
-    minute->ttft = kvr_history_since(ttft);
-
-    for (i = 0; i < KVR_HISTORY_PARTS; i++) {
-        minute->requests += kvr_get(&hm->part[i].requests);
-        minute->errors += kvr_get(&hm->part[i].errors);
-        minute->refused += kvr_get(&hm->part[i].refused);
-        minute->firsts += kvr_get(&hm->part[i].firsts);
-        minute->ttft += kvr_get(&hm->part[i].ttft);
-    }
+    minute->requests = n[KVR_HISTORY_REQUESTS];
+    minute->errors = n[KVR_HISTORY_ERRORS];
+    minute->refused = n[KVR_HISTORY_REFUSED];
+    minute->firsts = n[KVR_HISTORY_FIRSTS];
+    minute->ttft = n[KVR_HISTORY_TTFT];
 }
 
 
@@ -291,53 +245,39 @@ kvr_history_rejects(kvr_history_t *h, const kvr_zone_t *zone,
 static void
 kvr_history_begin(kvr_history_upstream_t *u, uint64_t rejects)
 {
-    uint32_t  i;
-
-    for (i = 0; i < KVR_HISTORY_SAMPLES; i++) {
-        kvr_set(&u->sample[i].time, 0);
-    }
-
-    for (i = 0; i <= KVR_STATS_BUCKETS; i++) {
-        kvr_set(&u->bucket[i], 0);
-    }
-
+    memset((void *) u, 0, sizeof(kvr_history_upstream_t));
     kvr_set(&u->rejects, rejects);
 }
 
 
+/*
+ * Reads the counters of a member, and what they have grown by since the last
+ * look, or ever.  An attempt that failed with a 5xx may be counted as both: it
+ * is one error.
+ */
 static void
-kvr_history_begin_member(kvr_history_member_t *hm)
+kvr_history_grown_member(const kvr_member_t *m, kvr_history_member_t *hm,
+    uint64_t *now, uint64_t *grown)
 {
-    uint32_t  i;
+    uint32_t  i, looked;
 
-    kvr_set(&hm->requests, 0);
-    kvr_set(&hm->errors, 0);
-    kvr_set(&hm->fails, 0);
-    kvr_set(&hm->firsts, 0);
-    kvr_set(&hm->ttft, 0);
-    kvr_set(&hm->prompt, 0);
-    kvr_set(&hm->matched, 0);
+    now[KVR_HISTORY_REQUESTS] = kvr_get(&m->requests);
+    now[KVR_HISTORY_ERRORS] = kvr_get(&m->responses[KVR_STATUS_CLASSES - 1]);
+    now[KVR_HISTORY_REFUSED] = kvr_get(&m->responses[KVR_STATUS_CLASSES - 2]);
+    now[KVR_HISTORY_FIRSTS] = kvr_get(&m->firsts[1]);
+    now[KVR_HISTORY_TTFT] = kvr_get(&m->ttft[1]);
+    now[KVR_HISTORY_FAILS] = kvr_get(&m->fails);
+    now[KVR_HISTORY_PROMPT] = kvr_get(&m->prompt);
+    now[KVR_HISTORY_MATCHED] = kvr_get(&m->matched);
 
-    for (i = 0; i < KVR_HISTORY_PARTS; i++) {
-        kvr_set(&hm->part[i].requests, 0);
-        kvr_set(&hm->part[i].errors, 0);
-        kvr_set(&hm->part[i].firsts, 0);
-        kvr_set(&hm->part[i].ttft, 0);
+    looked = kvr_get(&m->looked);
+
+    for (i = 0; i < KVR_HISTORY_COUNTERS; i++) {
+        grown[i] = kvr_history_grown(now[i], looked ? kvr_get(&hm->was[i]) : 0);
     }
-}
 
-
-static void
-kvr_history_now(const kvr_member_t *m, kvr_history_now_t *now)
-{
-    now->requests = kvr_get(&m->requests);
-    now->errors = kvr_get(&m->responses[KVR_STATUS_CLASSES - 1]);
-    now->refused = kvr_get(&m->responses[KVR_STATUS_CLASSES - 2]);
-    now->fails = kvr_get(&m->fails);
-    now->firsts = kvr_get(&m->firsts[1]);
-    now->ttft = kvr_get(&m->ttft[1]);
-    now->prompt = kvr_get(&m->prompt);
-    now->matched = kvr_get(&m->matched);
+    grown[KVR_HISTORY_ERRORS] = kvr_max(grown[KVR_HISTORY_ERRORS],
+                                        grown[KVR_HISTORY_FAILS]);
 }
 
 
@@ -369,7 +309,10 @@ kvr_history_quantiles(kvr_history_upstream_t *u,
 }
 
 
-/* in ms, as if the values of a bucket were spread evenly; 0 of none */
+/*
+ * Returns ms; values are taken as spread evenly over a bucket.  0 if there are
+ * none.
+ */
 static uint32_t
 kvr_history_quantile(const uint64_t *bucket, uint64_t all, uint64_t percent)
 {

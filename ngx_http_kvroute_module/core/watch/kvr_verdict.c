@@ -7,7 +7,7 @@
 #include "core/watch/kvr_verdict.h"
 
 
-/* what servers may have in common */
+/* a property that several servers can have */
 typedef int (*kvr_verdict_pt)(const kvr_verdict_server_t *s);
 
 
@@ -104,7 +104,7 @@ kvr_verdict_row(kvr_verdict_reason_e reason)
 }
 
 
-/* inserts a reason behind those as bad as it; the last ones may fall out */
+/* Inserts a cause behind those of the same state. The last one may drop out. */
 static kvr_verdict_why_t *
 kvr_verdict_say(kvr_verdict_t *v, kvr_verdict_e state,
     kvr_verdict_reason_e reason)
@@ -129,7 +129,7 @@ kvr_verdict_say(kvr_verdict_t *v, kvr_verdict_e state,
 }
 
 
-/* one cause for all servers of a kind, if there are any */
+/* Adds one cause for all servers that have a property, if there are any. */
 static void
 kvr_verdict_common(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_pt which, kvr_verdict_e state, kvr_verdict_reason_e reason,
@@ -183,7 +183,9 @@ kvr_verdict_states(const kvr_verdict_server_t *server, uint32_t n,
 }
 
 
-/* red if it is that many of all requests, and not of one server's alone */
+/*
+ * red if this share of all requests failed, not only of one server's requests
+ */
 static void
 kvr_verdict_errors(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v)
@@ -296,7 +298,7 @@ kvr_verdict_rejects(const kvr_verdict_upstream_t *u,
 }
 
 
-/* the slowest, against all the others together */
+/* Compares the slowest server with all the others together. */
 static void
 kvr_verdict_slow(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v)
@@ -344,7 +346,7 @@ kvr_verdict_slow(const kvr_verdict_server_t *server, uint32_t n,
 }
 
 
-/* the busiest now, against the mean of the others that are up */
+/* Compares the busiest server with the mean of the others that are up. */
 static void
 kvr_verdict_hot(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v)

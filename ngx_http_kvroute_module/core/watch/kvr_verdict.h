@@ -9,33 +9,33 @@
 
 
 /*
- * Whether an upstream works, in one colour, and why not: a function of what its
- * servers and its queue did in the last minute, and of what they are like now.
+ * Judges an upstream from the last minute of its servers and its queue, and
+ * from their current state.  The result is a state and its causes:
  *
- *     red     requests are lost, or there is hardly a server left for them
- *     amber   somebody should look, but requests are served
+ *     red     requests are lost, or few servers are left
+ *     amber   requests are served, but an operator should look
  *     green   neither
  *
- * Reasons come worst first: the red ones, then the others.  The status makes
- * sentences of them.
+ * Red causes come first, then the others.  The page makes sentences of them.
  */
 
 
 #include "core/base/kvr_core.h"
 
 
-#define KVR_VERDICT_WHY      12      /* reasons told */
-#define KVR_VERDICT_NAMES    3       /* servers told with one */
+#define KVR_VERDICT_WHY      12      /* causes at most */
+#define KVR_VERDICT_NAMES    3       /* servers named per cause */
 
-#define KVR_VERDICT_PERCENT  5       /* errors or rejects of all requests */
-#define KVR_VERDICT_FEW      5       /* errors below this prove nothing */
-#define KVR_VERDICT_REFUSED  50      /* 4xx of one server's requests, and at
-                                        most a tenth of that elsewhere */
-#define KVR_VERDICT_FIRSTS   5       /* streams below this prove nothing */
-#define KVR_VERDICT_TIMES    3       /* times as long as elsewhere */
-#define KVR_VERDICT_LATER    250     /* ms, and as much longer at least */
-#define KVR_VERDICT_BUSY     3       /* times as many in flight as elsewhere */
-#define KVR_VERDICT_ACTIVE   12      /* and so many more, at least */
+#define KVR_VERDICT_PERCENT  5       /* of requests that failed or were
+                                        rejected */
+#define KVR_VERDICT_FEW      5       /* fewer errors prove nothing */
+#define KVR_VERDICT_REFUSED  50      /* % of 4xx of one server's requests, if
+                                        the others have a tenth of that */
+#define KVR_VERDICT_FIRSTS   5       /* fewer streams prove nothing */
+#define KVR_VERDICT_TIMES    3       /* times the others' TTFT */
+#define KVR_VERDICT_LATER    250     /* ms above the others' TTFT */
+#define KVR_VERDICT_BUSY     3       /* times the others' active requests */
+#define KVR_VERDICT_ACTIVE   12      /* requests above the others' mean */
 
 
 typedef enum {
@@ -46,40 +46,41 @@ typedef enum {
 } kvr_verdict_e;
 
 
-/* a server, now and in the last minute */
+/* the state of a server and its last minute */
 typedef struct {
     uint64_t           active;
     uint64_t           requests;
     uint64_t           errors;
-    uint64_t           refused;      /* answered with 4xx */
-    uint64_t           firsts;       /* streams that began */
-    uint64_t           ttft;         /* ms, of those together */
-    unsigned           up:1;         /* it is given requests */
-    unsigned           planned:1;    /* if not: since somebody wants it so */
+    uint64_t           refused;      /* 4xx responses */
+    uint64_t           firsts;       /* streams that have started */
+    uint64_t           ttft;         /* sum, ms */
+    unsigned           up:1;         /* it receives requests */
+    unsigned           planned:1;    /* not up, but by the operator's choice */
     unsigned           backup:1;
-    unsigned           stale:1;      /* its engine told something, long ago */
-    unsigned           uncounted:1;  /* it has no number in the zone */
+    unsigned           stale:1;      /* the engine's metrics are old */
+    unsigned           uncounted:1;  /* it has no slot in the zone */
     unsigned           refuses:1;    /* it is ejected for 4xx */
 } kvr_verdict_server_t;
 
 
 typedef struct {
-    uint64_t           rejects;      /* in the last minute, by the queue */
-    uint64_t           alone;        /* s for which sharing has failed; 0 */
-    unsigned           locked:1;     /* the servers cannot be looked at */
+    uint64_t           rejects;      /* of the last minute */
+    uint64_t           alone;        /* s for which sharing has failed; 0: it
+                                        works */
+    unsigned           locked:1;     /* the list of servers cannot be read */
 } kvr_verdict_upstream_t;
 
 
 /* causes, see kvr_verdict_row() */
 typedef enum {
-    KVR_VERDICT_LOCKED = 0,  /* nginx's lock of the servers is held */
+    KVR_VERDICT_LOCKED = 0,  /* nginx's lock of the servers stays held */
     KVR_VERDICT_NONE_UP,
     KVR_VERDICT_NOT_UP,      /* some servers */
     KVR_VERDICT_ERRORS,      /* of one server */
     KVR_VERDICT_REFUSES,     /* one server answers 4xx, the others do not */
     KVR_VERDICT_REJECTS,     /* by the queue */
     KVR_VERDICT_SLOW,        /* first tokens of one server come late */
-    KVR_VERDICT_HOT,         /* one server has most of the requests in flight */
+    KVR_VERDICT_HOT,         /* one server has most requests in flight */
     KVR_VERDICT_STALE,       /* engines do not answer the probe */
     KVR_VERDICT_ALONE,       /* sharing with other hosts fails */
     KVR_VERDICT_DRAINED,     /* by the operator */
@@ -88,7 +89,9 @@ typedef enum {
 } kvr_verdict_reason_e;
 
 
-/* a cause by its code, and the names of its numbers; NULL: it has none */
+/*
+ * the code of a cause and the JSON names of its numbers; NULL: no such number
+ */
 typedef struct {
     const char           *code;
     const char           *n;
@@ -102,7 +105,8 @@ typedef struct {
     kvr_verdict_e         state;
     kvr_verdict_reason_e  reason;
     uint32_t              servers;
-    uint32_t              server[KVR_VERDICT_NAMES];  /* the first, by index */
+    uint32_t              server[KVR_VERDICT_NAMES];  /* indexes of the first
+                                                         ones */
     uint64_t              n;
     uint64_t              all;
     uint32_t              percent;
@@ -113,15 +117,16 @@ typedef struct {
 typedef struct {
     kvr_verdict_e         state;
     uint32_t              n;
-    kvr_verdict_why_t     why[KVR_VERDICT_WHY + 1];  /* the last is spare */
+    kvr_verdict_why_t     why[KVR_VERDICT_WHY + 1];  /* the last entry is
+                                                        spare */
 } kvr_verdict_t;
 
 
-/* looks at n servers; a server's index is its place among them */
+/* Judges n servers. A cause refers to a server by its index. */
 void kvr_verdict(const kvr_verdict_upstream_t *u,
     const kvr_verdict_server_t *server, uint32_t n, kvr_verdict_t *verdict);
 
-/* green, amber, red */
+/* Returns green, amber or red. */
 const char *kvr_verdict_name(kvr_verdict_e state);
 
 const kvr_verdict_row_t *kvr_verdict_row(kvr_verdict_reason_e reason);
