@@ -374,7 +374,7 @@ for my $case (
     [ 'no name', qr/"snapshot/, 'zone=k:4m key_file=key snapshot=' ],
     [ 'too often', qr/snapshot_interval.*from 1s to 1h/,
       'zone=k:4m key_file=key snapshot=x snapshot_interval=10ms' ],
-    [ 'one file for two', qr/is that of kvroute_zone "k" already/,
+    [ 'one file for two', qr/is already used by kvroute_zone "k"/,
       'zone=k:4m key_file=key snapshot=x',
       'kvroute_zone zone=l:4m key_file=key snapshot=x;' ],
 ) {

@@ -27,14 +27,14 @@ my $table = <<'EOT';
 zone     | kvroute_zone;                               | refused | invalid number of arguments
 zone     | kvroute_zone llm:16m;                       | refused | invalid parameter "llm:16m": known are "zone=" (NAME:SIZE)
 zone     | kvroute_zone name=llm size=16m;             | refused | invalid parameter "name=llm": known are "zone=" (NAME:SIZE)
-zone     | kvroute_zone zone=llm;                      | refused | "zone=" must be NAME:SIZE
-zone     | kvroute_zone zone=:16m;                     | refused | "zone=" must be NAME:SIZE
+zone     | kvroute_zone zone=llm;                      | refused | must be NAME:SIZE, where SIZE ends in k or m
+zone     | kvroute_zone zone=:16m;                     | refused | must be NAME:SIZE, where SIZE ends in k or m
 zone     | kvroute_zone zone=llm:64k;                  | refused | "zone=llm:64k" is too small, it needs ...k at least
 zone     | kvroute_zone zone=llm:512k;                 | refused | "zone=llm:512k" is too small, it needs ...k at least
 zone     | kvroute_zone zone=llm:1m processes=1024;    | refused | "zone=llm:1m" is too small, it needs ...k at least
-zone     | kvroute_zone zone=llm:64g;                  | refused | a size ends in k or m: invalid zone size "zone=llm:64g"
-zone     | kvroute_zone zone=llm:16MB;                 | refused | a size ends in k or m: invalid zone size "zone=llm:16MB"
-zone     | kvroute_zone zone=llm:big;                  | refused | a size ends in k or m: invalid zone size "zone=llm:big"
+zone     | kvroute_zone zone=llm:64g;                  | refused | invalid zone size "zone=llm:64g": must be NAME:SIZE, where SIZE ends in k or m
+zone     | kvroute_zone zone=llm:16MB;                 | refused | invalid zone size "zone=llm:16MB": must be NAME:SIZE, where SIZE ends in k or m
+zone     | kvroute_zone zone=llm:big;                  | refused | invalid zone size "zone=llm:big": must be NAME:SIZE, where SIZE ends in k or m
 zone     | kvroute_zone zone=llm:1m zone=two:1m;       | refused | duplicate parameter "zone=two:1m"
 zone     | kvroute_zone zone=llm:1m; kvroute_zone zone=llm:2m; | refused | "llm"
 zone     | kvroute_zone zone=llm:1m; kvroute_zone zone=llm:1m; | refused | duplicate kvroute_zone "llm"
@@ -44,7 +44,7 @@ zone     | kvroute_zone zone=llm:1m block=big;         | refused | "block=" must
 zone     | kvroute_zone zone=llm:1m max_peer=8;        | refused | invalid parameter "max_peer=8", did you mean "max_peers="?
 zone     | kvroute_zone zone=llm:1m max_peers=600;     | refused | "max_peers=600" must be between 1 and 512
 zone     | kvroute_zone zone=llm:1m hosts=0;           | refused | "hosts=0" must be between 1 and 1024
-zone     | kvroute_zone zone=llm:1m hosts=3;           | refused | "hosts" needs "key_file=FILE", the same on all of them
+zone     | kvroute_zone zone=llm:1m hosts=3;           | refused | "hosts" needs "key_file=FILE", the same on all hosts
 zone     | kvroute_zone zone=llm:1m key_file=;         | refused | "key_file" must name a file
 zone     | kvroute_zone zone=llm:1m key_file=/no/such; | refused | key_file "/no/such": open() failed
 zone     | kvroute_zone zone=llm:1m; kvroute_zone zone=old:1m; | warned | "kvroute_zone zone=old" is used by no upstream: write "kvroute zone=old;" in one
@@ -56,7 +56,7 @@ http     | kvroute_share zone=lm server=redis://127.0.0.1;       | refused | zon
 http     | kvroute_share zone=llm server=127.0.0.1:6379;         | refused | "server=" must be redis://HOST:PORT, valkey://HOST:PORT, or with TLS rediss://
 http     | kvroute_share zone=llm server=redis://;               | refused | "server=" must be redis://HOST:PORT
 http     | kvroute_share zone=llm server=redis://a/0;            | refused | "server=" must be redis://HOST:PORT
-http     | kvroute_share zone=llm server=redis://u:p@127.0.0.1;  | refused | a password in "server=" would be seen ...: put it into a file and say "password_file=FILE"
+http     | kvroute_share zone=llm server=redis://u:p@127.0.0.1;  | refused | a password in "server=" is visible in the configuration: put it into a file and write "password_file=FILE"
 http     | kvroute_share zone=llm server=redis://127.0.0.1 password_file=; | refused | "password_file=" must be the name of a file
 http     | kvroute_share zone=llm server=redis://127.0.0.1 password_file=/no/such; | refused | password_file "/no/such": open() failed
 http     | kvroute_share zone=llm server=redis://127.0.0.1 intervall=5ms; | refused | invalid parameter "intervall=5ms", did you mean "interval="?
@@ -69,7 +69,7 @@ upstream | kvroute kv_cache;                           | refused | must have "zo
 upstream | kvroute roundrobin zone=llm;                | refused | unknown policy "roundrobin": known are kv_cache least_request round_robin random prefix sticky
 upstream | kvroute cache_aware zone=llm;               | refused | unknown policy "cache_aware": known are kv_cache
 upstream | kvroute off zone=llm;                       | refused | policy "off" is for locations
-upstream | kvroute zone=llm kv_cache;                  | refused | invalid parameter "kv_cache": there is one policy, and it comes first
+upstream | kvroute zone=llm kv_cache;                  | refused | invalid parameter "kv_cache": the policy must be the first word
 upstream | kvroute zone=lm;                            | refused | kvroute zone "lm" is unknown in upstream "llm" ...: declare "kvroute_zone zone=lm:16m;" in http
 upstream | kvroute zone=;                              | refused | "zone=" must be the name of a "kvroute_zone"
 upstream | kvroute zone=llm capcity=4m;                | refused | invalid parameter "capcity=4m", did you mean "capacity="?
@@ -102,8 +102,8 @@ upstream | kvroute zone=llm; kvroute_shadow zone=llm;  | refused | "kvroute_shad
 upstream | kvroute_shadow zone=llm; least_conn; kvroute zone=llm; | refused | "kvroute" directive cannot be in one upstream with the other one
 upstream | kvroute_shadow zone=llm; kvroute_shadow zone=llm; | refused | "kvroute_shadow" directive is duplicate
 upstream | kvroute_shadow least_conn;                  | refused | "kvroute_shadow" must have "zone" parameter
-upstream | kvroute_shadow sticky zone=llm;             | refused | policy "sticky" is not for "kvroute_shadow": sessions stay where another method has put them
-upstream | kvroute_shadow zone=llm; kvroute_queue max=9; | refused | "kvroute_queue" directive needs "kvroute": beside "kvroute_shadow" nobody waits
+upstream | kvroute_shadow sticky zone=llm;             | refused | policy "sticky" is not for "kvroute_shadow": another method chooses the servers of sessions
+upstream | kvroute_shadow zone=llm; kvroute_queue max=9; | refused | "kvroute_queue" directive needs "kvroute": with "kvroute_shadow" no request waits
 
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue 100; | refused | invalid parameter "100": known are "max=" (between 1 and 1000000)
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue timeout=5s; | refused | must have "max" parameter: "max=" and a number of requests
@@ -111,7 +111,7 @@ upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 order=lifo; | 
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 time=5s; | refused | invalid parameter "time=5s", did you mean "timeout="?
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 status=200; | refused | "status=200" must be between 400 and 599
 upstream | kvroute_queue max=100; kvroute zone=llm;    | refused | "kvroute_queue" directive must come after "kvroute"
-upstream | kvroute zone=llm; kvroute_queue max=100;    | warned  | holds nobody back: set "max_pending" of "kvroute", or "max_conns" of servers
+upstream | kvroute zone=llm; kvroute_queue max=100;    | warned  | has no effect without a cap: set "max_pending" of "kvroute", or "max_conns" of servers
 
 http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { set $pool q; proxy_pass http://$pool; } } | warned | "kvroute_queue" in upstream "q" in ... has no effect: no "proxy_pass" names the upstream literally, write "kvroute_queue_for q;" beside the "proxy_pass" with a variable
 
@@ -119,10 +119,10 @@ upstream | kvroute sticky zone=llm strict=on max_pending=1m; kvroute_queue max=9
 http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location /s/ { kvroute_policy sticky strict=on; proxy_pass http://q; } } | refused | "strict=on" of "kvroute_policy" in location "/s/" cannot be used with "kvroute_queue" of upstream "q": write "strict=off", or leave out "kvroute_queue"
 
 location | kvroute_prefill llm connector=sgl;           | refused | "connector=" must be one of "nixl store header sglang mooncake"
-location | kvroute_prefill llm connector=sglang min=8k; | refused | "min=8k" of "kvroute_prefill" has no use with "connector=sglang": leave it out
-location | kvroute_prefill llm fallback=none connector=sglang; | refused | "fallback=none" of "kvroute_prefill" has no use with "connector=sglang"
-location | kvroute_prefill llm connector=mooncake lease=9s; | refused | "lease=9s" of "kvroute_prefill" has no use with "connector=mooncake"
-location | kvroute_prefill llm bootstrap_port=8998;     | refused | "bootstrap_port=8998" of "kvroute_prefill" has no use with "connector=nixl"
+location | kvroute_prefill llm connector=sglang min=8k; | refused | "min=8k" of "kvroute_prefill" has no effect with "connector=sglang": remove it
+location | kvroute_prefill llm fallback=none connector=sglang; | refused | "fallback=none" of "kvroute_prefill" has no effect with "connector=sglang"
+location | kvroute_prefill llm connector=mooncake lease=9s; | refused | "lease=9s" of "kvroute_prefill" has no effect with "connector=mooncake"
+location | kvroute_prefill llm bootstrap_port=8998;     | refused | "bootstrap_port=8998" of "kvroute_prefill" has no effect with "connector=nixl"
 location | kvroute_prefill llm transfer=20g/;            | refused | "transfer=" must be between 0 and 100, as 0.2: the time to transfer a token by the time to compute it; or bytes a second of a link by bytes of keys and values a token, as 20g/128k: invalid value in parameter "transfer=20g/"
 location | kvroute_prefill llm transfer=0/128k;          | refused | "transfer=0/128k" must be between 0 and 100, as 0.2: the time
 location | kvroute_prefill llm transfer=1/2/3;           | refused | "transfer=" must be between 0 and 100, as 0.2: the time
@@ -140,8 +140,8 @@ upstream | kvroute zone=llm; kvroute_ranks 1;          | refused | "kvroute_rank
 upstream | kvroute zone=llm; kvroute_ranks all;        | refused | "kvroute_ranks" must be a number between 2 and 64, or auto: invalid value "all"
 upstream | kvroute zone=llm; kvroute_ranks 65;         | refused | "kvroute_ranks" must be a number between 2 and 64
 upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_ranks 4; | refused | "kvroute_ranks" directive is duplicate
-upstream | kvroute zone=llm; kvroute_ranks auto;       | warned  | "kvroute_ranks auto" in upstream "llm" ... needs "kvroute_probe": metrics tell how many there are
-upstream | kvroute zone=llm; kvroute_ranks 4;          | warned  | "kvroute_ranks" in upstream "llm" ...: no engine is told the rank, write "proxy_set_header X-Data-Parallel-Rank $kvroute_rank;" in the location
+upstream | kvroute zone=llm; kvroute_ranks auto;       | warned  | "kvroute_ranks auto" in upstream "llm" ... needs "kvroute_probe": the metrics report how many ranks there are
+upstream | kvroute zone=llm; kvroute_ranks 4;          | warned  | "kvroute_ranks" in upstream "llm" ...: engines do not receive the rank, write "proxy_set_header X-Data-Parallel-Rank $kvroute_rank;" in the location
 http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_ranks 2; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; } | warned | "kvroute_ranks" is in upstream "one" ... and not in "two", which has server "127.0.0.1:9" too: its requests count as those of the first rank, give it a kvroute_zone of its own
 upstream | kvroute_ranks 4;                            | warned  | "kvroute_ranks" in upstream "llm" ... does nothing without "kvroute"
 upstream | kvroute_shadow zone=llm; kvroute_ranks 4;   | warned  | "kvroute_ranks" in upstream "llm" ... does nothing without "kvroute"
@@ -151,29 +151,29 @@ upstream | kvroute_eject fails=3;                      | warned  | "kvroute_ejec
 upstream | kvroute_shadow zone=llm; kvroute_eject fails=3; | warned  | "kvroute_eject" in upstream "llm" ... does nothing without "kvroute"
 upstream | kvroute_events port=5557;                   | warned  | "kvroute_events" in upstream "llm" ... does nothing without "kvroute"
 upstream | kvroute zone=llm; kvroute_events;           | refused | invalid number of arguments
-upstream | kvroute zone=llm; kvroute_events replay=1;  | refused | "kvroute_events" must have "port" parameter: "port=" and a port between 1 and 65535, or "+" and what to add to the server's
+upstream | kvroute zone=llm; kvroute_events replay=1;  | refused | "kvroute_events" must have "port" parameter: "port=" and a port between 1 and 65535, or "+" and an offset to the server's port
 upstream | kvroute zone=llm; kvroute_events port=+x;   | refused | "port=" must be a port between 1 and 65535, or "+"
 upstream | kvroute zone=llm; kvroute_events port=70000; | refused | "port=70000" must be a port between 1 and 65535, or "+"
 upstream | kvroute zone=llm; kvroute_events 5557;      | refused | invalid parameter "5557": known are "port="
-upstream | kvroute zone=llm; kvroute_events port=Auto; | refused | "port=" must be a port between 1 and 65535, or "+" and what to add to the server's, or "auto"
+upstream | kvroute zone=llm; kvroute_events port=Auto; | refused | "port=" must be a port between 1 and 65535, or "+" and an offset to the server's port, or "auto"
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=auto; | refused | "replay=" must be a port between 1 and 65535, or "+"
 upstream | kvroute zone=llm; kvroute_events port=auto replay=5558; | refused | "port=auto" finds the replay and the ranks of an engine: leave "replay=" out
 upstream | kvroute zone=llm; kvroute_events port=auto ranks=2; | refused | leave "ranks=" out
 upstream | kvroute zone=llm; kvroute_events port=5557 aliases=1k; | refused | "aliases=" must be between 64k and 1g
 upstream | kvroute zone=llm; kvroute_events port=5557 aliases=1m session=abc; | refused | "session=" must be a variable, as "$request_id", which "proxy_set_header X-Session-ID" sends to engines as well
-upstream | kvroute zone=llm; kvroute_events port=5557 session=$request_id; | refused | "session=" tells whose blocks are which, which is known with "aliases=" only: write that too
+upstream | kvroute zone=llm; kvroute_events port=5557 session=$request_id; | refused | "session=" has no effect without "aliases="
 upstream | kvroute zone=llm; kvroute_events port=0; | refused | "port=0" must be a port between 1 and 65535
 upstream | kvroute zone=llm; kvroute_events port=; | refused | "port=" must be a port
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=; | refused | "replay=" must be a port
-upstream | kvroute zone=llm; kvroute_events port=5557 topic=; | refused | "topic=" must be what the topics of messages begin with
+upstream | kvroute zone=llm; kvroute_events port=5557 topic=; | refused | "topic=" must be a prefix of the topics
 upstream | kvroute zone=llm; kvroute_events port=5557 ranks=0; | refused | "ranks=0" must be between 1 and 8
 upstream | kvroute zone=llm; kvroute_events port=5557 port=5558; | refused | duplicate
 upstream | kvroute zone=llm; kvroute_events port=65535 ranks=2; | refused | "port=" of "kvroute_events" in upstream "llm" ... must be 65534 at most with 2 ranks
-upstream | kvroute zone=llm; kvroute_events port=+65000; server 127.0.0.1:9999; | warned | that has no events
+upstream | kvroute zone=llm; kvroute_events port=+65000; server 127.0.0.1:9999; | warned | its events are not read
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=5558 ranks=4; | refused | "port=" and "replay=" of "kvroute_events" in upstream "llm" ... must be 4 apart with 4 ranks
 upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_events port=+2 replay=+1; | refused | must be 2 apart with 2 ranks
 upstream | kvroute zone=llm; kvroute_events port=+1 replay=5557; server 127.0.0.1:9; server 127.0.0.1:10; | warned | has one publisher for servers "127.0.0.1:..." and "127.0.0.1:...": write "replay=+N"
-http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+1; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+2; } | warned | "kvroute_events" in upstream "two" ... differs from that in "one": server "127.0.0.1:9" is listened to once, as "one" says
+http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+1; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+2; } | warned | "kvroute_events" in upstream "two" ... differs from that in "one": both have server "127.0.0.1:9", and the settings of "one" apply
 location | kvroute_events port=5557; | refused | "kvroute_events" directive is not allowed here
 upstream | kvroute zone=llm; kvroute_events port=5557 topics=kv; | refused | invalid parameter "topics=kv", did you mean "topic="?
 upstream | kvroute zone=llm; kvroute_events port=5557 ranks=9; | refused | "ranks=9" must be between 1 and 8
@@ -181,7 +181,7 @@ upstream | kvroute zone=llm; kvroute_events port=5557 replay=5557; | refused | "
 upstream | kvroute zone=llm; kvroute_events port=1; kvroute_events port=2; | refused | "kvroute_events" directive is duplicate
 upstream | kvroute zone=llm; kvroute_events port=5557; server 127.0.0.1:9; server 127.0.0.1:10; | warned | has one publisher for servers "127.0.0.1:..." and "127.0.0.1:...": write "port=+N"
 upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_events port=5557 ranks=2; | warned | "ranks=" of "kvroute_events" in upstream "llm" ... has no effect with "kvroute_ranks"
-upstream | kvroute zone=llm; kvroute_events port=5557; server unix:/tmp/no; | warned | has no port for server "unix:/tmp/no": that has no events
+upstream | kvroute zone=llm; kvroute_events port=5557; server unix:/tmp/no; | warned | has no port for server "unix:/tmp/no": its events are not read
 upstream | kvroute zone=llm; kvroute_eject fail=3;     | refused | invalid parameter "fail=3", did you mean "fails="?
 upstream | kvroute zone=llm; kvroute_eject share=0.5;  | refused | "share=" must be
 upstream | kvroute zone=llm; kvroute_probe engine=ollama; | refused | "engine=" must be vllm, sglang, trtllm, llamacpp, tgi or auto

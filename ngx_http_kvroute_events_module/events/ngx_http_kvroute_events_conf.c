@@ -15,7 +15,7 @@
 #define NGX_HTTP_KVROUTE_EVENTS_CONF_ALIASES  (1024 * 1024 * 1024)
 
 #define NGX_HTTP_KVROUTE_EVENTS_CONF_PORT                                     \
-    "a port between 1 and 65535, or \"+\" and what to add to the server's"
+    "a port between 1 and 65535, or \"+\" and an offset to the server's port"
 #define NGX_HTTP_KVROUTE_EVENTS_CONF_AUTO                                     \
     NGX_HTTP_KVROUTE_EVENTS_CONF_PORT ", or \"auto\""
 #define NGX_HTTP_KVROUTE_EVENTS_CONF_SESSION                                  \
@@ -72,7 +72,7 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_events_conf_list[]
 
     { ngx_string("topic="), ngx_http_kvroute_conf_param_word,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, topic),
-      0, KVR_ZMTP_TOPIC, "what the topics of messages begin with" },
+      0, KVR_ZMTP_TOPIC, "a prefix of the topics" },
 
     { ngx_string("aliases="), ngx_http_kvroute_conf_param_size,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, aliases),
@@ -132,8 +132,7 @@ ngx_http_kvroute_events_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (events->session && events->aliases == 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"session=\" tells whose blocks are which, which "
-                           "is known with \"aliases=\" only: write that too");
+                           "\"session=\" has no effect without \"aliases=\"");
         return NGX_CONF_ERROR;
     }
 
@@ -237,7 +236,8 @@ ngx_http_kvroute_events_conf_check(ngx_conf_t *cf,
         {
             ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                           "\"kvroute_events\" in upstream \"%V\" in %s:%ui "
-                          "has no port for server \"%V\": that has no events",
+                          "has no port for server \"%V\": its events are not "
+                          "read",
                           &uscf->host, uscf->file_name, uscf->line,
                           &server[i].name);
             continue;
@@ -261,8 +261,8 @@ ngx_http_kvroute_events_conf_check(ngx_conf_t *cf,
                 ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                               "\"kvroute_events\" in upstream \"%V\" in "
                               "%s:%ui has one publisher for servers \"%V\" "
-                              "and \"%V\": write \"%s+N\", N being added to "
-                              "the port of each", &uscf->host,
+                              "and \"%V\": write \"%s+N\", which adds N to "
+                              "the port of each server", &uscf->host,
                               uscf->file_name, uscf->line, &server[k].name,
                               &server[i].name, fixed);
             }
@@ -309,9 +309,9 @@ ngx_http_kvroute_events_conf_others(ngx_conf_t *cf,
 
         if (name) {
             ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                          "\"kvroute_events\" in upstream \"%V\" in "
-                          "%s:%ui differs from that in \"%V\": server "
-                          "\"%V\" is listened to once, as \"%V\" says",
+                          "\"kvroute_events\" in upstream \"%V\" in %s:%ui "
+                          "differs from that in \"%V\": both have server "
+                          "\"%V\", and the settings of \"%V\" apply",
                           &uscf->host, uscf->file_name, uscf->line,
                           &conf->upstream->host, name,
                           &conf->upstream->host);
@@ -508,9 +508,9 @@ ngx_http_kvroute_events_conf_aliases(ngx_conf_t *cf,
         {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "\"aliases=\" of \"kvroute_events\" in upstream "
-                          "\"%V\" in %s:%ui is not that of upstream \"%V\", "
-                          "which has the same \"kvroute_zone\": write the "
-                          "same size in both", &uscf->host, uscf->file_name,
+                          "\"%V\" in %s:%ui differs from that of upstream "
+                          "\"%V\", which has the same \"kvroute_zone\": write "
+                          "the same size in both", &uscf->host, uscf->file_name,
                           uscf->line, &other->upstream->host);
             return NGX_ERROR;
         }

@@ -91,8 +91,8 @@ ngx_http_kvroute_conf_attach_shadow(ngx_conf_t *cf, ngx_command_t *cmd,
 
     if (kvr_policy_needs(kscf->policy.conf.policy) & KVR_NEEDS_SESSION) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "policy \"%s\" is not for \"%V\": sessions stay "
-                           "where another method has put them",
+                           "policy \"%s\" is not for \"%V\": another method "
+                           "chooses the servers of sessions",
                            kvr_policy_name(kscf->policy.conf.policy),
                            &cmd->name);
         return NGX_CONF_ERROR;

@@ -255,9 +255,9 @@ ngx_http_kvroute_conf_check_ranks(ngx_conf_t *cf,
 
         if (kscf->ranks == NGX_HTTP_KVROUTE_RANKS_AUTO && kscf->probe == NULL) {
             ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                          "\"kvroute_ranks auto\" in upstream \"%V\" in %s:%ui "
-                          "needs \"kvroute_probe\": metrics tell how many there "
-                          "are", &kscf->upstream->host,
+                          "\"kvroute_ranks auto\" in upstream \"%V\" in "
+                          "%s:%ui needs \"kvroute_probe\": the metrics report "
+                          "how many ranks there are", &kscf->upstream->host,
                           kscf->upstream->file_name, kscf->upstream->line);
         }
 
@@ -265,9 +265,10 @@ ngx_http_kvroute_conf_check_ranks(ngx_conf_t *cf,
 
         if (!ngx_http_kvroute_variables_ranks(cf)) {
             ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                          "\"kvroute_ranks\" in upstream \"%V\" in %s:%ui: no "
-                          "engine is told the rank, write \"proxy_set_header "
-                          "X-Data-Parallel-Rank $kvroute_rank;\" in the location",
+                          "\"kvroute_ranks\" in upstream \"%V\" in %s:%ui: "
+                          "engines do not receive the rank, write "
+                          "\"proxy_set_header X-Data-Parallel-Rank "
+                          "$kvroute_rank;\" in the location",
                           &kscf->upstream->host, kscf->upstream->file_name,
                           kscf->upstream->line);
         }

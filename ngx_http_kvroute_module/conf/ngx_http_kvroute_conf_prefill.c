@@ -193,8 +193,8 @@ ngx_http_kvroute_conf_prefill_unused(ngx_conf_t *cf,
                 && ngx_strncmp(value[i].data, name->data, name->len) == 0)
             {
                 ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                                   "\"%V\" of \"kvroute_prefill\" has no use "
-                                   "with \"connector=%s\": leave it out",
+                                   "\"%V\" of \"kvroute_prefill\" has no "
+                                   "effect with \"connector=%s\": remove it",
                                    &value[i],
                                    kvr_connector(prefill->connector)->name);
                 return NGX_ERROR;

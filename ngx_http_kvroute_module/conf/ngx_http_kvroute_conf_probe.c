@@ -192,8 +192,8 @@ ngx_http_kvroute_conf_probe_read(ngx_conf_t *cf,
     if (probe->timeout > probe->interval && probe->timeout != timeout) {
         ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
                            "\"timeout=\" is longer than \"interval=\": a "
-                           "server that does not answer is asked less often, "
-                           "each %Mms", probe->timeout);
+                           "server that does not answer is probed every %Mms",
+                           probe->timeout);
     }
 
     return probe;
@@ -371,8 +371,8 @@ ngx_http_kvroute_conf_probe_ssl(ngx_conf_t *cf,
     if (probe->verify && (probe->trusted.len == 0 || probe->name.len == 0)) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "\"verify=on\" needs \"trusted=\", a file of "
-                           "certificates, and \"name=\", the host that they "
-                           "are to be of");
+                           "certificates, and \"name=\", the host name in the "
+                           "certificates of the engines");
         return NGX_ERROR;
     }
 
@@ -415,7 +415,7 @@ ngx_http_kvroute_conf_probe_tls(ngx_conf_t *cf, ngx_str_t *trusted, void **ctx)
     {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "\"trusted=\" must be a file of certificates: "
-                           "\"%V\" is none", trusted);
+                           "\"%V\" has none", trusted);
         return NGX_ERROR;
     }
 

@@ -104,7 +104,7 @@ ngx_http_kvroute_conf_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     if (kscf->shadow) {
-        return "needs \"kvroute\": beside \"kvroute_shadow\" nobody waits";
+        return "needs \"kvroute\": with \"kvroute_shadow\" no request waits";
     }
 
     if (kscf->shm_zone == NULL) {
@@ -193,9 +193,9 @@ ngx_http_kvroute_conf_queue_check(ngx_conf_t *cf,
     }
 
     ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                  "\"kvroute_queue\" in upstream \"%V\" in %s:%ui holds nobody "
-                  "back: set \"max_pending\" of \"kvroute\", or "
-                  "\"max_conns\" of servers",
+                  "\"kvroute_queue\" in upstream \"%V\" in %s:%ui has no "
+                  "effect without a cap: set \"max_pending\" of \"kvroute\", "
+                  "or \"max_conns\" of servers",
                   &uscf->host, uscf->file_name, uscf->line);
 }
 

@@ -104,8 +104,8 @@ ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
             && kvr_policy_by_name(value[i].data, value[i].len) != KVR_POLICIES)
         {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "invalid parameter \"%V\": there is one policy, "
-                               "and it comes first", &value[i]);
+                               "invalid parameter \"%V\": the policy must be "
+                               "the first word", &value[i]);
             return NGX_ERROR;
         }
 

@@ -123,8 +123,7 @@ ngx_http_kvroute_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (zone->hosts > 1 && zone->key == NULL) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "\"hosts\" needs \"key_file=FILE\", the same on "
-                           "all of them: without it each host makes a key of "
-                           "its own, by which they cannot agree");
+                           "all hosts: otherwise each host creates its own key");
         return NGX_CONF_ERROR;
     }
 
@@ -171,8 +170,8 @@ ngx_http_kvroute_conf_zone_name(ngx_conf_t *cf,
 
     if (z->name.len == 0 || z->size == NGX_ERROR) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"zone=\" must be NAME:SIZE, a size ends in k or "
-                           "m: invalid zone size \"zone=%V\"", value);
+                           "invalid zone size \"zone=%V\": must be NAME:SIZE, "
+                           "where SIZE ends in k or m", value);
         return NGX_ERROR;
     }
 
@@ -252,9 +251,9 @@ ngx_http_kvroute_conf_zone_snapshot(ngx_conf_t *cf,
 
     if (z->zone.key == NULL) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"snapshot\" needs \"key_file=FILE\": without it "
-                           "each start makes another key, by which nothing of "
-                           "the snapshot is found");
+                           "\"snapshot\" needs \"key_file=FILE\": otherwise "
+                           "each start creates another key, and the snapshot "
+                           "is useless");
         return NGX_ERROR;
     }
 
@@ -269,9 +268,9 @@ ngx_http_kvroute_conf_zone_snapshot(ngx_conf_t *cf,
                == 0)
         {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "snapshot \"%V\" is that of kvroute_zone "
-                               "\"%V\" already, each zone needs a file of its "
-                               "own", &z->snapshot, &zone[i]->name);
+                               "snapshot \"%V\" is already used by "
+                               "kvroute_zone \"%V\": each zone needs its own "
+                               "file", &z->snapshot, &zone[i]->name);
             return NGX_ERROR;
         }
     }

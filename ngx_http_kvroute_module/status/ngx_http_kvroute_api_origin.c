@@ -44,7 +44,8 @@ ngx_http_kvroute_api_origin(ngx_http_request_t *r)
             && !(v->len == 11 && ngx_strncmp(v->data, "same-origin", 11)
                                  == 0)))
     {
-        return "\"Sec-Fetch-Site\" says that another site's page asks for this";
+        return "the request comes from a page of another site, by its "
+               "\"Sec-Fetch-Site\"";
     }
 
     v = ngx_http_get_variable(r, &origin,
@@ -54,8 +55,8 @@ ngx_http_kvroute_api_origin(ngx_http_request_t *r)
         || (!v->not_found
             && !ngx_http_kvroute_api_site(r, v->data, v->len)))
     {
-        return "\"Origin\" is not the site of \"Host\": another site's page "
-               "asks for this";
+        return "\"Origin\" differs from \"Host\": the request comes from a "
+               "page of another site";
     }
 
     return NULL;

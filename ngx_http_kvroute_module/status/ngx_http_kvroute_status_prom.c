@@ -357,7 +357,7 @@ ngx_http_kvroute_prom_queues(ngx_http_kvroute_status_prom_t *prom,
     t = targets->elts;
 
     ngx_http_kvroute_status_prom_head(prom, "kvroute_queue_requests", "gauge",
-                                      "Requests that wait, by class.");
+                                      "Waiting requests, by class.");
 
     for (i = 0; i < targets->nelts; i++) {
         for (k = 0, above = 0; k < KVR_QUEUE_CLASSES && t[i].queue; k++) {
@@ -372,7 +372,8 @@ ngx_http_kvroute_prom_queues(ngx_http_kvroute_status_prom_t *prom,
     }
 
     ngx_http_kvroute_status_prom_head(prom, "kvroute_queue_max_requests",
-                                      "gauge", "Requests that may wait.");
+                                      "gauge", "Maximum number of waiting "
+                                               "requests.");
 
     for (i = 0; i < targets->nelts; i++) {
         if (t[i].queue) {
@@ -383,7 +384,7 @@ ngx_http_kvroute_prom_queues(ngx_http_kvroute_status_prom_t *prom,
     }
 
     ngx_http_kvroute_status_prom_head(prom, "kvroute_queue_bytes", "gauge",
-                                      "Bytes of requests that wait.");
+                                      "Bytes of waiting requests.");
 
     for (i = 0; i < targets->nelts; i++) {
         if (t[i].queue) {
@@ -406,7 +407,7 @@ ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
     t = targets->elts;
 
     ngx_http_kvroute_status_prom_head(prom, "kvroute_peer_state", "gauge",
-                                    "1 for the state that the peer is in.");
+                                    "1 for the state of the peer.");
 
     for (i = 0; i < targets->nelts; i++) {
         for (n = 0; t[i].peer && ngx_http_kvroute_status_states[n]; n++) {
@@ -420,7 +421,7 @@ ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
 
     ngx_http_kvroute_status_prom_head(prom, "kvroute_peer_ejected_reason",
                                     "gauge",
-                                    "1 for why the peer is out, while it is.");
+                                    "1 for the reason why the peer is ejected.");
 
     for (i = 0; i < targets->nelts; i++) {
         if (t[i].peer && t[i].peer->conf->eject.on && t[i].peer->now.ejected) {
@@ -432,7 +433,8 @@ ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
     }
 
     ngx_http_kvroute_status_prom_head(prom, "kvroute_upstream_health", "gauge",
-                              "1 for how the upstream is: green, amber, red.");
+                              "1 for the health of the upstream: green, "
+                              "amber, red.");
 
     for (i = 0; i < targets->nelts; i++) {
         for (n = 0; t[i].verdict && n < KVR_VERDICT_STATES; n++) {
@@ -444,7 +446,7 @@ ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
     }
 
     ngx_http_kvroute_status_prom_head(prom, "kvroute_peer_health", "gauge",
-                                  "1 for what the last health checks said.");
+                                  "1 for the result of the last health checks.");
 
     for (i = 0; i < targets->nelts; i++) {
 

@@ -161,9 +161,9 @@ ngx_http_kvroute_share_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (zone->key == NULL) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" needs \"key_file=FILE\" of \"kvroute_zone\","
-                           " the same on all hosts: without it no two hash "
-                           "alike", &cmd->name);
+                           "\"%V\" needs \"key_file=FILE\" of "
+                           "\"kvroute_zone\", the same on all hosts: "
+                           "otherwise their hashes differ", &cmd->name);
         return NGX_CONF_ERROR;
     }
 
@@ -283,9 +283,9 @@ ngx_http_kvroute_share_conf_server(ngx_conf_t *cf,
 
         if (ngx_strlchr(sh->share.user.data, p, ':')) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "a password in \"server=\" would be seen by "
-                               "whoever reads the configuration: put it into "
-                               "a file and say \"password_file=FILE\"");
+                               "a password in \"server=\" is visible in the "
+                               "configuration: put it into a file and write "
+                               "\"password_file=FILE\"");
             return NGX_ERROR;
         }
 

@@ -111,7 +111,8 @@ ngx_http_kvroute_share_status_prom(ngx_http_kvroute_status_prom_t *prom,
 
     ngx_http_kvroute_status_prom_head(prom, "kvroute_share_host_lessons_total",
                                       "counter",
-                                      "Lessons taken from another host.");
+                                      "Index updates received from another "
+                                      "host.");
 
     for (i = 0; i < shares->nelts; i++) {
 

@@ -70,7 +70,7 @@ kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
     uint32_t                 i, k, p50, p95;
     uint64_t                 step, active, now[KVR_HISTORY_COUNTERS];
     uint64_t                 grown[KVR_HISTORY_COUNTERS];
-    uint64_t                 all[KVR_HISTORY_COUNTERS] = { 0 };
+    uint64_t                 all[KVR_HISTORY_COUNTERS];
     kvr_member_t            *m;
     kvr_upstream_t          *counted;
     kvr_history_member_t    *hm;
@@ -87,6 +87,7 @@ kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
         kvr_set(&counted->looked, 1);
     }
 
+    memset(all, 0, sizeof(all));
     active = 0;
 
     for (i = 0; i < h->max_members; i++) {
