@@ -198,6 +198,24 @@ is($c->{shadow_would_bytes}, 5 * $log[3]{matched}, 'would have been found');
 is($c->{decisions}{shadow}, 6, 'decisions');
 ok(!exists $c->{saved}{round_robin_share}, 'any server: not counted here');
 
+# the page: shares since start, also when traffic pauses
+
+SKIP: {
+    skip 'node is not installed', 3 unless which('node');
+
+    my $page = "$FindBin::Bin/../ngx_http_kvroute_module/status/page.html";
+
+    Kvroute::write_file("$t->{dir}/status.json", $t->get('/kvroute/json')->{body});
+    my $shown = Kvroute::decode(`node $FindBin::Bin/page/draw.js $page counted <$t->{dir}/status.json`);
+
+    is($shown->{shadow}{found}[0],
+       sprintf('%.1f%%', 100 * $c->{shadow_found_bytes} / $c->{shadow_prompt_bytes}),
+       'the page shows what was found');
+    like($shown->{shadow}{found}[1], qr/^since start; \S+ in the last \d+ s/,
+         'since start, and recently');
+    unlike("@{$shown->{tiles}{'not computed'}}", qr/any server/, 'not any server');
+}
+
 like($t->get('/kvroute/metrics')->{body},
      qr/^kvroute_shadow_would_bytes_total\{[^}]*upstream="counted"[^}]*\} $c->{shadow_would_bytes}$/m,
      'as metrics');

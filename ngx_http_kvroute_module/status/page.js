@@ -5,7 +5,7 @@
 const errors = (p) => p.minute && p.minute.errors
   ? Math.min(1, p.minute.errors / Math.max(1, p.minute.requests)) : 0;
 
-/* how much is wrong with a server: what is worst comes first */
+/* how bad the state of a server is, for sorting */
 
 const wrong = (p) => (p.state === "up" ? 0
     : p.state === "draining" || p.state === "drained" ? 1 : 4)
@@ -18,12 +18,12 @@ const health = (s) => {
   return u && u.health ? u.health : { state: "green", why: [] };
 };
 
-/* what an engine has said some time ago is shown with its age */
+/* adds the age of old metrics */
 
 const told = (text, p) => p.engine.age_ms > 10000
   ? `${text} (${time(Math.round(p.engine.age_ms / 1000))} ago)` : text;
 
-/* what is heard of KV events, what was lost, and for how long nothing came */
+/* KV events: state, lost messages, and the age of the last one */
 
 const heard = (e) => e.state + (e.lost ? `, ${count(e.lost)} lost` : "")
   + (e.age_ms > 5000 ? ` (${time(Math.round(e.age_ms / 1000))} ago)` : "");
@@ -127,7 +127,7 @@ const row = (name) => {
   });
   tr.dataset.name = name;
 
-  /* an action is asked for twice: by the button, and by the question */
+  /* an action needs the button and a confirmation */
 
   tr.act = make("button");
   tr.act.hidden = true;
@@ -259,7 +259,7 @@ const drawFleet = (u, prev, first, seconds, span) => {
      hot && hot.active ? `${hot.active} in flight` : "none in flight"],
     ["requests / s", prev ? rate(delta(total(u, "requests"),
        total(prev, "requests")) / seconds) : "–",
-     count(total(u, "requests")) + " in all"],
+     count(total(u, "requests")) + " in total"],
     ["active", count(total(u, "active")), ""],
     ["pending", bytes(total(u, "pending")), "prompt bytes waiting"],
     ["load", mean < 0 ? "–" : share(mean, 1), mean < 0 ? "not known yet"
@@ -275,7 +275,7 @@ const drawFleet = (u, prev, first, seconds, span) => {
 /* --- how many hosts route as one */
 
 const hostsOf = (z) => !z || !z.share ? ""
-  : !z.share.up ? "alone: sharing does not work, "
+  : !z.share.up ? "alone: sharing fails, "
   : `one of ${z.share.others + 1} hosts, `;
 
 /* --- which pool its servers are, of prefill and decode */
@@ -350,7 +350,7 @@ const poll = async () => {
       set($("state"), "live " + last.timestamp.slice(11, 19) + " UTC");
     } catch (e) {
       set($("error"), "no status: " + e.message);
-      set($("state"), last ? "what was known at "
+      set($("state"), last ? "last known at "
         + last.timestamp.slice(11, 19) + " UTC" : "");
     }
   }

@@ -19,7 +19,7 @@ const drawShadow = (u, base, span) => {
   ]);
 };
 
-/* --- prefill and decode by two servers: what failed comes first */
+/* --- prefill and decode by two servers: failures first */
 
 const drawLegs = (s, u, base, span) => {
   const now = u.disaggregated || {};
@@ -68,8 +68,7 @@ const drawLegs = (s, u, base, span) => {
   });
 };
 
-/* --- by model and by tenant: who has most errors comes first, then who asks
-   for most */
+/* --- by model and by tenant: most errors first, then most requests */
 
 const drawTally = (u, base, span) => {
   const kind = $("by").value;
@@ -208,7 +207,7 @@ const drawReceipts = (s, name) => {
   });
 };
 
-/* --- what is not known, and what would make it known */
+/* --- missing signals, and how to get them */
 
 const who = (some, all) => some.length === all.length ? "any engine"
   : some.length <= 3 ? some.map((p) => p.name).join(", ")
@@ -217,8 +216,8 @@ const who = (some, all) => some.length === all.length ? "any engine"
 const drawSignals = (s, u) => {
   const list = [];
 
-  /* vLLM says nothing of none: who has been asked for nothing that it was
-     thought to hold may be silent, if others are not */
+  /* vLLM does not report 0 cached tokens: a server without a predicted hit may
+     be silent, if others report */
 
   const known = u.peers.filter((p) => p.requests > 0);
   const mute = known.filter((p) => !(p.cache && p.cache.responses > 0));
@@ -228,42 +227,42 @@ const drawSignals = (s, u) => {
                                          && p.engine.kv_usage !== undefined));
 
   if (silent.length)
-    list.push(["delivered", `Cached tokens, as engines deliver them: `
-      + `none reported by ${who(silent, known)}. vLLM says so with `
+    list.push(["delivered", `Cached tokens: none reported by `
+      + `${who(silent, known)}. vLLM reports them with `
       + "--enable-prompt-tokens-details, SGLang with --enable-cache-report; "
       + "llama.cpp, TGI and TensorRT-LLM need no flag; in streams of chat and "
-      + "completions only if clients ask for usage (stream_options). Without "
-      + "it predictions cannot be checked."]);
+      + "completions only if clients request usage (stream_options). Without "
+      + "them predictions cannot be checked."]);
   if (unread.length)
-    list.push(["kv", `KV use and capacity: not told by `
+    list.push(["kv", `KV use and capacity: not reported by `
       + `${who(unread, u.peers)}. Set kvroute_probe in this upstream; vLLM has `
-      + "/metrics as it is, SGLang needs --enable-metrics, llama.cpp "
-      + "--metrics. Without it the cache of each server is taken to be "
+      + "/metrics by default, SGLang needs --enable-metrics, llama.cpp "
+      + "--metrics. Without it the assumed cache of each server is "
       + `${bytes(unread[0].capacity_bytes)} (${unread[0].capacity_source}).`]);
   for (const p of u.peers.filter((x) => x.engine && x.engine.probes > 0
                                         && x.engine.age_ms === undefined))
-    list.push(["probe " + p.name, `${p.name} has been asked `
-      + `${count(p.engine.probes)} times and has said nothing of use: see `
+    list.push(["probe " + p.name, `${p.name} has been probed `
+      + `${count(p.engine.probes)} times without a usable answer: see `
       + "engine= and path= of kvroute_probe, and the flags above."]);
   for (const p of u.peers.filter((x) => x.events
                                         && x.events.state !== "fresh"))
     if (p.events.state !== "silent")
-      list.push(["events " + p.name, `KV events of ${p.name} do not come: the `
-        + "error log says why. Until they do its cache is guessed."]);
+      list.push(["events " + p.name, `KV events of ${p.name} do not arrive: `
+        + "the error log has the reason. Until then its cache is estimated."]);
     else if (p.requests > 100)
-      list.push(["events " + p.name, `KV events of ${p.name} are listened to, `
-        + "and tell nothing that can be gone by: are they switched on in the "
+      list.push(["events " + p.name, `KV events of ${p.name}: kvroute is `
+        + "connected, but receives nothing usable. Are they enabled in the "
         + "engine, and is topic= of kvroute_events right?"]);
   if (u.decisions.unparsed > 0)
-    list.push(["unparsed", `${count(u.decisions.unparsed)} requests had a `
-      + "body that is no prompt known here, was compressed, or was larger "
-      + "than kvroute_max_body: they went by load."]);
+    list.push(["unparsed", `${count(u.decisions.unparsed)} requests `
+      + "without a known prompt in the body, compressed, or larger than "
+      + "kvroute_max_body: they were routed by load."]);
   if (u.peers.some((p) => p.id === undefined))
-    list.push(["crowded", "Some servers have no counters, since the zone is "
-      + "full: the error log says what it has too few of."]);
+    list.push(["crowded", "Some servers have no counters, because the zone "
+      + "is full: the error log names the limit."]);
   if (u.locked)
-    list.push(["locked", "The lock of the servers is held, if for long by a "
-      + "process that was killed: see the error log."]);
+    list.push(["locked", "The lock of the servers is held. If it stays so, "
+      + "a killed process holds it: see the error log."]);
   for (const [name, z] of Object.entries(s.zones))
     if (name === u.zone && z.evicted > 0 && z.fill > .9)
       list.push(["full", `The index of zone ${name} is full and forgets what `

@@ -1,102 +1,101 @@
 /* what the words of the page mean: docs/glossary.md has the same (t/docs.t) */
 
 const words = {
-  "server": "an engine as nginx knows it, by its address",
-  "servers": "how many there are, and in which states",
-  "state": "whether it gets requests, and if not, why",
+  "server": "an engine by its address, as nginx knows it",
+  "servers": "number of servers by state",
+  "state": "whether it receives requests, and if not, why",
   "active": "requests in flight",
-  "pending": "bytes of prompts that were sent there and are not computed yet",
-  "load": "bytes of prompts it was given of late to those it can compute: "
-    + "near 1 it has all it can do",
-  "requests / s": "requests sent to it, in the last second",
-  "cached share": "of the bytes of prompts, the part that the chosen server "
-    + "held",
-  "regret": "of the bytes of prompts, the part computed again although "
-    + "another server held it",
-  "cache hits as predicted": "cached tokens that engines reported, to those "
-    + "that were expected",
-  "KV use": "share of its KV cache in use, by the engine's own metrics",
-  "KV events": "whether the index goes by what the engine publishes of its "
-    + "cache; messages that were lost; the last sign of life",
-  "running / waiting": "requests inside the engine, by its own metrics",
-  "TTFT": "mean time to the first token, of streams",
-  "TTFT median": "median time to the first token, of streams",
-  "errors / min": "answers of 5xx, and none at all, in the last minute",
+  "pending": "prompt bytes sent there and not computed yet",
+  "load": "prompt bytes sent recently, relative to what it can compute: "
+    + "saturated near 1",
+  "requests / s": "requests sent to it in the last second",
+  "cached share": "share of prompt bytes that the chosen server had cached",
+  "regret": "missed cache share: prompt bytes computed again although another "
+    + "server had them cached",
+  "cache hits as predicted": "cached tokens reported by engines, relative to "
+    + "the predicted ones",
+  "KV use": "share of its KV cache in use, by the engine's metrics",
+  "KV events": "whether the index follows the engine's KV events; lost "
+    + "messages; time since the last message",
+  "running / waiting": "requests inside the engine, by its metrics",
+  "TTFT": "mean time to first token of streams",
+  "TTFT median": "median time to first token of streams",
+  "errors / min": "5xx responses and no response, in the last minute",
   "4xx / min": "answers of 400 to 499 in the last minute: the client's fault, "
     + "unless other servers do not answer so",
-  "5xx": "answers of 500 to 599, since the counters began",
+  "5xx": "responses 500 to 599 since the counters were reset",
   "fails": "attempts that nginx counts as failed (max_fails)",
-  "not computed": "tokens of prompts that were in the cache of the chosen "
-    + "server",
-  "prefill saved": "time that an engine would have taken to compute these",
-  "hottest server": "the one with the most requests in flight",
-  "decision P99": "99 of 100 decisions took less, with reading the body",
-  "found": "share of the prompts that the servers held which the other "
-    + "method has chosen",
-  "would be found": "share of the prompts that the servers held which kvroute "
+  "not computed": "prompt tokens that the chosen server had cached",
+  "prefill saved": "engine time that these tokens would have taken",
+  "hottest server": "the server with the most requests in flight",
+  "decision P99": "99 % of decisions take less, including reading the body",
+  "found": "share of prompt bytes cached on the servers that the other method "
+    + "chose",
+  "would be found": "share of prompt bytes cached on the servers that kvroute "
     + "would have chosen",
-  "same server": "requests for which both have chosen the same server",
-  "prefill servers": "of the upstream that computes prompts for this one",
-  "by two servers": "requests that were computed by one server and answered "
-    + "by another",
-  "fell back": "requests whose prefill was for nothing, or not to be had",
-  "by one server": "requests that one server serves better, or must serve",
+  "same server": "requests for which both methods chose the same server",
+  "prefill servers": "servers of the upstream that computes prompts for this "
+    + "one",
+  "by two servers": "requests with a prefill server and a decode server",
+  "fell back": "requests whose prefill was wasted or unavailable",
+  "by one server": "requests that one server serves faster, or must serve "
+    + "alone",
   "leg 1 median": "median time that the prefill takes, with all servers that "
     + "were tried",
   "outcome": "$kvroute_disaggregated of the access log",
-  "of late": "requests of the time that is said above",
-  "in all": "requests since the counters began",
-  "why": "what it means, and where to look",
-  "model": "the model that the body names",
-  "tenant": "whoever kvroute_tenant tells apart",
-  "requests": "requests that have ended at a server",
-  "errors": "of these, answers of 5xx, and none at all",
-  "rejected": "requests that the queue has refused",
-  "prompts": "bytes of prompts",
-  "class": "of the queue, by kvroute_priority",
-  "waiting": "requests in the queue, and how many may be",
-  "admitted / s": "requests that leave the queue for a server",
-  "wait median": "median time in the queue, of those that were let in",
-  "passed": "requests that did not have to wait",
-  "waited": "requests that were let in after waiting",
-  "mean wait": "mean time in the queue, of those that were let in",
-  "full": "refused: no place in the queue",
-  "timeout": "refused: waited too long",
-  "deadline": "refused: its deadline has passed",
-  "shed": "refused: gave its place to a better one",
-  "aborted": "the client left while it waited",
+  "recent": "requests in the period shown above",
+  "total": "requests since the counters were reset",
+  "why": "what it means and where to look",
+  "model": "the model in the request body",
+  "tenant": "the tenant, by kvroute_tenant",
+  "requests": "completed requests",
+  "errors": "5xx responses and no response, of these requests",
+  "rejected": "requests that the queue has rejected",
+  "prompts": "prompt bytes",
+  "class": "class in the queue, by kvroute_priority",
+  "waiting": "requests in the queue, and the maximum",
+  "admitted / s": "requests per second that leave the queue for a server",
+  "wait median": "median queue time of admitted requests",
+  "passed": "requests that bypassed the queue",
+  "waited": "requests admitted after waiting",
+  "mean wait": "mean queue time of admitted requests",
+  "full": "rejected: the queue is full",
+  "timeout": "rejected: queue timeout",
+  "deadline": "rejected: deadline exceeded",
+  "shed": "rejected: displaced by a request of a higher class",
+  "aborted": "the client closed the connection while waiting",
   "reason": "why this server was chosen",
   "policy": "the policy that chose it",
-  "prompt": "bytes of the prompt",
-  "matched": "bytes of it that the chosen server held",
-  "best": "bytes of it that the server held which has most of it",
+  "prompt": "prompt bytes",
+  "matched": "prompt bytes that the chosen server had cached",
+  "best": "most prompt bytes that any server had cached",
   "hash": "keyed hash of the prompt: the same for equal prompts",
   "fill": "share of the index in use",
-  "evicted": "entries of the index that went for others while in use",
-  "processes": "worker processes that count in the zone, and how many may",
-  "other hosts": "that route as one with this one, by kvroute_share",
-  "lessons": "what other hosts have taught this one, and it them; the lag is"
-    + " from the making of a batch to its coming back"
+  "evicted": "index entries evicted while still in use",
+  "processes": "worker processes with counters in the zone, and the maximum",
+  "other hosts": "hosts that share this zone, by kvroute_share",
+  "lessons": "index updates received from other hosts and sent to them; the "
+    + "lag is the time until an own batch comes back"
 };
 
 /*
- * What became of a request with kvroute_prefill, as docs/prefill-decode.md has
- * it: two servers, or one since a prefill came to nothing, or one as it is better
+ * Outcomes of a request with kvroute_prefill, as in docs/prefill-decode.md: two
+ * servers; one server after a failure; one server because that is faster
  */
 
 const outcomes = {
   "failed": { kind: "bad", means: "the prefill failed: see the prefill servers, "
     + "and $kvroute_leg1_status in the access log" },
-  "answer": { kind: "bad", means: "the prefill server told of no transfer: is "
+  "answer": { kind: "bad", means: "the prefill server reported no transfer: is "
     + "the connector configured there?" },
-  "nobody": { kind: "bad", means: "no server of one of the two pools was to be "
-    + "had" },
-  "late": { kind: "bad", means: "the decode server was connected to too late: "
-    + "the prompt was computed again" },
+  "nobody": { kind: "bad", means: "no server of one of the two pools was "
+    + "available" },
+  "late": { kind: "bad", means: "the connection to the decode server came too "
+    + "late: the prompt was computed again" },
   "retried": { kind: "bad", means: "the decode server failed, and another one "
     + "computed the prompt again" },
   "yes": { kind: "two", means: "two servers have served it" },
-  "unread": { kind: "one", means: "its body gave no prompt" },
+  "unread": { kind: "one", means: "no prompt was found in the body" },
   "kind": { kind: "one", means: "one server must serve such a request" },
   "short": { kind: "one", means: "the prompt is shorter than min=" },
   "cached": { kind: "one", means: "a decode server holds all but min= of it" },
@@ -123,8 +122,8 @@ const some = (w, what) => `${w.number} of ${w.of} servers ${what}: `
 
 const capped = (c) => [
   ...(c.max_conns ? [`max_conns=${c.max_conns}`] : []),
-  ...(c.target_ttft_ms ? [`max_pending=auto (target_ttft=${c.target_ttft_ms}ms)`]
-    : []),
+  ...(c.target_ttft_ms
+    ? [`max_pending=auto (target_ttft=${c.target_ttft_ms}ms)`] : []),
   ...(c.max_pending ? [`max_pending=${bytes(c.max_pending)}`] : []),
   ...(c.max_waiting !== undefined ? [`max_waiting=${c.max_waiting}`] : [])
 ].join(" or ") || "its cap";

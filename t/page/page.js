@@ -227,7 +227,7 @@ const main = async () => {
   const partly = await until(() => signal("delivered"), (v) => v.includes(e3));
   ok(partly.includes(`reported by ${e3}.`), "one engine tells no cached tokens",
      partly);
-  ok((await signal("kv")).includes(`told by ${e3}.`), "nor its KV use",
+  ok((await signal("kv")).includes(`reported by ${e3}.`), "nor its KV use",
      await signal("kv"));
   ok((await page.textContent("#missing h2")).includes("missing")
      && await page.isVisible("#missing"), "under a heading");
@@ -272,7 +272,7 @@ const main = async () => {
   is(await until(() => cell(page, deaf, "events"), (t) => t === "off"), "off",
      "KV events that do not come");
   ok(await page.isVisible('#peers th[data-key="events"]'), "have a column");
-  ok((await signal("events " + deaf)).includes("the error log says why"),
+  ok((await signal("events " + deaf)).includes("the error log has the reason"),
      "and a sentence");
   for (let i = 0; i < 5; i++)
     is((await send(long(6), "/beside/v1/chat/completions")).status, 200,
@@ -627,7 +627,7 @@ const main = async () => {
   await page.route("**/kvroute/json", (x) => x.abort());
   ok(/no status/.test(await until(() => page.textContent("#error"),
      (v) => v !== "")), "says that there is no status");
-  ok((await page.textContent("#state")).startsWith("what was known"),
+  ok((await page.textContent("#state")).startsWith("last known"),
      "and how old is what is shown");
   await page.unroute("**/kvroute/json");
   is(await until(() => page.textContent("#error"), (v) => v === ""), "",
