@@ -25,7 +25,6 @@
 
 
 #define KVR_JSON_KEY_LEN   64
-#define KVR_JSON_LEVELS    64    /* a bit each */
 #define KVR_JSON_NAME_LEN  32    /* all of kvr_json_names_t are shorter */
 
 
@@ -168,12 +167,6 @@ int kvr_json_escape(kvr_json_t *j, uint8_t *dst, size_t *len, int canonical);
  * number is skipped and KVR_DECLINED returned.
  */
 int kvr_json_integer(kvr_json_t *j, int64_t *value);
-
-/*
- * Whether a text in one piece is JSON as RFC 8259 has it, UTF-8 included: one
- * value, no more than KVR_JSON_LEVELS brackets deep, and nothing besides.
- */
-int kvr_json_valid(const uint8_t *p, size_t n);
 
 /* skips any value */
 int kvr_json_skip(kvr_json_t *j);

@@ -5,7 +5,7 @@
 
 
 #include "core/legs/kvr_transfer.h"
-#include "core/text/kvr_json.h"
+#include "core/legs/kvr_valid.h"
 
 
 static void kvr_transfer_string(kvr_transfer_t *t, uint8_t c);
@@ -175,5 +175,5 @@ int
 kvr_transfer_usable(const kvr_transfer_t *t)
 {
     return kvr_transfer_whole(t) && t->found && !t->over
-           && kvr_json_valid(t->data, t->len);
+           && kvr_valid(t->data, t->len);
 }

@@ -61,7 +61,7 @@ kvr_transfer_whole(const kvr_transfer_t *t)
 
 
 /*
- * It has, and there is an object that may stand in a request (kvr_json_valid()).
+ * It has, and there is an object that may stand in a request (kvr_valid()).
  * Of anything else a server says that the request is no JSON.
  */
 int kvr_transfer_usable(const kvr_transfer_t *t);
