@@ -13,15 +13,11 @@
 
 #include "util.h"
 
+#define PACK_BUF  util_buf_t
+#define PACK_PUT  util_put
 
-void pack_nil(util_buf_t *b);
-void pack_int(util_buf_t *b, int64_t n);
-void pack_uint(util_buf_t *b, uint64_t n);
-void pack_float(util_buf_t *b, double d);
-void pack_str(util_buf_t *b, const char *s);
-void pack_bin(util_buf_t *b, const void *data, size_t len);
-void pack_array(util_buf_t *b, uint32_t n);
-void pack_map(util_buf_t *b, uint32_t n);
+#include "../msgpack.h"
+
 
 /* a random value with all that is in it, about so deep */
 void pack_any(util_buf_t *b, util_rng_t *r, unsigned depth);

@@ -49,16 +49,16 @@ kve_encode_hash(kve_buf_t *b, kve_kv_encoding_e encoding, uint64_t hash)
             bytes[31 - i] = hash >> (8 * i);
         }
 
-        kve_pack_bin(b, bytes, sizeof(bytes));
+        pack_bin(b, bytes, sizeof(bytes));
         return;
 
     case KVE_KV_SGLANG:
     case KVE_KV_TRTLLM:
-        kve_pack_int(b, (int64_t) hash);
+        pack_int(b, (int64_t) hash);
         return;
 
     default:
-        kve_pack_uint(b, hash);
+        pack_uint(b, hash);
         return;
     }
 }
@@ -71,11 +71,11 @@ kve_encode_tokens(kve_buf_t *b, const kve_stored_event_t *ev)
 {
     uint32_t  i, k;
 
-    kve_pack_array(b, ev->n * ev->block_size);
+    pack_array(b, ev->n * ev->block_size);
 
     for (i = 0; i < ev->n; i++) {
         for (k = 0; k < ev->block_size; k++) {
-            kve_pack_uint(b, kve_mix(ev->hashes[i] + k) % 32768);
+            pack_uint(b, kve_mix(ev->hashes[i] + k) % 32768);
         }
     }
 }
@@ -85,10 +85,10 @@ static void
 kve_encode_lora_id(kve_buf_t *b, const kve_stored_event_t *ev)
 {
     if (ev->lora < 0) {
-        kve_pack_nil(b);
+        pack_nil(b);
 
     } else {
-        kve_pack_uint(b, ev->lora + 1);
+        pack_uint(b, ev->lora + 1);
     }
 }
 
@@ -105,40 +105,40 @@ kve_encode_common(kve_buf_t *b, kve_kv_encoding_e encoding,
     named = kve_encode_is_map(encoding);
 
     if (named) {
-        kve_pack_str(b, "block_hashes");
+        pack_str(b, "block_hashes");
     }
 
-    kve_pack_array(b, ev->n);
+    pack_array(b, ev->n);
 
     for (i = 0; i < ev->n; i++) {
         kve_encode_hash(b, encoding, ev->hashes[i]);
     }
 
     if (named) {
-        kve_pack_str(b, "parent_block_hash");
+        pack_str(b, "parent_block_hash");
     }
 
     if (ev->parent) {
         kve_encode_hash(b, encoding, *ev->parent);
 
     } else {
-        kve_pack_nil(b);
+        pack_nil(b);
     }
 
     if (named) {
-        kve_pack_str(b, "token_ids");
+        pack_str(b, "token_ids");
     }
 
     kve_encode_tokens(b, ev);
 
     if (named) {
-        kve_pack_str(b, "block_size");
+        pack_str(b, "block_size");
     }
 
-    kve_pack_uint(b, ev->block_size);
+    pack_uint(b, ev->block_size);
 
     if (named) {
-        kve_pack_str(b, "lora_id");
+        pack_str(b, "lora_id");
     }
 
     kve_encode_lora_id(b, ev);
@@ -152,48 +152,48 @@ kve_encode_map(kve_buf_t *b, kve_kv_encoding_e encoding,
     uint32_t  i;
 
     if (encoding == KVE_KV_TRTLLM) {
-        kve_pack_map(b, 8);
+        pack_map(b, 8);
 
     } else {
-        kve_pack_map(b, 11 + (ev->session != NULL));
+        pack_map(b, 11 + (ev->session != NULL));
     }
 
-    kve_pack_str(b, "type");
-    kve_pack_str(b, "BlockStored");
+    pack_str(b, "type");
+    pack_str(b, "BlockStored");
 
     kve_encode_common(b, encoding, ev);
 
-    kve_pack_str(b, "medium");
-    kve_pack_str(b, "GPU");
+    pack_str(b, "medium");
+    pack_str(b, "GPU");
 
     if (encoding == KVE_KV_TRTLLM) {
-        kve_pack_str(b, "locality");
-        kve_pack_str(b, "LOCAL");
+        pack_str(b, "locality");
+        pack_str(b, "LOCAL");
         return;
     }
 
-    kve_pack_str(b, "lora_name");
-    kve_pack_str(b, ev->lora_name);
+    pack_str(b, "lora_name");
+    pack_str(b, ev->lora_name);
 
-    kve_pack_str(b, "extra_keys");
-    kve_pack_array(b, ev->n);
+    pack_str(b, "extra_keys");
+    pack_array(b, ev->n);
 
     for (i = 0; i < ev->n; i++) {
         if (ev->lora_name) {
-            kve_pack_array(b, 1);
+            pack_array(b, 1);
         }
 
-        kve_pack_str(b, ev->lora_name);
+        pack_str(b, ev->lora_name);
     }
 
-    kve_pack_str(b, "group_idx");
-    kve_pack_uint(b, 0);
-    kve_pack_str(b, "kv_cache_spec_kind");
-    kve_pack_str(b, "full_attention");
+    pack_str(b, "group_idx");
+    pack_uint(b, 0);
+    pack_str(b, "kv_cache_spec_kind");
+    pack_str(b, "full_attention");
 
     if (ev->session) {
-        kve_pack_str(b, "session_id");
-        kve_pack_str(b, ev->session);
+        pack_str(b, "session_id");
+        pack_str(b, ev->session);
     }
 }
 
@@ -207,13 +207,13 @@ kve_encode_stored(kve_buf_t *b, kve_kv_encoding_e encoding,
         return;
     }
 
-    kve_pack_array(b, encoding == KVE_KV_SGLANG ? 7 : 8);
-    kve_pack_str(b, "BlockStored");
+    pack_array(b, encoding == KVE_KV_SGLANG ? 7 : 8);
+    pack_str(b, "BlockStored");
     kve_encode_common(b, encoding, ev);
-    kve_pack_str(b, "GPU");
+    pack_str(b, "GPU");
 
     if (encoding != KVE_KV_SGLANG) {
-        kve_pack_str(b, ev->lora_name);
+        pack_str(b, ev->lora_name);
     }
 }
 
@@ -222,28 +222,28 @@ void
 kve_encode_removed(kve_buf_t *b, kve_kv_encoding_e encoding, uint64_t hash)
 {
     if (kve_encode_is_map(encoding)) {
-        kve_pack_map(b, encoding == KVE_KV_TRTLLM ? 3 : 4);
-        kve_pack_str(b, "type");
-        kve_pack_str(b, "BlockRemoved");
-        kve_pack_str(b, "block_hashes");
-        kve_pack_array(b, 1);
+        pack_map(b, encoding == KVE_KV_TRTLLM ? 3 : 4);
+        pack_str(b, "type");
+        pack_str(b, "BlockRemoved");
+        pack_str(b, "block_hashes");
+        pack_array(b, 1);
         kve_encode_hash(b, encoding, hash);
-        kve_pack_str(b, "medium");
-        kve_pack_str(b, "GPU");
+        pack_str(b, "medium");
+        pack_str(b, "GPU");
 
         if (encoding == KVE_KV_VLLM_MAP) {
-            kve_pack_str(b, "group_idx");
-            kve_pack_uint(b, 0);
+            pack_str(b, "group_idx");
+            pack_uint(b, 0);
         }
 
         return;
     }
 
-    kve_pack_array(b, 3);
-    kve_pack_str(b, "BlockRemoved");
-    kve_pack_array(b, 1);
+    pack_array(b, 3);
+    pack_str(b, "BlockRemoved");
+    pack_array(b, 1);
     kve_encode_hash(b, encoding, hash);
-    kve_pack_str(b, "GPU");
+    pack_str(b, "GPU");
 }
 
 
@@ -251,14 +251,14 @@ void
 kve_encode_cleared(kve_buf_t *b, kve_kv_encoding_e encoding)
 {
     if (kve_encode_is_map(encoding)) {
-        kve_pack_map(b, 1);
-        kve_pack_str(b, "type");
+        pack_map(b, 1);
+        pack_str(b, "type");
 
     } else {
-        kve_pack_array(b, 1);
+        pack_array(b, 1);
     }
 
-    kve_pack_str(b, "AllBlocksCleared");
+    pack_str(b, "AllBlocksCleared");
 }
 
 
@@ -266,9 +266,9 @@ void
 kve_encode_batch(kve_buf_t *b, double time, const kve_buf_t *events,
     uint32_t n, int rank)
 {
-    kve_pack_array(b, 3);
-    kve_pack_double(b, time);
-    kve_pack_array(b, n);
+    pack_array(b, 3);
+    pack_float(b, time);
+    pack_array(b, n);
     kve_buf_add(b, events->data, events->len);
-    kve_pack_uint(b, rank);
+    pack_uint(b, rank);
 }

@@ -575,11 +575,11 @@ kve_publisher_garbage(kve_publisher_t *p, int n)
             break;
 
         case 4:
-            kve_pack_array(&b, 3);
-            kve_pack_double(&b, kve_wall());
-            kve_pack_array(&b, 1);
-            kve_pack_map(&b, 11);
-            kve_pack_str(&b, "block_hashes");
+            pack_array(&b, 3);
+            pack_float(&b, kve_wall());
+            pack_array(&b, 1);
+            pack_map(&b, 11);
+            pack_str(&b, "block_hashes");
             break;
 
         case 5:
@@ -589,18 +589,18 @@ kve_publisher_garbage(kve_publisher_t *p, int n)
 
         case 6:
             for (k = 0; k < 100000; k++) {
-                kve_pack_array(&b, 1);
+                pack_array(&b, 1);
             }
 
             break;
 
         case 7:
-            kve_pack_array(&b, 3);
-            kve_pack_str(&b, "LoadStat");
-            kve_pack_map(&b, 1);
-            kve_pack_nil(&b);
-            kve_pack_int(&b, -1);
-            kve_pack_str(&b, "rank");
+            pack_array(&b, 3);
+            pack_str(&b, "LoadStat");
+            pack_map(&b, 1);
+            pack_nil(&b);
+            pack_int(&b, -1);
+            pack_str(&b, "rank");
             break;
         }
 
