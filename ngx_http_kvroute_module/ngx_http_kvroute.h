@@ -54,6 +54,7 @@ typedef struct {
                                                kvroute_ranks */
     ngx_uint_t                   queues;    /* there are any: kvroute_queue */
     ngx_uint_t                   prefills;  /* kvroute_prefill */
+    ngx_array_t                 *legs;      /* locations with it; or NULL */
     ngx_uint_t                   queue_for; /* kvroute_queue_for */
     ngx_uint_t                   variable;  /* some location passes by one */
     ngx_int_t                    body;      /* indices of $request_body, */
@@ -224,10 +225,8 @@ typedef struct {
     ngx_uint_t                   prefix;    /* its paths begin alike */
     ngx_http_kvroute_prefill_t  *prefill;   /* or NULL */
 
-    /* per worker: what of nginx's own is another for a leg, and of which */
-
-    ngx_http_upstream_conf_t    *leg[2];
-    ngx_http_upstream_conf_t    *leg_of;
+    ngx_http_upstream_conf_t    *leg;       /* of nginx's own, for each leg;
+                                               or NULL */
 } ngx_http_kvroute_loc_conf_t;
 
 

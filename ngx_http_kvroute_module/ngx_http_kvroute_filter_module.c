@@ -13,7 +13,6 @@
 #include "request/ngx_http_kvroute_request.h"
 #include "engine/ngx_http_kvroute_engine.h"
 #include "balance/ngx_http_kvroute_balance.h"
-#include "legs/ngx_http_kvroute_legs.h"
 
 
 static ngx_http_kvroute_attempt_t *ngx_http_kvroute_watched(
@@ -148,24 +147,17 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
 }
 
 
-/* the answer of leg 1 ends here */
+/* the answer of a leg that is not the client's ends here */
 static ngx_int_t
 ngx_http_kvroute_header_next(ngx_http_request_t *r)
 {
     ngx_int_t                rc;
     ngx_http_kvroute_ctx_t  *ctx;
 
-    if (r == r->main) {
-        ctx = ngx_http_get_module_ctx(r, ngx_http_kvroute_module);
+    ctx = ngx_http_get_module_ctx(r, ngx_http_kvroute_module);
 
-        if (ctx && ctx->legs) {
-            ngx_http_kvroute_legs_begun(r, ctx->legs);
-        }
-
-        return ngx_http_next_header_filter(r);
-    }
-
-    rc = ngx_http_kvroute_legs_header(r);
+    rc = (ctx && ctx->leg && ctx->leg->header)
+         ? ctx->leg->header(r, ctx->legs) : NGX_DECLINED;
 
     return rc == NGX_DECLINED ? ngx_http_next_header_filter(r) : rc;
 }
@@ -334,9 +326,13 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 static ngx_int_t
 ngx_http_kvroute_body_next(ngx_http_request_t *r, ngx_chain_t *in)
 {
-    ngx_int_t  rc;
+    ngx_int_t                rc;
+    ngx_http_kvroute_ctx_t  *ctx;
 
-    rc = (r == r->main) ? NGX_DECLINED : ngx_http_kvroute_legs_answer(r, in);
+    ctx = ngx_http_get_module_ctx(r, ngx_http_kvroute_module);
+
+    rc = (ctx && ctx->leg && ctx->leg->answer)
+         ? ctx->leg->answer(r, ctx->legs, in) : NGX_DECLINED;
 
     return rc == NGX_DECLINED ? ngx_http_next_body_filter(r, in) : rc;
 }

@@ -555,8 +555,9 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
 
     if (conf->prefill
-        && ngx_http_kvroute_conf_prefill_check(cf, conf->prefill, uscf, own)
-           != NGX_OK)
+        && (ngx_http_kvroute_conf_prefill_check(cf, conf->prefill, uscf, own)
+            != NGX_OK
+            || ngx_http_kvroute_legs_merge(cf, conf) != NGX_OK))
     {
         return NGX_CONF_ERROR;
     }

@@ -229,7 +229,7 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
     first.ok = (status >= 200 && status < 300);
     first.stream = ctx->usage.stream;
     first.plain = ctx->parsed && !ctx->extra
-                  && (ctx->leg == NULL || !ctx->leg->second)
+                  && (ctx->leg == NULL || !ctx->leg->decode)
                   && (at->models == NULL
                       || peer == KVR_REGISTRY_NONE
                       || kvr_set_test(&at->models->loaded, peer));
@@ -247,8 +247,8 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
     ctx->ttft = ngx_current_msec - (ngx_msec_t) at->core.start;
     ctx->ttft_set = 1;
 
-    if (ctx->leg && ctx->leg->first) {
-        ctx->leg->first(ctx->leg, r);
+    if (ctx->leg && ctx->leg->begun) {
+        ctx->leg->begun(ctx->leg, r);
     }
 
     if (rc & KVR_ATTEMPT_REINSERT) {
@@ -388,7 +388,7 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
 
     /* what was transferred is told as cached, or as computed */
 
-    if (ctx->leg && ctx->leg->second) {
+    if (ctx->leg && ctx->leg->decode) {
         return;
     }
 

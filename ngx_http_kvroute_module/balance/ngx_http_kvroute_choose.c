@@ -241,7 +241,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
     /* what is transferred was not held there */
 
-    if (kvr_unlikely(at->ctx->leg && at->ctx->leg->second)) {
+    if (kvr_unlikely(at->ctx->leg && at->ctx->leg->decode)) {
         d->matched = (at->matched == NULL || id == KVR_REGISTRY_NONE) ? 0
                      : ngx_min(at->matched[id] * view.zone->unit,
                                at->ctx->bytes);
@@ -628,7 +628,7 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
                      && !offered);
     req.busy = at->busy;
 
-    if (kvr_unlikely(ctx->leg && ctx->leg->second)) {
+    if (kvr_unlikely(ctx->leg && ctx->leg->decode)) {
         for (n = 0; n < count; n++) {
             kvr_disaggregate_candidate(&ngx_http_kvroute_candidate[n],
                                        req.bytes, ctx->leg->transfer);

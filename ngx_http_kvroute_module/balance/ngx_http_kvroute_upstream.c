@@ -132,8 +132,9 @@ ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
 
 
 /*
- * A leg goes by a configuration of its own, and leg 1 to another upstream: all
- * that is around that one's method comes with it.  NGX_DECLINED: it is there.
+ * Applies a leg's own upstream configuration.  The prefill leg switches to
+ * another upstream and runs the init() of that one, with all that wraps it.
+ * NGX_DECLINED: it is at the right upstream.
  */
 static ngx_int_t
 ngx_http_kvroute_upstream_leg(ngx_http_request_t *r,

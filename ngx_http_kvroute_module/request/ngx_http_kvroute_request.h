@@ -55,8 +55,13 @@ typedef void (*ngx_http_kvroute_leg_pt)(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
 
 /* NGX_DECLINED: no other peer may be asked */
-typedef ngx_int_t (*ngx_http_kvroute_leg_before_pt)(ngx_http_kvroute_leg_t *leg,
+typedef ngx_int_t (*ngx_http_kvroute_leg_try_pt)(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
+
+typedef ngx_int_t (*ngx_http_kvroute_leg_head_pt)(ngx_http_request_t *r,
+    ngx_http_kvroute_legs_t *legs);
+typedef ngx_int_t (*ngx_http_kvroute_leg_body_pt)(ngx_http_request_t *r,
+    ngx_http_kvroute_legs_t *legs, ngx_chain_t *in);
 
 
 /*
@@ -98,19 +103,25 @@ typedef struct {
 } ngx_http_kvroute_session_t;
 
 
-/* one of the two requests that serve one: what is another for the balancer */
+/*
+ * One of several requests that serve one: what is different for the balancer and
+ * the filter.  Each of the functions may be NULL.
+ */
 struct ngx_http_kvroute_leg_s {
     ngx_http_upstream_srv_conf_t  *upstream;  /* to go to instead, or NULL */
-    ngx_http_upstream_conf_t    *conf;      /* to go by instead, or NULL */
+    ngx_http_upstream_conf_t    *conf;      /* to use instead, or NULL */
 
-    ngx_http_kvroute_leg_pt      enter;     /* it is there; or NULL */
-    ngx_http_kvroute_leg_pt      first;     /* its answer begins; or NULL */
-    ngx_http_kvroute_leg_before_pt  before;  /* a try; or NULL */
-    ngx_http_kvroute_leg_pt      end;       /* an attempt has; or NULL */
+    ngx_http_kvroute_leg_pt      enter;     /* called at that upstream */
+    ngx_http_kvroute_leg_try_pt  before;    /* before an attempt */
+    ngx_http_kvroute_leg_head_pt  header;   /* NGX_DECLINED: send it */
+    ngx_http_kvroute_leg_body_pt  answer;   /* likewise */
+    ngx_http_kvroute_leg_pt      begun;     /* at the first token */
+    ngx_http_kvroute_leg_pt      end;       /* when an attempt ends */
 
-    double                       transfer;  /* leg 2: what a byte costs that is
-                                               not held, to computing it */
-    unsigned                     second:1;  /* it is leg 2 */
+    double                       transfer;  /* decode: cost of a byte that is
+                                               not held, by computing it */
+    unsigned                     decode:1;  /* the prompt is computed by
+                                               another leg */
     unsigned                     fixed:1;   /* the peer that was decided on
                                                early, or none */
 };

@@ -9,14 +9,37 @@
  *
  *     the body is read; members that no client may send are cut
  *     a place at a decode server is reserved, and the costs are compared
- *     leg 1 runs, as a subrequest; nothing else is waited for from here on
- *     leg 2 is the request itself, with what leg 1's answer has told
+ *     the prefill leg runs, as a subrequest; nothing else is waited for then
+ *     the decode leg is the request itself, with what the prefill server has
+ *     answered
+ *
+ * States of the prefill leg, and what changes them.  SENT, ENTERED and WHOLE
+ * are "running".
+ *
+ *     IDLE     the subrequest gets its body           SENT      _give()
+ *     SENT     it is at the prefill upstream          ENTERED   _entered()
+ *     ENTERED  the last byte of the answer came       WHOLE     _answer()
+ *     running  it has ended                           ENDED     _ended()
+ *     running  it has failed while the decode leg
+ *              waits for it (both at once)            FAILED    _ended()
+ *     running  the decode leg needs it no more        CLOSED    _both_cancel()
+ *     FAILED   another pair is made                   IDLE      _both_start()
+ *     FAILED   it was the last one                    CLOSED    _both_mend()
+ *     ENDED    the decode leg follows                 CLOSED    _resume()
+ *
+ * States of the decode leg:
+ *
+ *     IDLE     the location's handler has the request SENT      _content()
+ *     SENT     the first token came                   BEGUN     _begun()
+ *     any      it has ended, answers with an error, or
+ *              goes on without the prefill leg        OVER      _both_event()
+ *                                                               and others
  *
  * A descriptor is good for one server and for seconds.  Once a decode server
  * may have seen it, or its lease is half over, it is blanked: a further try
  * sends the client's own request, which that server can serve alone.
  *
- * Nobody but the decode upstream sees the descriptor (_legs_second).
+ * Nobody but the decode upstream sees the descriptor (_legs_decode).
  */
 
 
@@ -25,21 +48,28 @@
 #include "zone/ngx_http_kvroute_zone.h"
 
 
+/* a location, and what nginx passes its requests on by */
+typedef struct {
+    ngx_http_kvroute_loc_conf_t  *klcf;
+    ngx_http_upstream_conf_t     *of;
+} ngx_http_kvroute_legs_passes_t;
+
+
 static ngx_int_t ngx_http_kvroute_legs_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_legs_begin(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_prefill_t *conf);
 static ngx_http_kvroute_legs_t *ngx_http_kvroute_legs_create(
     ngx_http_request_t *r, ngx_http_kvroute_prefill_t *conf,
     ngx_http_kvroute_srv_conf_t *decode);
-static ngx_int_t ngx_http_kvroute_legs_copies(
+static ngx_int_t ngx_http_kvroute_legs_copies(ngx_conf_t *cf,
     ngx_http_kvroute_loc_conf_t *klcf, ngx_http_upstream_conf_t *of);
-static ngx_int_t ngx_http_kvroute_legs_second(ngx_http_kvroute_legs_t *legs,
+static ngx_int_t ngx_http_kvroute_legs_resume(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx);
 static kvr_disaggregate_e ngx_http_kvroute_legs_result(
     ngx_http_kvroute_legs_t *legs);
 static ngx_int_t ngx_http_kvroute_legs_repeat(ngx_http_kvroute_legs_t *legs);
 static void ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx);
-static void ngx_http_kvroute_legs_heard(ngx_http_kvroute_leg_t *leg,
+static void ngx_http_kvroute_legs_begun(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_legs_before(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
@@ -51,7 +81,9 @@ static void ngx_http_kvroute_legs_count(ngx_http_kvroute_srv_conf_t *decode,
 ngx_int_t
 ngx_http_kvroute_legs_init(ngx_conf_t *cf)
 {
-    ngx_http_kvroute_main_conf_t  *kmcf;
+    ngx_uint_t                       i;
+    ngx_http_kvroute_main_conf_t    *kmcf;
+    ngx_http_kvroute_legs_passes_t  *pass;
 
     static ngx_str_t  body = ngx_string("request_body");
     static ngx_str_t  length = ngx_string("content_length");
@@ -67,6 +99,16 @@ ngx_http_kvroute_legs_init(ngx_conf_t *cf)
 
     if (kmcf->body == NGX_ERROR || kmcf->length == NGX_ERROR) {
         return NGX_ERROR;
+    }
+
+    pass = kmcf->legs ? kmcf->legs->elts : NULL;
+
+    for (i = 0; pass && i < kmcf->legs->nelts; i++) {
+        if (ngx_http_kvroute_legs_copies(cf, pass[i].klcf, pass[i].of)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
     }
 
     return ngx_http_kvroute_request_phase(cf, ngx_http_kvroute_legs_handler);
@@ -89,11 +131,15 @@ ngx_http_kvroute_legs_handler(ngx_http_request_t *r)
     ctx = ngx_http_kvroute_request_get_ctx(r);
     legs = ctx ? ctx->legs : NULL;
 
-    if (legs && (legs->running || legs->ended)
-        && legs->loc_conf == r->loc_conf && !ctx->moved)
-    {
-        return legs->running ? NGX_DONE
-                             : ngx_http_kvroute_legs_second(legs, ctx);
+    if (legs && legs->loc_conf == r->loc_conf && !ctx->moved) {
+
+        if (ngx_http_kvroute_legs_running(legs)) {
+            return NGX_DONE;
+        }
+
+        if (legs->prefill_state == NGX_HTTP_KVROUTE_PREFILL_ENDED) {
+            return ngx_http_kvroute_legs_resume(legs, ctx);
+        }
     }
 
     /* an internal redirect has led here */
@@ -146,15 +192,17 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
     kvr_disaggregate_t            d;
     const kvr_connector_t        *connector;
     ngx_http_kvroute_legs_t      *legs;
+    ngx_http_kvroute_loc_conf_t  *klcf;
     ngx_http_kvroute_srv_conf_t  *decode;
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
 
     /* an upstream named by a variable is resolved too late for this */
 
     decode = ngx_http_kvroute_pass_expected(r);
 
     if (decode == NULL || decode->zone == NULL || decode->shadow
-        || decode->upstream == conf->upstream
-        || ngx_http_kvroute_pass_conf(r->loc_conf) == NULL)
+        || decode->upstream == conf->upstream || klcf->leg == NULL)
     {
         return NGX_DECLINED;
     }
@@ -198,18 +246,21 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
                     : ngx_http_kvroute_legs_decide_must(legs, ctx);
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "kvroute legs: %s", kvr_reason_disaggregated(legs->outcome));
+                   "kvroute legs: %s",
+                   kvr_reason_disaggregated(legs->outcome));
 
     if (legs->outcome == KVR_DISAGGREGATE_NOBODY && !connector->alone) {
         return NGX_HTTP_SERVICE_UNAVAILABLE;
     }
 
-    if (legs->outcome != KVR_DISAGGREGATE_YES || !connector->legs) {
+    if (legs->outcome != KVR_DISAGGREGATE_YES
+        || connector->plan[0] == KVR_LEG_DECODE)
+    {
         return NGX_DECLINED;
     }
 
     rc = connector->meet ? ngx_http_kvroute_legs_both(legs)
-                         : ngx_http_kvroute_legs_first(legs);
+                         : ngx_http_kvroute_legs_prefill(legs);
 
     if (rc == NGX_OK) {
         return NGX_DECLINED;
@@ -231,20 +282,12 @@ static ngx_http_kvroute_legs_t *
 ngx_http_kvroute_legs_create(ngx_http_request_t *r,
     ngx_http_kvroute_prefill_t *conf, ngx_http_kvroute_srv_conf_t *decode)
 {
+    ngx_uint_t                    i;
     ngx_pool_cleanup_t           *cln;
     ngx_http_kvroute_legs_t      *legs;
-    ngx_http_upstream_conf_t     *of;
     ngx_http_kvroute_loc_conf_t  *klcf;
 
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
-
-    of = ngx_http_kvroute_pass_conf(r->loc_conf);
-
-    if (klcf->leg_of != of
-        && ngx_http_kvroute_legs_copies(klcf, of) != NGX_OK)
-    {
-        return NULL;
-    }
 
     cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_kvroute_legs_t));
     if (cln == NULL) {
@@ -267,50 +310,87 @@ ngx_http_kvroute_legs_create(ngx_http_request_t *r,
     legs->length = r->headers_in.content_length_n;
     legs->header = r->headers_in.content_length;
 
-    legs->leg[0].conf = klcf->leg[0];
-    legs->leg[0].fixed = (legs->connector->meet != NULL);
-    legs->leg[1].conf = klcf->leg[1];
-    legs->leg[1].second = 1;
-    legs->leg[1].first = ngx_http_kvroute_legs_heard;
+    for (i = 0; i < KVR_LEGS; i++) {
+        legs->leg[i].conf = &klcf->leg[i];
+    }
 
-    /* in a store it is for whoever comes; a sidecar sees to it itself */
+    legs->leg[KVR_LEG_PREFILL].fixed = (legs->connector->meet != NULL);
+    legs->leg[KVR_LEG_DECODE].decode = 1;
+    legs->leg[KVR_LEG_DECODE].begun = ngx_http_kvroute_legs_begun;
+
+    /* a store has it for all; a sidecar does this itself */
 
     if (legs->connector->member) {
-        legs->leg[1].before = ngx_http_kvroute_legs_before;
+        legs->leg[KVR_LEG_DECODE].before = ngx_http_kvroute_legs_before;
     }
 
     return legs;
 }
 
 
+ngx_int_t
+ngx_http_kvroute_legs_merge(ngx_conf_t *cf, ngx_http_kvroute_loc_conf_t *klcf)
+{
+    ngx_http_conf_ctx_t             *ctx;
+    ngx_http_upstream_conf_t        *of;
+    ngx_http_kvroute_main_conf_t    *kmcf;
+    ngx_http_kvroute_legs_passes_t  *pass;
+
+    ctx = cf->ctx;
+    of = ngx_http_kvroute_pass_conf(ctx->loc_conf);
+
+    if (of == NULL) {
+        return NGX_OK;
+    }
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+
+    if (kmcf->legs == NULL) {
+        kmcf->legs = ngx_array_create(cf->pool, 4,
+                                      sizeof(ngx_http_kvroute_legs_passes_t));
+        if (kmcf->legs == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    pass = ngx_array_push(kmcf->legs);
+    if (pass == NULL) {
+        return NGX_ERROR;
+    }
+
+    pass->klcf = klcf;
+    pass->of = of;
+
+    return NGX_OK;
+}
+
+
 /*
- * What nginx's configuration of a location is for a leg.  One copy serves all
- * requests: since 1.29.7 kept connections are found by its address.
+ * Copies nginx's configuration of a location for each leg.  Since nginx 1.29.7
+ * kept connections are found by the address of that.
  */
 static ngx_int_t
-ngx_http_kvroute_legs_copies(ngx_http_kvroute_loc_conf_t *klcf,
+ngx_http_kvroute_legs_copies(ngx_conf_t *cf, ngx_http_kvroute_loc_conf_t *klcf,
     ngx_http_upstream_conf_t *of)
 {
     ngx_uint_t                   i;
-    ngx_http_upstream_conf_t    *first;
+    ngx_http_upstream_conf_t    *prefill;
     ngx_http_kvroute_prefill_t  *conf;
 
-    for (i = 0; i < 2; i++) {
-        klcf->leg[i] = ngx_palloc(ngx_cycle->pool,
-                                  sizeof(ngx_http_upstream_conf_t));
-        if (klcf->leg[i] == NULL) {
-            return NGX_ERROR;
-        }
-
-        *klcf->leg[i] = *of;
+    klcf->leg = ngx_palloc(cf->pool,
+                           KVR_LEGS * sizeof(ngx_http_upstream_conf_t));
+    if (klcf->leg == NULL) {
+        return NGX_ERROR;
     }
 
-    klcf->leg_of = of;
+    for (i = 0; i < KVR_LEGS; i++) {
+        klcf->leg[i] = *of;
+    }
 
     conf = klcf->prefill;
-    first = klcf->leg[0];
+    prefill = &klcf->leg[KVR_LEG_PREFILL];
 
-    first->next_upstream = NGX_CONF_BITMASK_SET
+    prefill->next_upstream = NGX_CONF_BITMASK_SET
                            |NGX_HTTP_UPSTREAM_FT_ERROR
                            |NGX_HTTP_UPSTREAM_FT_TIMEOUT
                            |NGX_HTTP_UPSTREAM_FT_INVALID_HEADER
@@ -320,36 +400,36 @@ ngx_http_kvroute_legs_copies(ngx_http_kvroute_loc_conf_t *klcf,
                            |NGX_HTTP_UPSTREAM_FT_HTTP_504
                            |NGX_HTTP_UPSTREAM_FT_HTTP_429
                            |NGX_HTTP_UPSTREAM_FT_NON_IDEMPOTENT;
-    first->next_upstream_tries = conf->tries;
-    first->next_upstream_timeout = conf->timeout;
-    first->read_timeout = conf->timeout;
-    first->intercept_errors = 0;
+    prefill->next_upstream_tries = conf->tries;
+    prefill->next_upstream_timeout = conf->timeout;
+    prefill->read_timeout = conf->timeout;
+    prefill->intercept_errors = 0;
 
     /* nor does its answer lead anywhere else */
 
-    first->ignore_headers = ~(ngx_uint_t) 0;
-    first->max_temp_file_size = 0;
+    prefill->ignore_headers = ~(ngx_uint_t) 0;
+    prefill->max_temp_file_size = 0;
 
     if (kvr_connector(conf->connector)->meet) {
 
         /* the bodies name the server: another one is another pair */
 
-        first->next_upstream = 0;
+        prefill->next_upstream = 0;
     }
 
-    klcf->leg[1]->connect_timeout = ngx_min(of->connect_timeout,
-                                            conf->lease / 2);
+    klcf->leg[KVR_LEG_DECODE].connect_timeout = ngx_min(of->connect_timeout,
+                                                        conf->lease / 2);
 
     return NGX_OK;
 }
 
 
-/* leg 1 has ended: leg 2, or the client's own request */
+/* the prefill leg has ended: the decode leg, or the client's own request */
 static ngx_int_t
-ngx_http_kvroute_legs_second(ngx_http_kvroute_legs_t *legs,
+ngx_http_kvroute_legs_resume(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx)
 {
-    legs->ended = 0;
+    legs->prefill_state = NGX_HTTP_KVROUTE_PREFILL_CLOSED;
 
     if (ngx_http_kvroute_legs_restore(legs) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -389,7 +469,7 @@ ngx_http_kvroute_legs_second(ngx_http_kvroute_legs_t *legs,
 }
 
 
-/* what has come of leg 1: YES, or why leg 2 cannot go by it */
+/* the outcome of the prefill leg: YES, or why the decode leg cannot use it */
 static kvr_disaggregate_e
 ngx_http_kvroute_legs_result(ngx_http_kvroute_legs_t *legs)
 {
@@ -421,7 +501,7 @@ ngx_http_kvroute_legs_result(ngx_http_kvroute_legs_t *legs)
 }
 
 
-/* the client's body, and what leg 1's answer has told */
+/* gives the decode leg the client's body and the descriptor */
 static ngx_int_t
 ngx_http_kvroute_legs_repeat(ngx_http_kvroute_legs_t *legs)
 {
@@ -485,11 +565,11 @@ ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx)
         ngx_http_kvroute_reserve_release(&ctx->reserved);
     }
 
-    /* leg 1, if there still is one, is closed in an event */
+    /* the prefill leg, if there still is one, is closed in an event */
 
-    legs->over = 1;
+    legs->decode_state = NGX_HTTP_KVROUTE_DECODE_OVER;
 
-    if (legs->first) {
+    if (legs->subrequest) {
         ngx_post_event(&legs->event, &ngx_posted_events);
     }
 
@@ -498,25 +578,27 @@ ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx)
 }
 
 
-/* the first token: whoever has computed the prompt has done so */
+/* the first token: the prompt is computed */
 static void
-ngx_http_kvroute_legs_heard(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
+ngx_http_kvroute_legs_begun(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
 {
     ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = ngx_http_kvroute_request_get_ctx(r);
 
     if (ctx && ctx->legs) {
-        ctx->legs->heard = 1;
+        ctx->legs->decode_state = ngx_max(ctx->legs->decode_state,
+                                          NGX_HTTP_KVROUTE_DECODE_BEGUN);
         ngx_http_kvroute_reserve_release(&ctx->legs->reserved);
     }
 }
 
 
 /*
- * A try for leg 2, after leg 1.  If nothing was sent the descriptor is good, for
- * as long as its lease is: nginx may have waited for its cache, or for the end of
- * leg 1's answer, and connecting may take the other half of it.
+ * An attempt of the decode leg, after the prefill leg.  If nothing was sent the
+ * descriptor is good as long as its lease: nginx may have waited for its cache,
+ * or for the end of the prefill server's answer, and connecting may take the
+ * other half.
  */
 static ngx_int_t
 ngx_http_kvroute_legs_before(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
@@ -558,7 +640,8 @@ ngx_http_kvroute_legs_cleanup(void *data)
 
     ngx_http_kvroute_legs_count(legs->decode, legs->outcome);
 
-    if (legs->start && !legs->running && legs->decode->numbered) {
+    if (legs->start && !ngx_http_kvroute_legs_running(legs)
+        && legs->decode->numbered) {
         registry = legs->decode->zone->core.registry;
 
         kvr_stats_observe(&registry->upstream[legs->decode->number].stats,

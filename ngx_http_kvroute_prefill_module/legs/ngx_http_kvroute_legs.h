@@ -14,8 +14,8 @@
  *     _legs             whether there are two, and the way from one to the next
  *     _legs_decide      by whom it is served
  *     _legs_body        what the body of a leg loses and gets
- *     _legs_first       leg 1: the subrequest and its answer
- *     _legs_second      leg 2: the client's request with another body
+ *     _legs_prefill     the prefill leg: a subrequest and its answer
+ *     _legs_decode      the decode leg: the client's request with another body
  *     _legs_both        both at the same time
  *     _legs_variables   what became of it, for access logs
  */
@@ -30,15 +30,11 @@ ngx_int_t ngx_http_kvroute_legs_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_kvroute_legs_variables(ngx_conf_t *cf);
 
 /*
- * _first: takes the answer of leg 1, of which nothing is sent on.
- * NGX_DECLINED: it is another request's.
+ * Notes a location that has kvroute_prefill: _init() copies what nginx has of it
+ * for each leg, when all modules have merged their configurations.
  */
-ngx_int_t ngx_http_kvroute_legs_header(ngx_http_request_t *r);
-ngx_int_t ngx_http_kvroute_legs_answer(ngx_http_request_t *r, ngx_chain_t *in);
-
-/* _both: the answer that the client gets begins */
-void ngx_http_kvroute_legs_begun(ngx_http_request_t *r,
-    ngx_http_kvroute_legs_t *legs);
+ngx_int_t ngx_http_kvroute_legs_merge(ngx_conf_t *cf,
+    ngx_http_kvroute_loc_conf_t *klcf);
 
 
 #endif /* _NGX_HTTP_KVROUTE_LEGS_H_INCLUDED_ */

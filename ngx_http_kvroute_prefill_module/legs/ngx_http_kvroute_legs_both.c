@@ -7,25 +7,26 @@
 /*
  * Two legs at the same time, whose servers wait for each other.
  *
- * Leg 1 is a subrequest in the background: the client's request goes on at once
- * and becomes leg 2.  Either may end first, and either leaves the other waiting
- * for minutes if it fails, so
+ * The prefill leg is a subrequest in the background: the client's request goes
+ * on at once and becomes the decode leg.  Either may end first, and either leaves
+ * the other waiting for minutes if it fails, so
  *
- *     leg 1 fails before leg 2's first token: leg 2 is closed.  As long as the
- *     client has been sent nothing both are made anew, with another room, or
- *     the request is answered with an error; else the answer is cut off
+ *     the prefill leg fails before the first token: the decode leg is closed.  As
+ *     long as the client has been sent nothing both are made anew, with another
+ *     room, or the request is answered with an error; else the answer is cut off
  *
- *     leg 2 ends, well or not, or is answered with an error: leg 1 is closed.
- *     A subrequest that is left would keep the client's connection from the
- *     next request
+ *     the decode leg ends, well or not, or is answered with an error: the prefill
+ *     leg is closed.  A subrequest that is left would keep the client's
+ *     connection from the next request
  *
  *     the client leaves: nginx closes both
  *
  * Neither is done while nginx is busy with the other leg: an event of our own
- * looks at what has become of both, in an event loop's turn where nothing of
+ * looks at the states of both, in a turn of the event loop in which nothing of
  * this request is on the stack.
  *
- * Leg 1 goes to the server that leg 2's body names, or nowhere.
+ * The prefill leg goes to the server that the decode leg's body names, or
+ * nowhere.
  */
 
 
@@ -41,7 +42,8 @@ static ngx_int_t ngx_http_kvroute_legs_both_bodies(
 static ngx_int_t ngx_http_kvroute_legs_both_content(ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_legs_both_before(
     ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r);
-static void ngx_http_kvroute_legs_both_done(ngx_http_kvroute_legs_t *legs);
+static ngx_int_t ngx_http_kvroute_legs_both_header(ngx_http_request_t *r,
+    ngx_http_kvroute_legs_t *legs);
 static void ngx_http_kvroute_legs_both_ended(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
 static void ngx_http_kvroute_legs_both_event(ngx_event_t *ev);
@@ -54,8 +56,9 @@ static ngx_uint_t ngx_http_kvroute_legs_both_status(
 ngx_int_t
 ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs)
 {
-    ngx_int_t            rc;
-    ngx_http_request_t  *r;
+    ngx_int_t                rc;
+    ngx_http_request_t      *r;
+    ngx_http_kvroute_leg_t  *leg;
 
     r = legs->request;
 
@@ -65,9 +68,11 @@ ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs)
 
     legs->tries = legs->conf->tries;
 
-    legs->done = ngx_http_kvroute_legs_both_done;
-    legs->leg[1].before = ngx_http_kvroute_legs_both_before;
-    legs->leg[1].end = ngx_http_kvroute_legs_both_ended;
+    leg = &legs->leg[KVR_LEG_DECODE];
+
+    leg->before = ngx_http_kvroute_legs_both_before;
+    leg->header = ngx_http_kvroute_legs_both_header;
+    leg->end = ngx_http_kvroute_legs_both_ended;
 
     legs->event.handler = ngx_http_kvroute_legs_both_event;
     legs->event.data = legs;
@@ -102,11 +107,7 @@ ngx_http_kvroute_legs_both_start(ngx_http_kvroute_legs_t *legs)
     ngx_http_kvroute_ctx_t  *ctx;
 
     legs->status = 0;
-    legs->ended = 0;
-    legs->entered = 0;
-    legs->odd = 0;
-    legs->complete = 0;
-    legs->broken = 0;
+    legs->prefill_state = NGX_HTTP_KVROUTE_PREFILL_IDLE;
 
     sr = ngx_http_kvroute_legs_subrequest(legs, NGX_HTTP_SUBREQUEST_CLONE
                                                 |NGX_HTTP_SUBREQUEST_BACKGROUND);
@@ -117,11 +118,11 @@ ngx_http_kvroute_legs_both_start(ngx_http_kvroute_legs_t *legs)
     /* it ends by itself unless it is given something to do */
 
     sr->content_handler = ngx_http_kvroute_legs_both_content;
-    legs->first = sr;
+    legs->subrequest = sr;
 
     /*
-     * "proxy_cache" is for leg 2, and one must not wait for the other there.  The
-     * request line is by the method's name.
+     * "proxy_cache" is for the decode leg, and one must not wait for the other
+     * there.  The request line is made of the method's name.
      */
 
     sr->method = NGX_HTTP_UNKNOWN;
@@ -144,12 +145,14 @@ static ngx_int_t
 ngx_http_kvroute_legs_both_bodies(ngx_http_kvroute_legs_t *legs,
     ngx_str_t *peer)
 {
-    off_t                    length[2];
-    u_char                  *text[2], *colon;
-    size_t                   len[2];
-    ngx_uint_t               i;
-    ngx_chain_t             *bufs[2];
+    off_t                    length;
+    size_t                   len;
+    u_char                  *text, *colon;
+    kvr_leg_e                role;
+    ngx_int_t                rc;
+    ngx_chain_t             *bufs;
     kvr_meeting_t            meeting;
+    const kvr_leg_e         *plan;
     ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = ngx_http_kvroute_request_get_ctx(legs->request);
@@ -169,32 +172,47 @@ ngx_http_kvroute_legs_both_bodies(ngx_http_kvroute_legs_t *legs,
         return NGX_ERROR;
     }
 
-    for (i = 0; i < 2; i++) {
-        text[i] = ngx_pnalloc(legs->request->pool,
-                              KVR_CONNECTOR_LEN + 2 * peer->len);
-        if (text[i] == NULL) {
+    rc = NGX_OK;
+    plan = legs->connector->plan;
+
+    do {
+        role = *plan++;
+
+        text = ngx_pnalloc(legs->request->pool,
+                           KVR_CONNECTOR_LEN + 2 * peer->len);
+        if (text == NULL) {
             return NGX_ERROR;
         }
 
-        len[i] = legs->connector->meet(ctx->endpoint, &meeting, (unsigned) i,
-                                       (i ? legs->members : legs->edit.kept)
-                                       != 0,
-                                       (char *) text[i]);
-    }
+        if (role == KVR_LEG_DECODE) {
+            len = legs->connector->meet(ctx->endpoint, &meeting, role,
+                                        legs->members != 0, (char *) text);
+            bufs = ngx_http_kvroute_legs_append(legs, text, len, &length);
 
-    bufs[0] = ngx_http_kvroute_legs_without(legs, text[0], len[0], &length[0]);
-    bufs[1] = ngx_http_kvroute_legs_append(legs, text[1], len[1], &length[1]);
+        } else {
+            len = legs->connector->meet(ctx->endpoint, &meeting, role,
+                                        legs->edit.kept != 0, (char *) text);
+            bufs = ngx_http_kvroute_legs_without(legs, text, len, &length);
+        }
 
-    if (bufs[0] == NULL || bufs[1] == NULL) {
-        return NGX_ERROR;
-    }
+        if (bufs == NULL) {
+            return NGX_ERROR;
+        }
 
-    legs->member = text[1];
-    legs->member_len = len[1] - 1;
+        if (role == KVR_LEG_DECODE) {
+            legs->member = text;
+            legs->member_len = len - 1;
 
-    ngx_http_kvroute_legs_send(legs, bufs[1], length[1]);
+            ngx_http_kvroute_legs_send(legs, bufs, length);
 
-    return ngx_http_kvroute_legs_give(legs, legs->first, bufs[0], length[0]);
+        } else {
+            rc = ngx_http_kvroute_legs_give(legs, legs->subrequest, bufs,
+                                            length);
+        }
+
+    } while (role != KVR_LEG_DECODE && rc == NGX_OK);
+
+    return rc;
 }
 
 
@@ -207,7 +225,7 @@ ngx_http_kvroute_legs_both_content(ngx_http_request_t *r)
     ctx = ngx_http_kvroute_request_get_ctx(r);
     legs = ctx->legs;
 
-    if (legs->first != r || !legs->running) {
+    if (legs->subrequest != r || !ngx_http_kvroute_legs_running(legs)) {
         return NGX_OK;
     }
 
@@ -217,37 +235,25 @@ ngx_http_kvroute_legs_both_content(ngx_http_request_t *r)
 }
 
 
-static void
-ngx_http_kvroute_legs_both_done(ngx_http_kvroute_legs_t *legs)
-{
-    if (legs->entered && legs->complete && legs->status / 100 == 2) {
-        return;
-    }
-
-    if (!legs->heard && !legs->over) {
-        legs->broken = 1;
-        ngx_post_event(&legs->event, &ngx_posted_events);
-    }
-}
-
-
-void
-ngx_http_kvroute_legs_begun(ngx_http_request_t *r,
+/* the answer that the client gets begins */
+static ngx_int_t
+ngx_http_kvroute_legs_both_header(ngx_http_request_t *r,
     ngx_http_kvroute_legs_t *legs)
 {
-    if (legs->first == NULL) {
-        return;
-    }
-
     if (r->headers_out.status >= NGX_HTTP_SPECIAL_RESPONSE) {
-        legs->over = 1;
+        legs->decode_state = NGX_HTTP_KVROUTE_DECODE_OVER;
     }
 
     ngx_post_event(&legs->event, &ngx_posted_events);
+
+    return NGX_DECLINED;
 }
 
 
-/* a try for leg 2: a server that was sent it has met leg 1's, or may have */
+/*
+ * An attempt of the decode leg: a server that was sent it has met the prefill
+ * server, or may have.
+ */
 static ngx_int_t
 ngx_http_kvroute_legs_both_before(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r)
@@ -268,9 +274,9 @@ ngx_http_kvroute_legs_both_before(ngx_http_kvroute_leg_t *leg,
 
     ngx_http_kvroute_legs_plain(legs, KVR_DISAGGREGATE_RETRIED);
 
-    /* leg 1 has nobody to wait for */
+    /* the prefill server has no other one to wait for */
 
-    legs->over = 1;
+    legs->decode_state = NGX_HTTP_KVROUTE_DECODE_OVER;
     ngx_post_event(&legs->event, &ngx_posted_events);
 
     return NGX_OK;
@@ -285,7 +291,7 @@ ngx_http_kvroute_legs_both_ended(ngx_http_kvroute_leg_t *leg,
 
     ctx = ngx_http_kvroute_request_get_ctx(r);
 
-    if (ctx && ctx->legs && ctx->legs->first) {
+    if (ctx && ctx->legs && ctx->legs->subrequest) {
         ngx_post_event(&ctx->legs->event, &ngx_posted_events);
     }
 }
@@ -304,27 +310,24 @@ ngx_http_kvroute_legs_both_event(ngx_event_t *ev)
 
     ngx_http_set_log_request(c->log, r);
 
-    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, c->log, 0,
-                   "kvroute legs: first %s%s, second %s%s",
-                   legs->running ? "running" : "ended",
-                   legs->broken ? ", broken" : "",
-                   legs->heard ? "heard" : "not heard",
-                   legs->over ? ", over" : "");
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, c->log, 0,
+                   "kvroute legs: prefill %d, decode %d",
+                   legs->prefill_state, legs->decode_state);
 
-    /* what leg 1 has come to matters when there is a leg 2, or will be none */
+    /* the prefill leg matters when there is a decode leg, or will be none */
 
-    if (!legs->sent && !legs->over) {
+    if (legs->decode_state == NGX_HTTP_KVROUTE_DECODE_IDLE) {
         return;
     }
 
-    if (!legs->over && (r->upstream == NULL || r->upstream->cleanup == NULL)) {
-        legs->over = 1;
+    if (r->upstream == NULL || r->upstream->cleanup == NULL) {
+        legs->decode_state = NGX_HTTP_KVROUTE_DECODE_OVER;
     }
 
-    if (legs->over) {
+    if (legs->decode_state == NGX_HTTP_KVROUTE_DECODE_OVER) {
         ngx_http_kvroute_legs_both_cancel(legs);
 
-    } else if (legs->broken) {
+    } else if (legs->prefill_state == NGX_HTTP_KVROUTE_PREFILL_FAILED) {
         ngx_http_kvroute_legs_both_mend(legs);
     }
 
@@ -332,7 +335,7 @@ ngx_http_kvroute_legs_both_event(ngx_event_t *ev)
 }
 
 
-/* leg 1 has failed, and the server of leg 2 waits for it */
+/* the prefill leg has failed, and the decode server waits for it */
 static void
 ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs)
 {
@@ -342,10 +345,10 @@ ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs)
 
     r = legs->request;
 
-    legs->broken = 0;
+    legs->prefill_state = NGX_HTTP_KVROUTE_PREFILL_CLOSED;
 
     if (r->header_sent) {
-        legs->over = 1;
+        legs->decode_state = NGX_HTTP_KVROUTE_DECODE_OVER;
         legs->outcome = KVR_DISAGGREGATE_FAILED;
 
         (void) ngx_http_kvroute_legs_close(r);
@@ -359,14 +362,14 @@ ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs)
     if (status >= NGX_HTTP_INTERNAL_SERVER_ERROR && --legs->tries
         && ngx_http_kvroute_legs_both_start(legs) == NGX_OK)
     {
-        /* which closes what was leg 2 until now */
+        /* which closes what was the decode leg until now */
 
         ngx_http_finalize_request(r, r->content_handler(r));
 
         return;
     }
 
-    legs->over = 1;
+    legs->decode_state = NGX_HTTP_KVROUTE_DECODE_OVER;
     legs->outcome = KVR_DISAGGREGATE_FAILED;
 
     if (legs->connector->alone
@@ -413,13 +416,13 @@ ngx_http_kvroute_legs_both_cancel(ngx_http_kvroute_legs_t *legs)
 {
     ngx_http_request_t  *sr;
 
-    sr = legs->first;
+    sr = legs->subrequest;
 
-    if (!legs->running) {
+    if (!ngx_http_kvroute_legs_running(legs)) {
         return;
     }
 
-    legs->running = 0;
+    legs->prefill_state = NGX_HTTP_KVROUTE_PREFILL_CLOSED;
     legs->time = ngx_current_msec - legs->start;
 
     /* before that it looks whether it still has something to do */

@@ -68,8 +68,8 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
     e = ngx_http_kvroute_legs_decide_cost(legs, ctx, d);
 
     if (e == KVR_DISAGGREGATE_YES) {
-        legs->leg[1].transfer = d->transfer;
-        ctx->leg = &legs->leg[1];
+        legs->leg[KVR_LEG_DECODE].transfer = d->transfer;
+        ctx->leg = &legs->leg[KVR_LEG_DECODE];
 
         if (ngx_http_kvroute_early(ctx, legs->decode, &ctx->reserved)
             != NGX_OK)
@@ -83,9 +83,11 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
         ngx_str_null(&legs->peer);
     }
 
-    /* leg 1 that is made here is counted when it goes there, in this event */
+    /* a prefill leg that is made here is counted when it goes there */
 
-    if (e != KVR_DISAGGREGATE_YES || legs->connector->legs) {
+    if (e != KVR_DISAGGREGATE_YES
+        || legs->connector->plan[0] != KVR_LEG_DECODE)
+    {
         ngx_http_kvroute_reserve_release(&legs->reserved);
     }
 
@@ -110,7 +112,7 @@ ngx_http_kvroute_legs_decide_cost(ngx_http_kvroute_legs_t *legs,
     if (rc == NGX_OK) {
         legs->peer = ctx->peer;
         d->prefills = ngx_http_kvroute_legs_decide_at(&legs->reserved, d,
-                                                      &d->first);
+                                                      &d->prefill);
     }
 
     if (rc != NGX_OK || !d->always) {
@@ -178,7 +180,7 @@ ngx_http_kvroute_legs_decide_must(ngx_http_kvroute_legs_t *legs,
         return KVR_DISAGGREGATE_KIND;
     }
 
-    ctx->leg = &legs->leg[0];
+    ctx->leg = &legs->leg[KVR_LEG_PREFILL];
 
     rc = ngx_http_kvroute_early(ctx, legs->prefill, &legs->reserved);
 
@@ -190,8 +192,8 @@ ngx_http_kvroute_legs_decide_must(ngx_http_kvroute_legs_t *legs,
         return KVR_DISAGGREGATE_NOBODY;
     }
 
-    legs->leg[1].transfer = legs->conf->transfer;
-    ctx->leg = &legs->leg[1];
+    legs->leg[KVR_LEG_DECODE].transfer = legs->conf->transfer;
+    ctx->leg = &legs->leg[KVR_LEG_DECODE];
 
     (void) ngx_http_kvroute_early(ctx, legs->decode, &ctx->reserved);
 

@@ -17,79 +17,101 @@
 #include "core/legs/kvr_transfer.h"
 
 
-typedef void (*ngx_http_kvroute_legs_pt)(ngx_http_kvroute_legs_t *legs);
-
-
-/* bytes that leg 1 may take out of a body, all in all */
+/* bytes that the prefill leg may take out of a body, all in all */
 #define NGX_HTTP_KVROUTE_LEGS_SAVED  4096
+
+
+/* states of legs: the tables are in _legs.c */
+
+typedef enum {
+    NGX_HTTP_KVROUTE_PREFILL_IDLE = 0,
+    NGX_HTTP_KVROUTE_PREFILL_SENT,
+    NGX_HTTP_KVROUTE_PREFILL_ENTERED,
+    NGX_HTTP_KVROUTE_PREFILL_WHOLE,
+    NGX_HTTP_KVROUTE_PREFILL_FAILED,
+    NGX_HTTP_KVROUTE_PREFILL_ENDED,
+    NGX_HTTP_KVROUTE_PREFILL_CLOSED
+} ngx_http_kvroute_prefill_e;
+
+typedef enum {
+    NGX_HTTP_KVROUTE_DECODE_IDLE = 0,
+    NGX_HTTP_KVROUTE_DECODE_SENT,
+    NGX_HTTP_KVROUTE_DECODE_BEGUN,
+    NGX_HTTP_KVROUTE_DECODE_OVER
+} ngx_http_kvroute_decode_e;
 
 
 /*
  * A request in a location with kvroute_prefill, in its pool.
  *
- * The client's body stays where nginx has put it.  Before leg 1 some bytes of
- * it are blanked, and put back after it; what is appended is in a buffer of its
- * own behind them.  So either leg is the client's bytes in nginx's own buffers,
- * which nginx can send again by itself.
+ * The client's body stays where nginx has put it.  Before the prefill leg some
+ * bytes of it are blanked, and restored after it; what is appended is in a
+ * buffer of its own behind them.  So either leg is the client's bytes in nginx's
+ * own buffers, which nginx can send again by itself.
  */
 struct ngx_http_kvroute_legs_s {
     ngx_http_request_t          *request;   /* the client's */
     ngx_http_kvroute_prefill_t  *conf;
     const kvr_connector_t       *connector;
-    ngx_http_kvroute_srv_conf_t *prefill;   /* upstreams of leg 1 and leg 2 */
+    ngx_http_kvroute_srv_conf_t *prefill;   /* the upstreams */
     ngx_http_kvroute_srv_conf_t *decode;
     void                       **loc_conf;  /* of the location it is for */
 
-    ngx_http_kvroute_leg_t       leg[2];    /* as the balancer sees them */
-    ngx_http_kvroute_reserve_t   reserved;  /* at a prefill server: until leg 1
-                                               goes there; connector=header:
+    ngx_http_kvroute_leg_t       leg[KVR_LEGS];  /* as the balancer sees them */
+    ngx_http_kvroute_prefill_e   prefill_state;
+    ngx_http_kvroute_decode_e    decode_state;
+    ngx_http_kvroute_reserve_t   reserved;  /* at a prefill server: until the
+                                               leg goes there; connector=header:
                                                until the answer begins */
 
+    /* the prefill leg */
+
+    ngx_http_request_t          *subrequest;  /* or NULL: with one leg after the
+                                                 other there is but one */
     kvr_disaggregate_e           outcome;
-    ngx_str_t                    peer;      /* of leg 1 */
+    ngx_str_t                    peer;
     ngx_uint_t                   status;    /* of its answer; 0: none */
     ngx_msec_t                   start;
-    ngx_msec_t                   time;      /* that leg 1 took */
-    ngx_msec_t                   answered;  /* when its answer began: its lease
-                                               has by then */
+    ngx_msec_t                   time;      /* that it took */
+    ngx_msec_t                   answered;  /* its answer began, as has the
+                                               lease by then */
 
     kvr_transfer_t               transfer;
     u_char                      *memory;    /* for the descriptor */
 
-    kvr_edit_t                   edit;      /* of leg 1 */
-    u_char                      *saved;     /* what it has blanked */
+    kvr_edit_t                   edit;
+    u_char                      *saved;     /* what was blanked */
 
-    ngx_http_request_body_t     *client;    /* the body as it came */
+    /* the client's request, and the decode leg if it has a body of its own */
+
+    ngx_http_request_body_t     *client;
     off_t                        length;
-    ngx_table_elt_t             *header;    /* that has told it, or NULL */
-
-    ngx_http_request_body_t      second;    /* of leg 2, if it has its own */
-    off_t                        second_length;
-    ngx_http_handler_pt          content;   /* of the location */
-    u_char                      *member;    /* appended to leg 2 */
-    size_t                       member_len;
-
+    ngx_table_elt_t             *header;    /* with that length, or NULL */
     uint32_t                     members;   /* of the client's root */
 
-    /* with both legs at once */
+    ngx_http_request_body_t      body;
+    off_t                        body_length;
+    ngx_http_handler_pt          content;   /* of the location */
+    u_char                      *member;    /* appended to the body */
+    size_t                       member_len;
 
-    ngx_http_request_t          *first;     /* leg 1; NULL: there was none */
-    ngx_http_kvroute_legs_pt     done;      /* leg 1 has ended; or NULL */
-    ngx_event_t                  event;     /* one of the two has; with one after
-                                               the other: leg 1's time is up */
-    ngx_uint_t                   tries;     /* that are left */
+    /*
+     * Both legs at once: the state of one has changed.  One after the other: the
+     * prefill leg has timed out.
+     */
 
-    unsigned                     running:1; /* leg 1 is */
-    unsigned                     ended:1;   /* it was made */
-    unsigned                     entered:1; /* by the prefill upstream */
-    unsigned                     odd:1;     /* its answer cannot be read */
-    unsigned                     changed:1; /* the body is leg 2's */
-    unsigned                     complete:1;  /* leg 1's answer came whole */
-    unsigned                     sent:1;    /* leg 2 has begun */
-    unsigned                     heard:1;   /* its server has the prompt */
-    unsigned                     broken:1;  /* leg 1 has failed before that */
-    unsigned                     over:1;    /* leg 2 is, whatever it was */
+    ngx_event_t                  event;
+    ngx_uint_t                   tries;     /* pairs that are left */
 };
+
+
+/* whether the prefill leg is under way */
+static ngx_inline ngx_uint_t
+ngx_http_kvroute_legs_running(ngx_http_kvroute_legs_t *legs)
+{
+    return legs->prefill_state >= NGX_HTTP_KVROUTE_PREFILL_SENT
+           && legs->prefill_state <= NGX_HTTP_KVROUTE_PREFILL_WHOLE;
+}
 
 
 /*
@@ -102,7 +124,7 @@ kvr_disaggregate_e ngx_http_kvroute_legs_decide_kind(
 
 /*
  * By what servers hold and do.  Whatever the answer is, a place at the decode
- * server is reserved by then: for a plain request, or for leg 2.
+ * server is reserved by then: for a plain request, or for the decode leg.
  */
 kvr_disaggregate_e ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx, kvr_disaggregate_t *d);
@@ -117,7 +139,10 @@ kvr_disaggregate_e ngx_http_kvroute_legs_decide_must(
 /* _body: cuts what no client may send.  Else: how the request is refused */
 ngx_int_t ngx_http_kvroute_legs_clean(ngx_http_request_t *r);
 
-/* finds what leg 1 must not have; NGX_DECLINED: too much, or cannot be read */
+/*
+ * Finds what the prefill leg must not have; NGX_DECLINED: it is too much, or the
+ * body cannot be read.
+ */
 ngx_int_t ngx_http_kvroute_legs_find(ngx_http_kvroute_legs_t *legs);
 
 /* finds and blanks it; NGX_DECLINED: likewise */
@@ -143,8 +168,8 @@ ngx_chain_t *ngx_http_kvroute_legs_append(ngx_http_kvroute_legs_t *legs,
 ngx_chain_t *ngx_http_kvroute_legs_without(ngx_http_kvroute_legs_t *legs,
     u_char *text, size_t len, off_t *length);
 
-/* _first: NGX_AGAIN: leg 1 is under way; NGX_DECLINED: it cannot be made */
-ngx_int_t ngx_http_kvroute_legs_first(ngx_http_kvroute_legs_t *legs);
+/* _prefill: NGX_AGAIN: it is under way; NGX_DECLINED: it cannot be made */
+ngx_int_t ngx_http_kvroute_legs_prefill(ngx_http_kvroute_legs_t *legs);
 
 /*
  * The subrequest alone, which has no body yet; flags: those of a subrequest.
@@ -162,14 +187,14 @@ ngx_int_t ngx_http_kvroute_legs_give(ngx_http_kvroute_legs_t *legs,
  */
 ngx_uint_t ngx_http_kvroute_legs_close(ngx_http_request_t *r);
 
-/* _second: the request goes to the decode server with what is in this chain */
+/* _decode: the request goes to the decode server with what is in this chain */
 void ngx_http_kvroute_legs_send(ngx_http_kvroute_legs_t *legs,
     ngx_chain_t *bufs, off_t length);
 
 /* it has the client's body again */
 void ngx_http_kvroute_legs_unsend(ngx_http_kvroute_legs_t *legs);
 
-/* what leg 2 has beyond that is blanked: it may be sent to another server */
+/* blanks what the decode leg has beyond that: another server may compute it */
 void ngx_http_kvroute_legs_plain(ngx_http_kvroute_legs_t *legs,
     kvr_disaggregate_e outcome);
 
@@ -178,6 +203,5 @@ void ngx_http_kvroute_legs_plain(ngx_http_kvroute_legs_t *legs,
  * status of the answer
  */
 ngx_int_t ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs);
-
 
 #endif /* _NGX_HTTP_KVROUTE_LEGS_INT_H_INCLUDED_ */

@@ -127,7 +127,8 @@ ngx_http_kvroute_legs_variables_time(ngx_http_request_t *r,
 
     legs = ngx_http_kvroute_legs_variables_get(r);
 
-    if (legs == NULL || legs->start == 0 || legs->running) {
+    if (legs == NULL || legs->start == 0
+        || ngx_http_kvroute_legs_running(legs)) {
         return ngx_http_kvroute_variables_none(v);
     }
 

@@ -122,7 +122,7 @@ kvs_legs_ours(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t always)
 
     ch = kvs_legs_best(legs, pair, 0, 0);
 
-    d.prefills = kvs_legs_at(legs, ch, &d, &d.first);
+    d.prefills = kvs_legs_at(legs, ch, &d, &d.prefill);
     d.transfer = kvr_disaggregate_transfer(KVS_LEGS_TRANSFER, legs->link,
                                            d.rate);
 

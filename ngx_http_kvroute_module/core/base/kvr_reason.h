@@ -58,8 +58,8 @@ typedef enum {
     KVR_DISAGGREGATE_CACHED,     /* decode servers hold too much of it */
     KVR_DISAGGREGATE_NOBODY,     /* no prefill server can be had */
     KVR_DISAGGREGATE_COST,       /* it would cost more */
-    KVR_DISAGGREGATE_FAILED,     /* leg 1 did */
-    KVR_DISAGGREGATE_ANSWER,     /* leg 1's answer had no descriptor */
+    KVR_DISAGGREGATE_FAILED,     /* the prefill leg did */
+    KVR_DISAGGREGATE_ANSWER,     /* its answer had no descriptor */
     KVR_DISAGGREGATE_RETRIED,    /* leg 2 went to a second server, plain */
     KVR_DISAGGREGATE_LATE,       /* or would have come after the lease */
     KVR_DISAGGREGATE_MAX

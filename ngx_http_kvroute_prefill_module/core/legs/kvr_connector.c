@@ -8,9 +8,9 @@
 
 
 static size_t kvr_connector_meet_sglang(kvr_endpoint_e endpoint,
-    const kvr_meeting_t *meeting, unsigned leg, unsigned kept, char *dst);
+    const kvr_meeting_t *meeting, kvr_leg_e role, unsigned kept, char *dst);
 static size_t kvr_connector_meet_mooncake(kvr_endpoint_e endpoint,
-    const kvr_meeting_t *meeting, unsigned leg, unsigned kept, char *dst);
+    const kvr_meeting_t *meeting, kvr_leg_e role, unsigned kept, char *dst);
 static char *kvr_connector_comma(char *dst, unsigned kept);
 static char *kvr_connector_token(char *dst, kvr_endpoint_e endpoint);
 static char *kvr_connector_put(char *dst, const char *text);
@@ -58,29 +58,37 @@ static const kvr_json_names_t  kvr_connector_all = {
 };
 
 
+static const kvr_leg_e  kvr_connector_both[] = {
+    KVR_LEG_PREFILL, KVR_LEG_DECODE
+};
+
+/* a sidecar makes the other one */
+static const kvr_leg_e  kvr_connector_decode[] = { KVR_LEG_DECODE };
+
+
 static const kvr_connector_t  kvr_connectors[] = {
 
     [KVR_CONNECTOR_NIXL] = {
         .name = "nixl", .paths = kvr_connector_openai,
-        .limits = &kvr_connector_one, .legs = 1, .alone = 1,
+        .limits = &kvr_connector_one, .plan = kvr_connector_both, .alone = 1,
         .ask = KVR_CONNECTOR_NIXL_ASK, .member = "kv_transfer_params" },
 
     [KVR_CONNECTOR_STORE] = {
         .name = "store", .paths = kvr_connector_openai,
-        .limits = &kvr_connector_one, .legs = 1, .alone = 1 },
+        .limits = &kvr_connector_one, .plan = kvr_connector_both, .alone = 1 },
 
     [KVR_CONNECTOR_HEADER] = {
         .name = "header", .paths = kvr_connector_openai,
-        .limits = &kvr_connector_one, .alone = 1 },
+        .limits = &kvr_connector_one, .plan = kvr_connector_decode, .alone = 1 },
 
     [KVR_CONNECTOR_SGLANG] = {
         .name = "sglang", .paths = kvr_connector_sglang,
-        .limits = &kvr_connector_all, .legs = 1,
+        .limits = &kvr_connector_all, .plan = kvr_connector_both,
         .meet = kvr_connector_meet_sglang },
 
     [KVR_CONNECTOR_MOONCAKE] = {
         .name = "mooncake", .paths = kvr_connector_openai,
-        .limits = &kvr_connector_one, .legs = 1, .alone = 1,
+        .limits = &kvr_connector_one, .plan = kvr_connector_both, .alone = 1,
         .meet = kvr_connector_meet_mooncake }
 };
 
@@ -161,12 +169,12 @@ kvr_connector_ask(const kvr_connector_t *c, kvr_endpoint_e endpoint,
 
 static size_t
 kvr_connector_meet_sglang(kvr_endpoint_e endpoint,
-    const kvr_meeting_t *meeting, unsigned leg, unsigned kept, char *dst)
+    const kvr_meeting_t *meeting, kvr_leg_e role, unsigned kept, char *dst)
 {
     char  *p;
 
     (void) endpoint;
-    (void) leg;
+    (void) role;
 
     p = kvr_connector_comma(dst, kept);
     p = kvr_connector_put(p, "\"bootstrap_host\":\"");
@@ -183,13 +191,13 @@ kvr_connector_meet_sglang(kvr_endpoint_e endpoint,
 
 static size_t
 kvr_connector_meet_mooncake(kvr_endpoint_e endpoint,
-    const kvr_meeting_t *meeting, unsigned leg, unsigned kept, char *dst)
+    const kvr_meeting_t *meeting, kvr_leg_e role, unsigned kept, char *dst)
 {
     char  *p;
 
     p = kvr_connector_comma(dst, kept);
 
-    if (leg == 0) {
+    if (role == KVR_LEG_PREFILL) {
         p = kvr_connector_token(p, endpoint);
         p = kvr_connector_put(p, ",\"kv_transfer_params\":{"
                               "\"do_remote_decode\":true,"

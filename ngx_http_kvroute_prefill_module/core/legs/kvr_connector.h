@@ -12,16 +12,18 @@
  * How a prompt's keys and values come from the server that computed them to the
  * one that decodes: a row for each way that engines know.
  *
- * A request that goes this way is served by two.  Leg 1 asks a prefill server to
- * compute the prompt and a single token, leg 2 asks a decode server for the
- * answer.  What the legs say beside the client's own words is in the row.
+ * A request that goes this way has a leg for each server.  The prefill leg asks
+ * for the prompt to be computed and a single token, the decode leg for the
+ * answer.  The row says which legs nginx makes (the plan), and what they have
+ * beside the client's own members.
  *
  *     header    the client's request goes to a decode server's sidecar (llm-d),
  *               which makes both legs: the prefill server is named in a header
- *     store     the servers share a store (LMCache): leg 1 puts it there, leg 2
- *               finds it by itself
- *     nixl      vLLM's NixlConnector: the answer of leg 1 has a descriptor, a
- *               member that leg 2 repeats word for word.  It is good for one
+ *     store     the servers share a store (LMCache): the prefill server puts it
+ *               there, and the decode server finds it by itself
+ *     nixl      vLLM's NixlConnector: the prefill server answers with a
+ *               descriptor, a member that the decode leg repeats byte for
+ *               byte.  It is good for one
  *               request and for seconds: whoever reads by it later reads what
  *               is somebody else's by then
  *     sglang    SGLang: both legs are sent at once, and both name the place where
@@ -30,7 +32,7 @@
  *               Either server waits for the other one, for minutes if it must,
  *               and serves no request alone
  *     mooncake  vLLM's MooncakeConnector: the same with servers that can do
- *               without, and leg 1 asks for one token.  The prefill server is
+ *               without, and the prefill leg asks for one token.  The prefill server is
  *               known by its address: that is its engine_id
  *
  * Sources: vLLM, docs/features/nixl_connector_usage.md and its
@@ -54,6 +56,14 @@ typedef enum {
 } kvr_connector_e;
 
 
+/* what a leg is for; the decode leg is the client's own request */
+typedef enum {
+    KVR_LEG_PREFILL = 0,
+    KVR_LEG_DECODE,
+    KVR_LEGS
+} kvr_leg_e;
+
+
 /* where the servers of two concurrent legs meet */
 typedef struct {
     const uint8_t     *server;     /* the prefill server's address */
@@ -64,27 +74,29 @@ typedef struct {
 } kvr_meeting_t;
 
 
-/* what is appended to the body of leg 0 or 1, as kvr_connector_ask() does */
+/* what is appended to the body of a leg, as kvr_connector_ask() does */
 typedef size_t (*kvr_connector_meet_pt)(kvr_endpoint_e endpoint,
-    const kvr_meeting_t *meeting, unsigned leg, unsigned kept, char *dst);
+    const kvr_meeting_t *meeting, kvr_leg_e role, unsigned kept, char *dst);
 
 
 /* lists of names end with NULL */
 typedef struct {
     const char            *name;   /* as configured */
-    const char            *ask;    /* members of leg 1's own, or NULL */
-    const char            *member; /* of leg 1's answer that leg 2 repeats */
+    const kvr_leg_e       *plan;   /* legs that are made here, in their order;
+                                      the decode leg ends it */
+    const char            *ask;    /* members of the prefill leg, or NULL */
+    const char            *member; /* of its answer, which the decode leg
+                                      repeats; or NULL */
     const char *const     *paths;  /* ends of those that may go this way */
 
-    /* members of the client's that leg 1 has its own values for, or not at all */
+    /* members that the prefill leg has its own values for, or not at all */
 
     const kvr_json_names_t *limits;
 
-    /* NULL: leg 2 follows leg 1; else both are concurrent */
+    /* NULL: one leg follows the other; else they are concurrent */
 
     kvr_connector_meet_pt  meet;
 
-    unsigned               legs:1; /* leg 1 is made here */
     unsigned               alone:1;  /* any server can do all of it as well */
 } kvr_connector_t;
 
@@ -108,7 +120,7 @@ int kvr_connector_serves(const kvr_connector_t *c, const uint8_t *path,
 const kvr_json_names_t *kvr_connector_private(void);
 
 /*
- * Writes what is appended to leg 1's body: one token, in one piece, and "ask".
+ * Writes what is appended to the prefill leg's body: one token, in one piece, and "ask".
  * It begins with a comma if kept is set, and ends with the closing brace.
  * Returns its length, at most KVR_CONNECTOR_LEN; of a meeting at most that and
  * twice the server's.

@@ -70,13 +70,13 @@ kvr_disaggregate(const kvr_disaggregate_t *d, kvr_demand_t *demand,
     }
 
     lacks = (double) (int64_t) d->plain.lacks;
-    more = (double) (int64_t) d->first.lacks - lacks;
+    more = (double) (int64_t) d->prefill.lacks - lacks;
     time = KVR_DISAGGREGATE_HOP + d->transfer * lacks;
     streams = (double) (int32_t) d->streams;
 
     high = kvr_disaggregate_high(d, demand, now);
 
-    if (high ? (double) (int64_t) d->first.ahead + time
+    if (high ? (double) (int64_t) d->prefill.ahead + time
                < (double) (int64_t) d->plain.ahead
                  + streams * lacks / KVR_DISAGGREGATE_STREAM
              : time + KVR_DISAGGREGATE_MORE * more < streams * lacks)
@@ -102,7 +102,7 @@ kvr_disaggregate_high(const kvr_disaggregate_t *d, kvr_demand_t *demand,
 
     rate = (double) (int32_t) d->rate / KVR_PREFILL_RATE;
 
-    computed = (double) (int64_t) d->first.lacks
+    computed = (double) (int64_t) d->prefill.lacks
                / (double) (int32_t) kvr_max(d->prefills, 1);
     moved = d->transfer * (double) (int64_t) d->plain.lacks
             / (double) (int32_t) kvr_max(kvr_min(d->prefills, d->decodes), 1);
@@ -111,5 +111,5 @@ kvr_disaggregate_high(const kvr_disaggregate_t *d, kvr_demand_t *demand,
 
     /* or they are slower than they were */
 
-    return high || (double) (int64_t) d->first.ahead > KVR_DEMAND_MOST * rate;
+    return high || (double) (int64_t) d->prefill.ahead > KVR_DEMAND_MOST * rate;
 }

@@ -81,8 +81,8 @@ typedef struct {
 
     /* of servers, where _worth() says YES */
 
-    kvr_disaggregate_at_t  plain;  /* the best decode server */
-    kvr_disaggregate_at_t  first;  /* the best prefill server */
+    kvr_disaggregate_at_t  plain;    /* the best decode server */
+    kvr_disaggregate_at_t  prefill;  /* the best prefill server */
     uint32_t           streams;  /* in flight at the former */
     uint32_t           decodes;  /* servers there are */
     uint32_t           prefills;

@@ -48,8 +48,8 @@ decide(const pools_t *p, int high)
 
     d.plain.lacks = PROMPT - p->held;
     d.plain.ahead = d.plain.lacks + p->ahead[0];
-    d.first.lacks = PROMPT - p->there;
-    d.first.ahead = d.first.lacks + p->ahead[1];
+    d.prefill.lacks = PROMPT - p->there;
+    d.prefill.ahead = d.prefill.lacks + p->ahead[1];
 
     if (kvr_disaggregate_worth(&d) != KVR_DISAGGREGATE_YES) {
         return kvr_disaggregate_worth(&d);
@@ -204,7 +204,7 @@ demand_of(double transfer, uint32_t prefills, uint32_t decodes, uint32_t ms)
     d.transfer = transfer;
     d.plain.lacks = PROMPT;
     d.plain.ahead = PROMPT;
-    d.first = d.plain;
+    d.prefill = d.plain;
     d.streams = 8;
     d.prefills = prefills;
     d.decodes = decodes;
@@ -216,7 +216,7 @@ demand_of(double transfer, uint32_t prefills, uint32_t decodes, uint32_t ms)
 
         /* two servers, unless it is too much; they are dearer, if it is */
 
-        d.first.ahead = PROMPT + PROMPT / 4;
+        d.prefill.ahead = PROMPT + PROMPT / 4;
 
         if (kvr_disaggregate(&d, &demand, now) == KVR_DISAGGREGATE_COST) {
             return 1;

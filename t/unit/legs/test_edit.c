@@ -436,7 +436,8 @@ START_TEST(test_edit_meet)
                 b.len = 0;
                 util_puts(&b, kept ? "{\"model\":\"m\"" : "{");
 
-                len = connector->meet(KVR_ENDPOINT_PROMPT, &meeting, leg, kept,
+                len = connector->meet(KVR_ENDPOINT_PROMPT, &meeting,
+                                      (kvr_leg_e) leg, kept,
                                       text);
                 util_check(len <= sizeof(text), "%zu bytes", len);
 

@@ -5,7 +5,7 @@
 
 
 /*
- * Leg 2: the client's request itself, with a body of its own.
+ * The decode leg: the client's request itself, with a body of its own.
  *
  * That body is put in place by the content handler, since other modules may copy
  * the request before, and the client's is put back when the request goes
@@ -16,7 +16,7 @@
 #include "legs/ngx_http_kvroute_legs_int.h"
 
 
-static ngx_int_t ngx_http_kvroute_legs_second_content(ngx_http_request_t *r);
+static ngx_int_t ngx_http_kvroute_legs_decode_content(ngx_http_request_t *r);
 
 
 void
@@ -27,19 +27,19 @@ ngx_http_kvroute_legs_send(ngx_http_kvroute_legs_t *legs, ngx_chain_t *bufs,
 
     r = legs->request;
 
-    legs->second = *legs->client;
-    legs->second.bufs = bufs;
-    legs->second_length = length;
+    legs->body = *legs->client;
+    legs->body.bufs = bufs;
+    legs->body_length = length;
 
     if (legs->content == NULL) {
         legs->content = r->content_handler;
-        r->content_handler = ngx_http_kvroute_legs_second_content;
+        r->content_handler = ngx_http_kvroute_legs_decode_content;
     }
 }
 
 
 static ngx_int_t
-ngx_http_kvroute_legs_second_content(ngx_http_request_t *r)
+ngx_http_kvroute_legs_decode_content(ngx_http_request_t *r)
 {
     ngx_http_kvroute_ctx_t   *ctx;
     ngx_http_kvroute_legs_t  *legs;
@@ -47,17 +47,19 @@ ngx_http_kvroute_legs_second_content(ngx_http_request_t *r)
     ctx = ngx_http_kvroute_request_get_ctx(r);
     legs = ctx->legs;
 
-    r->request_body = &legs->second;
-    r->headers_in.content_length_n = legs->second_length;
+    r->request_body = &legs->body;
+    r->headers_in.content_length_n = legs->body_length;
     r->headers_in.content_length = NULL;
-    legs->changed = 1;
-    legs->sent = 1;
+
+    if (legs->decode_state == NGX_HTTP_KVROUTE_DECODE_IDLE) {
+        legs->decode_state = NGX_HTTP_KVROUTE_DECODE_SENT;
+    }
 
     ngx_http_kvroute_legs_forget(r);
 
-    /* leg 1 has failed already */
+    /* it may have failed already */
 
-    if (legs->broken) {
+    if (legs->prefill_state == NGX_HTTP_KVROUTE_PREFILL_FAILED) {
         ngx_post_event(&legs->event, &ngx_posted_events);
     }
 
@@ -70,19 +72,18 @@ ngx_http_kvroute_legs_unsend(ngx_http_kvroute_legs_t *legs)
 {
     ngx_http_request_t  *r;
 
-    if (!legs->changed) {
+    r = legs->request;
+
+    if (r->request_body != &legs->body) {
         return;
     }
 
-    r = legs->request;
-
-    legs->client->temp_file = legs->second.temp_file;
-    legs->client->buf = legs->second.buf;
+    legs->client->temp_file = legs->body.temp_file;
+    legs->client->buf = legs->body.buf;
 
     r->request_body = legs->client;
     r->headers_in.content_length_n = legs->length;
     r->headers_in.content_length = legs->header;
-    legs->changed = 0;
 
     ngx_http_kvroute_legs_forget(r);
 }

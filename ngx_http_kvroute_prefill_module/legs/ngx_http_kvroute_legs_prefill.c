@@ -5,7 +5,7 @@
 
 
 /*
- * Leg 1: a subrequest that goes the way of the client's own.
+ * The prefill leg: a subrequest that goes the way of the client's own.
  *
  * It is a clone: it begins in the phase in which its parent waits, in the same
  * location, so that whatever passes requests on there passes this one on, with
@@ -13,25 +13,28 @@
  * upstream instead (ngx_http_kvroute_leg_t).  A prefill may be repeated at
  * will: nginx tries the next server within the subrequest.
  *
- * Of its answer nothing is sent on.  An error of leg 1 ends nothing: what comes
- * next is decided where the parent goes on.
+ * Nothing of its answer is sent on.  Its error ends nothing: the parent decides
+ * what comes next.
  */
 
 
 #include "legs/ngx_http_kvroute_legs_int.h"
 
 
-static ngx_http_kvroute_legs_t *ngx_http_kvroute_legs_of(
-    ngx_http_request_t *r);
+static ngx_int_t ngx_http_kvroute_legs_header(ngx_http_request_t *r,
+    ngx_http_kvroute_legs_t *legs);
+static ngx_int_t ngx_http_kvroute_legs_answer(ngx_http_request_t *r,
+    ngx_http_kvroute_legs_t *legs, ngx_chain_t *in);
 static ngx_int_t ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data,
     ngx_int_t rc);
+static void ngx_http_kvroute_legs_ended(ngx_http_kvroute_legs_t *legs);
 static void ngx_http_kvroute_legs_entered(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
 static void ngx_http_kvroute_legs_expired(ngx_event_t *ev);
 
 
 ngx_int_t
-ngx_http_kvroute_legs_first(ngx_http_kvroute_legs_t *legs)
+ngx_http_kvroute_legs_prefill(ngx_http_kvroute_legs_t *legs)
 {
     off_t                    length;
     size_t                   len;
@@ -81,6 +84,7 @@ ngx_http_kvroute_legs_subrequest(ngx_http_kvroute_legs_t *legs,
 {
     ngx_http_request_t          *r, *sr;
     ngx_http_kvroute_ctx_t      *ctx;
+    ngx_http_kvroute_leg_t      *leg;
     ngx_http_post_subrequest_t  *ps;
 
     r = legs->request;
@@ -102,10 +106,14 @@ ngx_http_kvroute_legs_subrequest(ngx_http_kvroute_legs_t *legs,
         return NULL;
     }
 
-    legs->leg[0].upstream = legs->conf->upstream;
-    legs->leg[0].enter = ngx_http_kvroute_legs_entered;
+    leg = &legs->leg[KVR_LEG_PREFILL];
 
-    ctx->leg = &legs->leg[0];
+    leg->upstream = legs->conf->upstream;
+    leg->enter = ngx_http_kvroute_legs_entered;
+    leg->header = ngx_http_kvroute_legs_header;
+    leg->answer = ngx_http_kvroute_legs_answer;
+
+    ctx->leg = leg;
     ctx->legs = legs;
 
     return sr;
@@ -133,45 +141,31 @@ ngx_http_kvroute_legs_give(ngx_http_kvroute_legs_t *legs,
 
     ngx_http_kvroute_legs_forget(sr);
 
-    legs->running = 1;
+    legs->prefill_state = NGX_HTTP_KVROUTE_PREFILL_SENT;
     legs->start = ngx_current_msec;
 
     return NGX_OK;
 }
 
 
-/* the legs whose first one a request is, or NULL */
-static ngx_http_kvroute_legs_t *
-ngx_http_kvroute_legs_of(ngx_http_request_t *r)
-{
-    ngx_http_kvroute_ctx_t  *ctx;
-
-    if (r == r->main) {
-        return NULL;
-    }
-
-    ctx = ngx_http_get_module_ctx(r, ngx_http_kvroute_module);
-
-    return (ctx && ctx->legs && ctx->leg == &ctx->legs->leg[0]) ? ctx->legs
-                                                                : NULL;
-}
-
-
 /*
- * It is at the prefill upstream: whose connections and caches are not asked.
- * What nginx has taken from the location's configuration before that is undone.
+ * Now in the prefill upstream: undoes what nginx has taken from the location's
+ * configuration, such as its cache.
  */
 static void
 ngx_http_kvroute_legs_entered(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r)
 {
     ngx_http_upstream_t      *u;
+    ngx_http_kvroute_ctx_t   *ctx;
     ngx_http_kvroute_legs_t  *legs;
 
     u = r->upstream;
-    legs = ngx_http_kvroute_legs_of(r);
 
-    legs->entered = 1;
+    ctx = ngx_http_get_module_ctx(r, ngx_http_kvroute_module);
+    legs = ctx->legs;
+
+    legs->prefill_state = NGX_HTTP_KVROUTE_PREFILL_ENTERED;
 
     /* what is buffered waits for the client, who is sent none of it */
 
@@ -189,17 +183,12 @@ ngx_http_kvroute_legs_entered(ngx_http_kvroute_leg_t *leg,
 }
 
 
-ngx_int_t
-ngx_http_kvroute_legs_header(ngx_http_request_t *r)
+static ngx_int_t
+ngx_http_kvroute_legs_header(ngx_http_request_t *r,
+    ngx_http_kvroute_legs_t *legs)
 {
-    size_t                    size;
-    ngx_http_kvroute_legs_t  *legs;
-
-    legs = ngx_http_kvroute_legs_of(r);
-
-    if (legs == NULL) {
-        return NGX_DECLINED;
-    }
+    size_t      size;
+    ngx_uint_t  entered, unread;
 
     /* as for each subrequest: nobody sends it */
 
@@ -210,7 +199,9 @@ ngx_http_kvroute_legs_header(ngx_http_request_t *r)
 
     /* nginx waits for each piece of it, however many there are */
 
-    if (legs->entered && legs->done == NULL) {
+    entered = (legs->prefill_state == NGX_HTTP_KVROUTE_PREFILL_ENTERED);
+
+    if (entered && legs->connector->meet == NULL) {
         legs->event.handler = ngx_http_kvroute_legs_expired;
         legs->event.data = r;
         legs->event.log = r->connection->log;
@@ -218,12 +209,12 @@ ngx_http_kvroute_legs_header(ngx_http_request_t *r)
         ngx_add_timer(&legs->event, legs->conf->timeout);
     }
 
-    legs->odd = (!legs->entered
-                 || (r->headers_out.content_encoding
-                     && r->headers_out.content_encoding->value.len));
+    unread = (!entered
+              || (r->headers_out.content_encoding
+                  && r->headers_out.content_encoding->value.len));
 
 #if (NGX_HTTP_CACHE)
-    legs->odd |= (r->cached != 0);
+    unread |= (r->cached != 0);
 #endif
 
     size = legs->conf->max_params;
@@ -233,7 +224,7 @@ ngx_http_kvroute_legs_header(ngx_http_request_t *r)
     }
 
     if (legs->connector->member == NULL
-        || legs->status != NGX_HTTP_OK || legs->odd)
+        || legs->status != NGX_HTTP_OK || unread)
     {
         size = 0;
     }
@@ -246,43 +237,38 @@ ngx_http_kvroute_legs_header(ngx_http_request_t *r)
 
     kvr_transfer_init(&legs->transfer, legs->connector->member, legs->memory,
                       size);
+    legs->transfer.bad = unread;
 
     return NGX_OK;
 }
 
 
-ngx_int_t
-ngx_http_kvroute_legs_answer(ngx_http_request_t *r, ngx_chain_t *in)
+static ngx_int_t
+ngx_http_kvroute_legs_answer(ngx_http_request_t *r,
+    ngx_http_kvroute_legs_t *legs, ngx_chain_t *in)
 {
-    ngx_buf_t                *b;
-    ngx_chain_t              *cl;
-    ngx_http_kvroute_legs_t  *legs;
-
-    legs = ngx_http_kvroute_legs_of(r);
-
-    if (legs == NULL) {
-        return NGX_DECLINED;
-    }
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
 
     for (cl = in; cl; cl = cl->next) {
         b = cl->buf;
 
         if (ngx_buf_in_memory(b)) {
-
-            if (!legs->odd) {
-                kvr_transfer_read(&legs->transfer, b->pos,
-                                  (size_t) (b->last - b->pos));
-            }
-
+            kvr_transfer_read(&legs->transfer, b->pos,
+                              (size_t) (b->last - b->pos));
             b->pos = b->last;
         }
 
         if (b->in_file) {
-            legs->odd = 1;
+            legs->transfer.bad = 1;
             b->file_pos = b->file_last;
         }
 
-        legs->complete |= b->last_in_chain;
+        if (b->last_in_chain
+            && legs->prefill_state == NGX_HTTP_KVROUTE_PREFILL_ENTERED)
+        {
+            legs->prefill_state = NGX_HTTP_KVROUTE_PREFILL_WHOLE;
+        }
     }
 
     return NGX_OK;
@@ -311,7 +297,7 @@ ngx_http_kvroute_legs_expired(ngx_event_t *ev)
 }
 
 
-/* comes twice if leg 1 ends with an error page: with the error, and its end */
+/* called twice if the leg ends with an error page: with the error, and its end */
 static ngx_int_t
 ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 {
@@ -319,11 +305,13 @@ ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 
     ngx_http_kvroute_ctx_t  *ctx;
 
-    if (!legs->running || (legs->first && legs->first != r)) {
+    if (!ngx_http_kvroute_legs_running(legs)
+        || (legs->subrequest && legs->subrequest != r))
+    {
         return rc;
     }
 
-    /* the client is gone; an error of leg 1's own ends nothing */
+    /* the client is gone; an error of the leg's own ends nothing */
 
     if (rc == NGX_HTTP_CLIENT_CLOSED_REQUEST || r->connection->error) {
         return rc;
@@ -333,8 +321,6 @@ ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
         ngx_del_timer(&legs->event);
     }
 
-    legs->running = 0;
-    legs->ended = 1;
     legs->time = ngx_current_msec - legs->start;
 
     if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
@@ -347,11 +333,27 @@ ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
         legs->peer = ctx->peer;
     }
 
-    if (legs->done) {
-        legs->done(legs);
-    }
+    ngx_http_kvroute_legs_ended(legs);
 
     return NGX_OK;
+}
+
+
+/* with both legs at once the decode server may wait for this one for minutes */
+static void
+ngx_http_kvroute_legs_ended(ngx_http_kvroute_legs_t *legs)
+{
+    if (legs->connector->meet == NULL
+        || (legs->prefill_state == NGX_HTTP_KVROUTE_PREFILL_WHOLE
+            && legs->status / 100 == 2)
+        || legs->decode_state >= NGX_HTTP_KVROUTE_DECODE_BEGUN)
+    {
+        legs->prefill_state = NGX_HTTP_KVROUTE_PREFILL_ENDED;
+        return;
+    }
+
+    legs->prefill_state = NGX_HTTP_KVROUTE_PREFILL_FAILED;
+    ngx_post_event(&legs->event, &ngx_posted_events);
 }
 
 
