@@ -417,6 +417,24 @@ is(join(' ', sort map { says($_->{body}) ne '' ? 'bad' : $_->{body} =~ /ours/
                         ? 'descriptor' : $_->{body} eq $sent ? 'plain' : '?' }
              @d), 'descriptor plain', 'has the client\'s request');
 
+# a mirror to the same pool has the client's body also if that is refused; what
+# comes after it at the server is there when it is
+
+for my $evil ("{\"kv_transfer_params\":$evil,\"x\":\"" . 'x' x 5e6 . '"}',
+              join('', map { "$_\0" } split //, "{\"kv_transfer_params\":$evil}"))
+{
+    my @seen;
+
+    is($t->post("/mirror2$path", $evil)->{status}, length $evil > 5e6 ? 413 : 400,
+       'what cannot be read is refused');
+
+    $t->post("/mirror2$path", '{"prompt":"marker"}');
+    ok(wait_for(sub { push @seen, sent('D');
+                      2 == grep { $_->{body} =~ /marker/ } @seen }), 'mirrored');
+    is(scalar(grep { $_->{body} =~ /remote_host|r\0e\0m/ } @seen), 0,
+       'and that is not');
+}
+
 ($sent, $other) = whole('/told', 'A', 'post_action');
 is($other->[0]{body}, $sent, 'a post_action has what the client has sent')
     if length $other->[0]{body};

@@ -56,6 +56,8 @@ typedef struct {
 
 
 static ngx_int_t ngx_http_kvroute_legs_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_kvroute_legs_subordinate(ngx_http_request_t *r,
+    ngx_http_kvroute_loc_conf_t *klcf);
 static ngx_int_t ngx_http_kvroute_legs_begin(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_prefill_t *conf);
 static ngx_http_kvroute_legs_t *ngx_http_kvroute_legs_create(
@@ -123,11 +125,12 @@ ngx_http_kvroute_legs_handler(ngx_http_request_t *r)
     ngx_http_kvroute_legs_t      *legs;
     ngx_http_kvroute_loc_conf_t  *klcf;
 
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
     if (r != r->main) {
-        return NGX_DECLINED;
+        return ngx_http_kvroute_legs_subordinate(r, klcf);
     }
 
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
     ctx = ngx_http_kvroute_request_get_ctx(r);
     legs = ctx ? ctx->legs : NULL;
 
@@ -180,6 +183,31 @@ ngx_http_kvroute_legs_handler(ngx_http_request_t *r)
 
     return r->method == NGX_HTTP_POST
            ? ngx_http_kvroute_legs_begin(r, ctx, klcf->prefill) : NGX_DECLINED;
+}
+
+
+/*
+ * A copy for a mirror has the client's body too, also if the client's request is
+ * refused.
+ */
+static ngx_int_t
+ngx_http_kvroute_legs_subordinate(ngx_http_request_t *r,
+    ngx_http_kvroute_loc_conf_t *klcf)
+{
+    ngx_int_t                rc;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_kvroute_module);
+
+    if (klcf->prefill == NULL || r->content_handler == NULL
+        || (ctx && ctx->legs))
+    {
+        return NGX_DECLINED;
+    }
+
+    rc = ngx_http_kvroute_legs_clean(r);
+
+    return rc == NGX_OK ? NGX_DECLINED : rc;
 }
 
 
