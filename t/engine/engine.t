@@ -2,23 +2,21 @@
 
 # The HTTP side of the emulated engine.  Core Perl only.
 #
-#     ENGINE=build/t/engine prove t/engine/engine.t
+#     KVROUTE_ENGINE=build/t/engine prove t/engine/engine.t
 
 use strict;
 use warnings;
 
-use Errno qw(EINTR);
+use FindBin;
+use lib "$FindBin::Bin/../lib";
 use IO::Select;
-use IO::Socket::INET;
 use JSON::PP;
-use POSIX qw(:sys_wait_h);
-use Socket qw(SOL_SOCKET SO_ERROR IPPROTO_TCP TCP_NODELAY MSG_NOSIGNAL);
+use Kvroute ();
 use Test::More;
 use Time::HiRes qw(time);
 
-$SIG{PIPE} = 'IGNORE';
-
-my $engine = $ENV{ENGINE} || 'build/t/engine';
+my $t = Kvroute->new();
+my $engine = $t->{engine};
 
 plan skip_all => "$engine is not built" unless -x $engine;
 
@@ -36,52 +34,18 @@ END {
 
 # --- tools ---------------------------------------------------------------
 
-sub free_ports {
-    my ($n) = @_;
-
-    TRY: for (1 .. 100) {
-        my $s = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1')
-            or die "no port: $!";
-        my $port = $s->sockport;
-        close $s;
-
-        next if $port + $n > 65535;
-
-        for my $p ($port .. $port + $n - 1) {
-            my $t = IO::Socket::INET->new(Listen => 1, LocalPort => $p,
-                                          LocalAddr => '127.0.0.1')
-                or next TRY;
-            close $t;
-        }
-
-        return $port;
-    }
-
-    die "no ports\n";
-}
-
-
 sub engine {
     my ($n, @args) = @_;
     my ($pid, $out, $line);
 
-    for (1 .. 10) {
-        my $port = free_ports($n);
+    my ($port) = $t->ports($n);
 
-        $pid = open($out, '-|', $engine, '--port', $port, '--count', $n,
-                    @args) or die "$engine: $!";
-        $line = <$out>;
+    $pid = open($out, '-|', $engine, '--port', $port, '--count', $n, @args)
+        or die "$engine: $!";
+    defined($line = <$out>) or die "the engine does not start\n";
+    $running{$pid} = 1;
 
-        if (defined $line) {
-            $running{$pid} = 1;
-            return { pid => $pid, out => $out, port => $port,
-                     line => $line };
-        }
-
-        close $out;
-    }
-
-    die "the engine does not start\n";
+    return { pid => $pid, out => $out, port => $port, line => $line };
 }
 
 
@@ -100,12 +64,7 @@ sub stop {
 sub conn {
     my ($e, $i) = @_;
 
-    my $s = IO::Socket::INET->new(PeerAddr => '127.0.0.1', Proto => 'tcp',
-                                  PeerPort => $e->{port} + ($i || 0));
-
-    $s->setsockopt(IPPROTO_TCP, TCP_NODELAY, 1) if $s;
-
-    return $s;
+    return $t->connect($e->{port} + ($i || 0));
 }
 
 
@@ -221,20 +180,8 @@ sub response {
 sub send_request {
     my ($s, $method, $uri, $body, $headers, $version) = @_;
 
-    $version ||= '1.1';
-    my $r = "$method $uri HTTP/$version\r\nHost: localhost\r\n";
-    $r .= "$_: $headers->{$_}\r\n" for sort keys %{$headers || {}};
-    $r .= "Content-Length: " . length($body) . "\r\n" if defined $body;
-    $r .= "\r\n";
-    $r .= $body if defined $body;
-
-    my $at = 0;
-
-    while ($at < length $r) {
-        my $n = syswrite($s, $r, length($r) - $at, $at);
-        return unless $n;
-        $at += $n;
-    }
+    $t->start("$method $uri", $body, socket => $s, headers => $headers,
+              version => $version);
 }
 
 
@@ -271,12 +218,7 @@ sub control {
 sub await {
     my ($what, $test) = @_;
 
-    for (1 .. 6000) {
-        return pass($what) if $test->();
-        select undef, undef, undef, 0.01;
-    }
-
-    fail($what);
+    ok(Kvroute::wait_for($test), $what);
 }
 
 
@@ -732,7 +674,7 @@ like(fault('client-error-in-stream=2', $long)->{body},
      qr/data: \{"error":.*"code":400/, "the client's");
 unlike(fault('bare-error-in-stream=2', $long)->{body}, qr/"code"/, 'nobody\'s');
 $r = fault('error-in-body', chat('f'));
-is($r->{status}, 200, '200');
+is($r->{status}, 200, 'served');
 is($r->{json}{error}{code}, 500, 'with nothing but an error');
 $r = fault('empty-stream', $long);
 is("$r->{status} $r->{end}", '200 complete', 'a stream');
