@@ -137,7 +137,7 @@ ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
     ctx = at->ctx;
     peer = at->core.reservation.peer;
 
-    if (peer == KVR_REGISTRY_NONE || !ctx->parsed || at->astray) {
+    if (peer == KVR_REGISTRY_NONE || !ctx->parsed || at->rank.astray) {
         return;
     }
 
@@ -463,7 +463,7 @@ ngx_http_kvroute_attempt_extend(ngx_http_kvroute_attempt_t *at)
 
     reply = at->ctx->reply;
 
-    if (reply == NULL || reply->bad || reply->n == 0 || at->astray
+    if (reply == NULL || reply->bad || reply->n == 0 || at->rank.astray
         || at->ctx->usage.mode != KVR_RESPONSE_REPLY)
     {
         return;

@@ -37,10 +37,16 @@ typedef struct {
 } ngx_http_kvroute_models_t;
 
 
-/*
- * One request on one upstream: what nginx hands to get() and free().  It is in
- * the request's pool and lives as long as that.
- */
+/* who decides where a request goes, and when */
+typedef enum {
+    NGX_HTTP_KVROUTE_DECIDE = 0,  /* the policy, in get() */
+    NGX_HTTP_KVROUTE_AHEAD,       /* the policy, now: there is no upstream
+                                     request yet */
+    NGX_HTTP_KVROUTE_DECIDED,     /* it did so ahead, and get() keeps to it */
+    NGX_HTTP_KVROUTE_BODYLESS,    /* nginx's round robin, and why */
+    NGX_HTTP_KVROUTE_BYPASS
+} ngx_http_kvroute_mode_e;
+
 
 /* what was decided before the upstream request was made */
 typedef struct {
@@ -52,9 +58,24 @@ typedef struct {
     ngx_uint_t                   config;    /* of the list */
     uint32_t                     rank;      /* as headers have it, or UNSET */
     uint64_t                     took;      /* ns */
+    ngx_http_kvroute_reserve_t  *reserved;  /* to hold the place, if AHEAD */
 } ngx_http_kvroute_early_t;
 
 
+/* of a server with ranks */
+typedef struct {
+    uint32_t                     number;    /* of the engine, or UNSET */
+    unsigned                     any:1;     /* the pin is any rank of it */
+    unsigned                     wanted:1;  /* and these alone were offered */
+    unsigned                     astray:1;  /* which of the engine's ranks has
+                                               the request is not known */
+} ngx_http_kvroute_rank_t;
+
+
+/*
+ * One request on one upstream: what nginx hands to get() and free().  It is in
+ * the request's pool and lives as long as that.
+ */
 struct ngx_http_kvroute_attempt_s {
     /* the round robin data must be first */
     ngx_http_upstream_rr_peer_data_t   rrp;
@@ -74,15 +95,15 @@ struct ngx_http_kvroute_attempt_s {
     uint32_t                     pin;       /* peers, or UNSET */
     uint32_t                     owner;     /* of the response before */
 
-    ngx_http_kvroute_reserve_t  *ahead;     /* it is being decided early */
-    ngx_http_kvroute_early_t    *early;     /* it was; or NULL */
+    ngx_http_kvroute_mode_e      mode;
+    ngx_http_kvroute_early_t    *early;     /* AHEAD, DECIDED; or NULL */
+    ngx_http_kvroute_rank_t      rank;
 
     kvr_attempt_t                core;      /* of the peer in use */
     uint64_t                     began;     /* ns, this decision */
     uint64_t                     receipt;   /* its number */
 
     unsigned                     tries:8;
-    unsigned                     native:2;  /* nginx's own round robin */
     unsigned                     busy:1;    /* the session's peer is full */
     unsigned                     over:1;    /* may go beyond max_conns */
     unsigned                     pinned:1;  /* or was to be */
@@ -91,15 +112,17 @@ struct ngx_http_kvroute_attempt_s {
     unsigned                     watched:1; /* its response is looked at */
     unsigned                     named:1;   /* which has told its id */
     unsigned                     denied:1;  /* it is the last try: budget */
-    unsigned                     address:1; /* pin is any of its ranks */
-    unsigned                     wanted:1;  /* they alone were offered */
-    unsigned                     misfit:1;  /* so is a rank of another header */
-    unsigned                     astray:1;  /* which of the engine's ranks has
-                                               it is not known */
     uint32_t                     silent;    /* member that was put out */
     uint32_t                     member;    /* that counts it, the rank's */
-    uint32_t                     rank;      /* of the engine, or UNSET */
 };
+
+
+/* whether nginx's round robin decides */
+static ngx_inline ngx_uint_t
+ngx_http_kvroute_balance_native(ngx_http_kvroute_attempt_t *at)
+{
+    return at->mode >= NGX_HTTP_KVROUTE_BODYLESS;
+}
 
 
 /* _upstream */

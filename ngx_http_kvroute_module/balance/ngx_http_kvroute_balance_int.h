@@ -13,11 +13,6 @@
 #include "zone/ngx_http_kvroute_zone.h"
 
 
-/* "native" requests differ in why */
-#define NGX_HTTP_KVROUTE_BODYLESS  1
-#define NGX_HTTP_KVROUTE_BYPASS    2
-
-
 /* a peer's bit in the bitmap of those that were tried */
 #define ngx_http_kvroute_tried_word(i)  ((i) / (8 * sizeof(uintptr_t)))
 #define ngx_http_kvroute_tried_bit(i)                                         \
@@ -117,12 +112,12 @@ ngx_http_upstream_rr_peer_t *ngx_http_kvroute_early_get(
 
 /*
  * _rank: the targets of a peer that may be offered, from *from up to *to.
- * With a header these are narrowed down to its rank; without, the engine
- * chooses, which is counted at the address.
+ * With a header these are narrowed down to its rank, unless a misfit will do;
+ * without, the engine chooses, which is counted at the address.
  */
 void ngx_http_kvroute_rank_offer(ngx_http_kvroute_attempt_t *at,
-    ngx_http_kvroute_list_t *list, ngx_uint_t i, ngx_uint_t *from,
-    ngx_uint_t *to);
+    ngx_http_kvroute_list_t *list, ngx_uint_t i, ngx_uint_t misfit,
+    ngx_uint_t *from, ngx_uint_t *to);
 
 /* whether the request wants this peer, by any of its ranks */
 ngx_uint_t ngx_http_kvroute_rank_wanted(ngx_http_kvroute_attempt_t *at,

@@ -26,8 +26,8 @@ static void ngx_http_kvroute_choose_begin(ngx_http_kvroute_attempt_t *at,
 static void ngx_http_kvroute_choose_reserve(ngx_http_kvroute_attempt_t *at,
     kvr_begin_t *begin);
 static ngx_uint_t ngx_http_kvroute_choose_offer(
-    ngx_http_kvroute_attempt_t *at, kvr_view_t *v, ngx_uint_t *named,
-    ngx_uint_t *offered);
+    ngx_http_kvroute_attempt_t *at, kvr_view_t *v, ngx_uint_t misfit,
+    ngx_uint_t *named, ngx_uint_t *offered);
 static ngx_uint_t ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at,
     kvr_view_t *v, ngx_uint_t count, ngx_uint_t named, ngx_uint_t offered,
     kvr_decision_t *d);
@@ -180,14 +180,14 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
     ngx_http_kvroute_choose_view(at, &view);
 
-    count = ngx_http_kvroute_choose_offer(at, &view, &named, offered);
+    count = ngx_http_kvroute_choose_offer(at, &view, 0, &named, offered);
 
-    /* the rank in the header is nobody's: better a wrong one than no server */
+    /* no peer has the rank in the header: fall back to any rank */
 
-    if (kvr_unlikely(count == 0 && at->conf->ranks && at->early)) {
-        at->misfit = 1;
-        count = ngx_http_kvroute_choose_offer(at, &view, &named, offered);
-        at->misfit = 0;
+    if (kvr_unlikely(count == 0 && at->conf->ranks
+                     && at->mode == NGX_HTTP_KVROUTE_DECIDED))
+    {
+        count = ngx_http_kvroute_choose_offer(at, &view, 1, &named, offered);
     }
 
     if (view.wary
@@ -206,10 +206,16 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     offer = &ngx_http_kvroute_offer[d->pick];
 
     begin.doubted = list->member[list->first[offer->index]];
-    begin.arm = ngx_http_kvroute_eject_trial(at, ngx_http_kvroute_candidate,
-                                             count, d->pick, view.random);
+    begin.arm = KVR_TRIAL_NONE;
 
-    if (begin.arm == KVR_TRIAL_ELSEWHERE
+    if (kvr_unlikely(ngx_http_kvroute_candidate[d->pick].flags
+                     || at->rank.wanted || at->policy->conf.strict))
+    {
+        begin.arm = ngx_http_kvroute_eject_trial(at, ngx_http_kvroute_candidate,
+                                                 count, d->pick, view.random);
+    }
+
+    if (kvr_unlikely(begin.arm == KVR_TRIAL_ELSEWHERE)
         && !ngx_http_kvroute_choose_ask(at, &view, count, named, *offered, d))
     {
         return NULL;
@@ -222,11 +228,11 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     if (kvr_unlikely(at->conf->ranks)) {
         t = ngx_http_kvroute_rank_take(at, list, i, t);
 
-        if (at->astray) {
+        if (at->rank.astray) {
             d->matched = 0;
         }
 
-        if (at->wanted && at->tries == 0) {
+        if (at->rank.wanted && at->tries == 0) {
             d->reason = KVR_REASON_PINNED;
         }
     }
@@ -250,7 +256,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     begin.matched = d->matched;
     begin.rate = view.rate;
 
-    if (at->ahead) {
+    if (at->mode == NGX_HTTP_KVROUTE_AHEAD) {
         ngx_http_kvroute_choose_reserve(at, &begin);
 
     } else {
@@ -289,7 +295,7 @@ ngx_http_kvroute_choose_reserve(ngx_http_kvroute_attempt_t *at,
     kvr_reservation_t            new;
     ngx_http_kvroute_reserve_t  *reserved;
 
-    reserved = at->ahead;
+    reserved = at->early->reserved;
 
     ngx_memzero(&new, sizeof(kvr_reservation_t));
 
@@ -331,10 +337,7 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
     pc = &at->ctx->request->upstream->peer;
     list = ngx_http_kvroute_balance_list(at);
 
-    for (peer = at->rrp.peers->peer, i = 0;
-         peer && i < list->number;
-         peer = peer->next, i++)
-    {
+    ngx_http_kvroute_peers_each(peer, i, at->rrp.peers, list) {
         if (list->member[list->first[i]] != begin.member) {
             continue;
         }
@@ -412,7 +415,7 @@ ngx_http_kvroute_choose_shadow(ngx_http_kvroute_attempt_t *at,
     {
         ngx_http_kvroute_choose_view(at, &view);
 
-        count = ngx_http_kvroute_choose_offer(at, &view, &named, &offered);
+        count = ngx_http_kvroute_choose_offer(at, &view, 0, &named, &offered);
 
         if (count
             && ngx_http_kvroute_choose_ask(at, &view, count, named, offered, d))
@@ -435,7 +438,7 @@ ngx_http_kvroute_choose_shadow(ngx_http_kvroute_attempt_t *at,
  */
 static ngx_uint_t
 ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
-    ngx_uint_t *named, ngx_uint_t *offered)
+    ngx_uint_t misfit, ngx_uint_t *named, ngx_uint_t *offered)
 {
     time_t                         now;
     uint32_t                       head, conns;
@@ -450,19 +453,17 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
 
     registry = v->zone->registry;
     list = ngx_http_kvroute_balance_list(at);
-    pc = at->ahead ? NULL : &at->ctx->request->upstream->peer;
+    pc = at->mode == NGX_HTTP_KVROUTE_AHEAD ? NULL
+                                            : &at->ctx->request->upstream->peer;
 
     now = ngx_time();
     count = 0;
     ranks = at->conf->ranks;
-    at->wanted = 0;
+    at->rank.wanted = 0;
     *named = 0;
     *offered = 0;
 
-    for (peer = at->rrp.peers->peer, i = 0;
-         peer && i < list->number;
-         peer = peer->next, i++)
-    {
+    ngx_http_kvroute_peers_each(peer, i, at->rrp.peers, list) {
         hinted = ngx_http_kvroute_hinted(pc, peer);
 
         t = i;
@@ -510,10 +511,10 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
 
             if (ngx_http_kvroute_rank_wanted(at, list, i)) {
                 count = 0;
-                at->wanted = 1;
+                at->rank.wanted = 1;
             }
 
-            ngx_http_kvroute_rank_offer(at, list, i, &t, &last);
+            ngx_http_kvroute_rank_offer(at, list, i, misfit, &t, &last);
         }
 
         for ( /* void */ ; t < last; t++) {
@@ -546,7 +547,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
             }
         }
 
-        if (kvr_unlikely(ranks && at->wanted)) {
+        if (kvr_unlikely(ranks && at->rank.wanted)) {
             *named = 1;
             break;
         }
@@ -669,9 +670,9 @@ ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at, kvr_view_t *v)
 {
     v->zone = &at->conf->zone->core;
     v->pool = &at->conf->pool;
-    v->own = ngx_http_kvroute_reserve_held(at->ahead ? at->ahead
-                                                     : &at->ctx->reserved,
-                                           at->conf);
+    v->own = ngx_http_kvroute_reserve_held(at->mode == NGX_HTTP_KVROUTE_AHEAD
+                                           ? at->early->reserved
+                                           : &at->ctx->reserved, at->conf);
     v->matched = at->matched;
     v->documents = at->documents;
     v->popular = at->popular;

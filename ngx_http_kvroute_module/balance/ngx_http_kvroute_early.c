@@ -132,7 +132,8 @@ ngx_http_kvroute_early(ngx_http_kvroute_ctx_t *ctx,
         return NGX_ERROR;
     }
 
-    at->ahead = reserved;
+    at->early->reserved = reserved;
+    at->mode = NGX_HTTP_KVROUTE_AHEAD;
 
     if (ngx_http_kvroute_prepare_peers(r, at) != NGX_OK
         || ngx_http_kvroute_prepare_match(r, at) != NGX_OK)
@@ -140,13 +141,13 @@ ngx_http_kvroute_early(ngx_http_kvroute_ctx_t *ctx,
         return NGX_ERROR;
     }
 
-    if (at->native) {
+    if (ngx_http_kvroute_balance_native(at)) {
         return NGX_DECLINED;
     }
 
     rc = ngx_http_kvroute_early_choose(r, at);
 
-    at->ahead = NULL;
+    at->mode = NGX_HTTP_KVROUTE_DECIDED;
     at->early->took = ngx_http_kvroute_receipt_clock() - at->began;
 
     if (rc == NGX_OK) {

@@ -205,7 +205,7 @@ ngx_http_kvroute_eject_trial(ngx_http_kvroute_attempt_t *at,
 {
     /* a request that names its server says nothing of that server */
 
-    if (cand[pick].pinned || cand[pick].owner || at->wanted
+    if (cand[pick].pinned || cand[pick].owner || at->rank.wanted
         || at->policy->conf.strict)
     {
         return KVR_TRIAL_FIXED;

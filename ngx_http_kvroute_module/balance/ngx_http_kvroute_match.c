@@ -369,12 +369,12 @@ ngx_http_kvroute_match_pin(ngx_http_request_t *r,
 
     /* of an address with ranks it is any, of ADDRESS#RANK that one */
 
-    at->address = 1;
+    at->rank.any = 1;
 
     if (at->conf->ranks && value.len > 2
         && ngx_strncmp(value.data + value.len - 2, "#0", 2) == 0)
     {
-        at->address = 0;
+        at->rank.any = 0;
         value.len -= 2;
     }
 

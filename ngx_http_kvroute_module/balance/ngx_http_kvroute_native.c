@@ -54,7 +54,7 @@ ngx_http_kvroute_native_get(ngx_peer_connection_t *pc,
     if (rc == NGX_BUSY && at->rrp.peers->next == NULL && !at->over
         && ngx_http_kvroute_queue_again(at->ctx, at->conf))
     {
-        at->native = 0;
+        at->mode = NGX_HTTP_KVROUTE_DECIDE;
         at->over = 1;
 
         ngx_http_kvroute_match_rings(at, pc->log);
@@ -71,7 +71,7 @@ ngx_http_kvroute_native_get(ngx_peer_connection_t *pc,
     ngx_memzero(&d, sizeof(kvr_decision_t));
 
     d.reason = at->tries ? KVR_REASON_RETRY
-               : (at->native == NGX_HTTP_KVROUTE_BYPASS) ? KVR_REASON_BYPASS
+               : (at->mode == NGX_HTTP_KVROUTE_BYPASS) ? KVR_REASON_BYPASS
                                                          : KVR_REASON_BODYLESS;
 
     ngx_http_kvroute_receipt(pc, at, &d);
@@ -158,10 +158,7 @@ ngx_http_kvroute_native_mark(ngx_http_kvroute_attempt_t *at,
     now = ngx_time();
     left = 0;
 
-    for (peer = peers->peer, i = 0;
-         peer && i < list->number;
-         peer = peer->next, i++)
-    {
+    ngx_http_kvroute_peers_each(peer, i, peers, list) {
         n = ngx_http_kvroute_tried_word(i);
         m = ngx_http_kvroute_tried_bit(i);
 
@@ -214,32 +211,27 @@ ngx_http_kvroute_native_begin(ngx_http_kvroute_attempt_t *at)
     kvr_begin_t                    begin;
     ngx_http_kvroute_list_t       *list;
     ngx_http_kvroute_srv_conf_t   *conf;
-    ngx_http_upstream_rr_peer_t   *peer;
     ngx_http_upstream_rr_peers_t  *peers;
 
     conf = at->conf;
     peers = at->rrp.peers;
-    list = &conf->list[peers != conf->upstream->peer.data];
+    list = ngx_http_kvroute_balance_list(at);
 
     ngx_http_kvroute_lock_read(conf->zone, peers);
 
-    for (peer = peers->peer, i = 0;
-         peer && i < list->number;
-         peer = peer->next, i++)
-    {
-        if (peer == at->rrp.current) {
-            ngx_memzero(&begin, sizeof(kvr_begin_t));
+    i = ngx_http_kvroute_peers_place(peers, list, &at->rrp.current->name);
 
-            begin.peer = list->id[list->first[i]];
-            begin.member = list->member[list->first[i]];
-            begin.pending = at->ctx->bytes;
+    if (i < list->number) {
+        ngx_memzero(&begin, sizeof(kvr_begin_t));
 
-            at->member = begin.member;
-            at->rank = NGX_HTTP_KVROUTE_UNSET_RANK;
+        begin.peer = list->id[list->first[i]];
+        begin.member = list->member[list->first[i]];
+        begin.pending = at->ctx->bytes;
 
-            ngx_http_kvroute_attempt_begin(at, &begin);
-            break;
-        }
+        at->member = begin.member;
+        at->rank.number = NGX_HTTP_KVROUTE_UNSET_RANK;
+
+        ngx_http_kvroute_attempt_begin(at, &begin);
     }
 
     ngx_http_kvroute_lock_release(conf->zone, peers);

@@ -86,7 +86,7 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     }
 
     if (bypass) {
-        at->native = NGX_HTTP_KVROUTE_BYPASS;
+        at->mode = NGX_HTTP_KVROUTE_BYPASS;
         return NGX_OK;
     }
 
@@ -98,7 +98,7 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     if (!body && !(needs & KVR_NEEDS_SESSION)
         && klcf->pin == NULL && ctx->endpoint != KVR_ENDPOINT_RESPONSE)
     {
-        at->native = NGX_HTTP_KVROUTE_BODYLESS;
+        at->mode = NGX_HTTP_KVROUTE_BODYLESS;
         return NGX_OK;
     }
 
@@ -130,7 +130,7 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     if (!body && !at->session.keyed && !at->pinned
         && ctx->endpoint != KVR_ENDPOINT_RESPONSE)
     {
-        at->native = NGX_HTTP_KVROUTE_BODYLESS;
+        at->mode = NGX_HTTP_KVROUTE_BODYLESS;
     }
 
     return NGX_OK;

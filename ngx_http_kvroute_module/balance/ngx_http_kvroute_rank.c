@@ -23,14 +23,14 @@ static kvr_member_t *ngx_http_kvroute_rank_member(
 
 void
 ngx_http_kvroute_rank_offer(ngx_http_kvroute_attempt_t *at,
-    ngx_http_kvroute_list_t *list, ngx_uint_t i, ngx_uint_t *from,
-    ngx_uint_t *to)
+    ngx_http_kvroute_list_t *list, ngx_uint_t i, ngx_uint_t misfit,
+    ngx_uint_t *from, ngx_uint_t *to)
 {
     uint32_t  header, n;
 
     n = list->first[i + 1] - list->first[i];
 
-    if (at->ahead) {
+    if (at->mode == NGX_HTTP_KVROUTE_AHEAD) {
 
         /* one of those without a number stands for all: the engine chooses */
 
@@ -46,7 +46,7 @@ ngx_http_kvroute_rank_offer(ngx_http_kvroute_attempt_t *at,
 
     *to = *from + 1;
 
-    if (header == NGX_HTTP_KVROUTE_UNSET_RANK || at->misfit) {
+    if (header == NGX_HTTP_KVROUTE_UNSET_RANK || misfit) {
         return;
     }
 
@@ -59,7 +59,7 @@ ngx_uint_t
 ngx_http_kvroute_rank_wanted(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_uint_t i)
 {
-    return at->address
+    return at->rank.any
            && at->pin != KVR_REGISTRY_NONE
            && list->id[list->first[i]] == at->pin
            && list->first[i + 1] - list->first[i] > 1;
@@ -81,7 +81,7 @@ ngx_http_kvroute_rank_candidate(ngx_http_kvroute_attempt_t *at,
 
     offer->turn = c->current_weight;
 
-    if (at->wanted) {
+    if (at->rank.wanted) {
         c->pinned = 0;
     }
 }
@@ -136,20 +136,20 @@ ngx_http_kvroute_rank_take(ngx_http_kvroute_attempt_t *at,
     n = list->first[i + 1] - list->first[i];
     known = list->id[target] != KVR_REGISTRY_NONE;
 
-    at->rank = n > 1 && known ? (uint32_t) target - list->first[i]
-                              : NGX_HTTP_KVROUTE_UNSET_RANK;
+    at->rank.number = n > 1 && known ? (uint32_t) target - list->first[i]
+                                     : NGX_HTTP_KVROUTE_UNSET_RANK;
 
-    if (at->ahead) {
-        at->early->rank = at->rank;
+    if (at->mode == NGX_HTTP_KVROUTE_AHEAD) {
+        at->early->rank = at->rank.number;
     }
 
     header = at->early ? at->early->rank : NGX_HTTP_KVROUTE_UNSET_RANK;
 
-    at->astray = (n > 1 && !known)
-                 || (header != at->rank && (n > 1 || header != 0));
+    at->rank.astray = (n > 1 && !known)
+                      || (header != at->rank.number && (n > 1 || header != 0));
 
-    if (at->astray) {
-        at->rank = NGX_HTTP_KVROUTE_UNSET_RANK;
+    if (at->rank.astray) {
+        at->rank.number = NGX_HTTP_KVROUTE_UNSET_RANK;
     }
 
     return known ? target : list->first[i];

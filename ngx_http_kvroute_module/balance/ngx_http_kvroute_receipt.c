@@ -26,13 +26,14 @@ ngx_http_kvroute_receipt_tell(ngx_http_kvroute_attempt_t *at,
     ctx = at->ctx;
 
     ctx->decided = 1;
-    ctx->policy = at->native ? KVR_POLICY_OFF : at->policy->conf.policy;
+    ctx->policy = ngx_http_kvroute_balance_native(at) ? KVR_POLICY_OFF
+                                              : at->policy->conf.policy;
     ctx->reason = d->reason;
     ctx->matched = d->matched;
     ctx->best = d->best;
     ctx->cost = d->cost;
     ctx->streams = d->active;
-    ctx->rank = at->conf->ranks ? at->rank : NGX_HTTP_KVROUTE_UNSET_RANK;
+    ctx->rank = at->conf->ranks ? at->rank.number : NGX_HTTP_KVROUTE_UNSET_RANK;
 
     /* the peer may be gone when the request is logged */
 

@@ -214,12 +214,12 @@ ngx_http_kvroute_shadow_read(ngx_http_request_t *r,
     }
 
     if (bypass) {
-        at->native = NGX_HTTP_KVROUTE_BYPASS;
+        at->mode = NGX_HTTP_KVROUTE_BYPASS;
         return;
     }
 
     if (!body || ngx_http_kvroute_request_salt(r, ctx) != NGX_OK) {
-        at->native = NGX_HTTP_KVROUTE_BODYLESS;
+        at->mode = NGX_HTTP_KVROUTE_BODYLESS;
         return;
     }
 
@@ -247,7 +247,7 @@ ngx_http_kvroute_shadow_get(ngx_peer_connection_t *pc, void *data)
 
     /* of what there is before the other one changes it */
 
-    if (!s->at.native) {
+    if (!ngx_http_kvroute_balance_native(&s->at)) {
         s->peer = ngx_http_kvroute_choose_shadow(&s->at, &s->decision,
                                                  &s->rate);
     }
@@ -270,7 +270,6 @@ ngx_http_kvroute_shadow_find(ngx_peer_connection_t *pc,
     ngx_uint_t                     i, k, found;
     ngx_http_kvroute_list_t       *list;
     ngx_http_kvroute_srv_conf_t   *conf;
-    ngx_http_upstream_rr_peer_t   *peer;
     ngx_http_upstream_rr_peers_t  *peers;
 
     conf = at->conf;
@@ -282,32 +281,28 @@ ngx_http_kvroute_shadow_find(ngx_peer_connection_t *pc,
 
         ngx_http_kvroute_lock_read(conf->zone, peers);
 
+        i = ngx_http_kvroute_peers_place(peers, list, pc->name);
+
         /* the list is the one that was matched, or its numbers are others */
 
-        for (peer = peers->peer, i = 0;
-             peer && i < list->number
-             && ngx_http_kvroute_peers_config(peers) == at->rrp.config
-             && at->rrp.config == conf->config;
-             peer = peer->next, i++)
-        {
-            if (pc->name != &peer->name) {
-                continue;
-            }
+        found = i < list->number
+                && ngx_http_kvroute_peers_config(peers) == at->rrp.config
+                && at->rrp.config == conf->config;
 
+        if (found) {
             begin->peer = list->id[list->first[i]];
             begin->member = list->member[list->first[i]];
             at->member = begin->member;
 
             at->rrp.peers = peers;
-            at->rrp.current = peer;
+            at->rrp.current = (ngx_http_upstream_rr_peer_t *)
+                              ((u_char *) pc->name
+                               - offsetof(ngx_http_upstream_rr_peer_t, name));
 
             if (k == 0) {
                 at->rrp.tried[ngx_http_kvroute_tried_word(i)]
                     |= ngx_http_kvroute_tried_bit(i);
             }
-
-            found = 1;
-            break;
         }
 
         ngx_http_kvroute_lock_release(conf->zone, peers);
@@ -354,7 +349,7 @@ ngx_http_kvroute_shadow_begin(ngx_peer_connection_t *pc,
         kvr_registry_given(registry, begin.peer);
     }
 
-    if (!at->native) {
+    if (!ngx_http_kvroute_balance_native(at)) {
         ngx_http_kvroute_attempt_insert(at);
     }
 

@@ -197,7 +197,7 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
         return NGX_BUSY;
     }
 
-    if (at->native) {
+    if (ngx_http_kvroute_balance_native(at)) {
         rc = ngx_http_kvroute_native_get(pc, at);
 
         if (rc != NGX_DECLINED) {
@@ -216,8 +216,9 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
         return NGX_BUSY;
     }
 
-    best = at->early ? ngx_http_kvroute_early_get(at, &i, &offered, &d)
-                     : ngx_http_kvroute_choose(at, &i, &offered, &d);
+    best = at->mode == NGX_HTTP_KVROUTE_DECIDED
+           ? ngx_http_kvroute_early_get(at, &i, &offered, &d)
+           : ngx_http_kvroute_choose(at, &i, &offered, &d);
 
     if (best == NULL && peers->next == NULL
         && at->ctx->leg && at->ctx->leg->fixed)
@@ -422,6 +423,7 @@ ngx_http_kvroute_upstream_stale(ngx_peer_connection_t *pc,
 {
     ngx_uint_t                     i;
     ngx_http_upstream_t           *u;
+    ngx_http_kvroute_list_t       *list;
     ngx_http_upstream_rr_peer_t   *peer;
     ngx_http_upstream_rr_peers_t  *peers;
 
@@ -442,22 +444,21 @@ ngx_http_kvroute_upstream_stale(ngx_peer_connection_t *pc,
 
     at->stale = 1;
 
+    peer = at->rrp.current;
     peers = at->rrp.peers;
+    list = ngx_http_kvroute_balance_list(at);
 
     ngx_http_kvroute_lock_write(at->conf->zone, peers);
 
-    for (peer = peers->peer, i = 0; peer; peer = peer->next, i++) {
+    i = ngx_http_kvroute_peers_place(peers, list, &peer->name);
 
-        if (peer == at->rrp.current) {
-            at->rrp.tried[ngx_http_kvroute_tried_word(i)]
-                &= ~ngx_http_kvroute_tried_bit(i);
+    if (i < list->number) {
+        at->rrp.tried[ngx_http_kvroute_tried_word(i)]
+            &= ~ngx_http_kvroute_tried_bit(i);
 
-            /* nor does it say that the peer is well: its fails stand */
+        /* keep peer->fails: this is no evidence that the peer has recovered */
 
-            peer->accessed = ngx_max(peer->accessed, peer->checked);
-
-            break;
-        }
+        peer->accessed = ngx_max(peer->accessed, peer->checked);
     }
 
     ngx_http_kvroute_lock_release(at->conf->zone, peers);

@@ -290,10 +290,7 @@ ngx_http_kvroute_queue_offers(ngx_http_kvroute_wait_t *w,
     now = ngx_time();
     n = 0;
 
-    for (peer = peers->peer, i = 0;
-         peer && i < list->number;
-         peer = peer->next, i++)
-    {
+    ngx_http_kvroute_peers_each(peer, i, peers, list) {
         if (peer->down || ngx_http_kvroute_peers_failed(peers, peer, now)) {
             continue;
         }

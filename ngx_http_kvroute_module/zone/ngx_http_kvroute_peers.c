@@ -365,10 +365,7 @@ ngx_http_kvroute_peers_walk(ngx_http_kvroute_srv_conf_t *conf,
             return NGX_BUSY;
         }
 
-        for (peer = peers->peer, i = 0;
-             peer && i < list->number;
-             peer = peer->next, i++)
-        {
+        ngx_http_kvroute_peers_each(peer, i, peers, list) {
             visit(data, conf, k, i, peer);
         }
 

@@ -50,6 +50,31 @@ ngx_uint_t ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, const kvr_reservation_t *own);
 
 
+/* goes through the peers of a list and their places, under nginx's lock */
+#define ngx_http_kvroute_peers_each(peer, i, peers, list)                     \
+    for (peer = (peers)->peer, i = 0;                                         \
+         peer && i < (list)->number;                                          \
+         peer = peer->next, i++)
+
+
+/* the place of the peer with this name; the list's number if it is not there */
+static ngx_inline ngx_uint_t
+ngx_http_kvroute_peers_place(ngx_http_upstream_rr_peers_t *peers,
+    ngx_http_kvroute_list_t *list, ngx_str_t *name)
+{
+    ngx_uint_t                    i;
+    ngx_http_upstream_rr_peer_t  *peer;
+
+    ngx_http_kvroute_peers_each(peer, i, peers, list) {
+        if (&peer->name == name) {
+            return i;
+        }
+    }
+
+    return list->number;
+}
+
+
 /*
  * Whether a peer has failed too often to be had now.  As in nginx, nothing is
  * held against the only one there is.
