@@ -53,12 +53,8 @@ typedef struct {
     ngx_uint_t                   decided;   /* a peer is: kvroute_early,
                                                kvroute_ranks */
     ngx_uint_t                   queues;    /* there are any: kvroute_queue */
-    ngx_uint_t                   prefills;  /* kvroute_prefill */
-    ngx_array_t                 *legs;      /* locations with it; or NULL */
     ngx_uint_t                   queue_for; /* kvroute_queue_for */
     ngx_uint_t                   variable;  /* some location passes by one */
-    ngx_int_t                    body;      /* indices of $request_body, */
-    ngx_int_t                    length;    /* and $content_length, if so */
 } ngx_http_kvroute_main_conf_t;
 
 
@@ -183,26 +179,6 @@ typedef struct {
 } ngx_http_kvroute_srv_conf_t;
 
 
-/* prefill apart from decode, in a location */
-typedef struct {
-    ngx_http_upstream_srv_conf_t  *upstream;  /* of the prefill servers */
-    const kvr_json_names_t      *names;     /* members no client may send */
-    uint32_t                     connector; /* kvr_connector_e */
-    uint32_t                     always;    /* 1: whatever it costs */
-    uint32_t                     strict;    /* 1: rather an error than plain */
-    uint32_t                     tries;
-    size_t                       min;       /* bytes not held, at least */
-    double                       transfer;  /* of a token, to computing it */
-    ngx_msec_t                   timeout;
-    ngx_msec_t                   lease;     /* of a descriptor */
-    size_t                       max_params;
-    double                       link;      /* bytes of prompt a ms that are
-                                               transferred; 0: it is told by
-                                               how long they take */
-    uint32_t                     bootstrap_port;  /* of prefill servers */
-} ngx_http_kvroute_prefill_t;
-
-
 typedef struct {
     size_t                       max_body;
     ngx_http_complex_value_t    *salt;
@@ -223,10 +199,8 @@ typedef struct {
     ngx_flag_t                   write;     /* of the API */
     ngx_uint_t                   status;    /* format */
     ngx_uint_t                   prefix;    /* its paths begin alike */
-    ngx_http_kvroute_prefill_t  *prefill;   /* or NULL */
-
-    ngx_http_upstream_conf_t    *leg;       /* of nginx's own, for each leg;
-                                               or NULL */
+    const kvr_json_names_t      *names;     /* members of the body that an
+                                               extension looks for; or NULL */
 } ngx_http_kvroute_loc_conf_t;
 
 

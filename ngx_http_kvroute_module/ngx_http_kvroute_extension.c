@@ -37,6 +37,27 @@ ngx_http_kvroute_extension_add(ngx_conf_t *cf,
 
 
 ngx_int_t
+ngx_http_kvroute_extension_init(ngx_conf_t *cf)
+{
+    ngx_uint_t                            i;
+    ngx_http_kvroute_main_conf_t         *kmcf;
+    const ngx_http_kvroute_extension_t  **ext;
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+
+    ext = kmcf->extensions.elts;
+
+    for (i = 0; i < kmcf->extensions.nelts; i++) {
+        if (ext[i]->init && ext[i]->init(cf) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
 ngx_http_kvroute_extension_attach(ngx_http_kvroute_zone_t *zone,
     const ngx_http_kvroute_extension_t *ext, void *data)
 {

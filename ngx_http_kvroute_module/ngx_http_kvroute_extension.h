@@ -39,7 +39,14 @@ typedef struct {
     const char         *build;          /* NGX_HTTP_KVROUTE_BUILD, then */
     const char         *name;           /* of the module */
 
-    const kvr_hooks_t  *hooks;
+    const kvr_hooks_t  *hooks;          /* or NULL */
+
+    /*
+     * Once the configuration is read: handlers of a phase that it adds run after
+     * the router's.
+     */
+
+    ngx_int_t   (*init)(ngx_conf_t *cf);
 
     /* in a worker: after the router's own begin, and before its end */
 
@@ -78,6 +85,7 @@ ngx_int_t ngx_http_kvroute_extension_attach(ngx_http_kvroute_zone_t *zone,
     const ngx_http_kvroute_extension_t *ext, void *data);
 
 /* of all that are known */
+ngx_int_t ngx_http_kvroute_extension_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_kvroute_extension_init_process(ngx_cycle_t *cycle);
 void ngx_http_kvroute_extension_exit_process(ngx_cycle_t *cycle);
 

@@ -12,7 +12,6 @@
 #include "status/ngx_http_kvroute_status.h"
 #include "queue/ngx_http_kvroute_queue.h"
 #include "balance/ngx_http_kvroute_balance.h"
-#include "legs/ngx_http_kvroute_legs.h"
 
 
 #define NGX_HTTP_KVROUTE_MAX_BODY   (16 * 1024 * 1024)
@@ -144,13 +143,6 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       offsetof(ngx_http_kvroute_loc_conf_t, inspect),
       NULL },
 
-    { ngx_string("kvroute_prefill"),
-      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
-      ngx_http_kvroute_conf_prefill,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
-
     { ngx_string("kvroute_early"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
       ngx_conf_set_flag_slot,
@@ -251,10 +243,6 @@ ngx_http_kvroute_preconfiguration(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    if (ngx_http_kvroute_legs_variables(cf) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
     return ngx_http_kvroute_queue_variables(cf);
 }
 
@@ -275,7 +263,7 @@ ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
 
     /* handlers of a phase run in the reverse order */
 
-    if (ngx_http_kvroute_legs_init(cf) != NGX_OK
+    if (ngx_http_kvroute_extension_init(cf) != NGX_OK
         || ngx_http_kvroute_early_init(cf) != NGX_OK
         || ngx_http_kvroute_queue_init(cf) != NGX_OK)
     {
@@ -467,7 +455,6 @@ ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf)
     conf->tenant = NGX_CONF_UNSET_PTR;
     conf->deadline = NGX_CONF_UNSET_PTR;
     conf->queue_for = NGX_CONF_UNSET_PTR;
-    conf->prefill = NGX_CONF_UNSET_PTR;
 
     return conf;
 }
@@ -479,7 +466,6 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_kvroute_loc_conf_t *prev = parent;
     ngx_http_kvroute_loc_conf_t *conf = child;
 
-    ngx_uint_t                     own;
     ngx_http_conf_ctx_t           *ctx;
     ngx_http_core_loc_conf_t      *clcf;
     ngx_http_kvroute_srv_conf_t   *kscf;
@@ -535,9 +521,6 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_ptr_value(conf->deadline, prev->deadline, NULL);
     ngx_conf_merge_ptr_value(conf->queue_for, prev->queue_for, NULL);
 
-    own = (conf->prefill != NGX_CONF_UNSET_PTR);
-    ngx_conf_merge_ptr_value(conf->prefill, prev->prefill, NULL);
-
     ctx = cf->ctx;
     uscf = ngx_http_kvroute_pass_upstream(ctx->loc_conf);
 
@@ -552,14 +535,6 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     if (clcf->handler && uscf == NULL && !conf->status && !conf->api) {
         kmcf->variable = 1;
-    }
-
-    if (conf->prefill
-        && (ngx_http_kvroute_conf_prefill_check(cf, conf->prefill, uscf, own)
-            != NGX_OK
-            || ngx_http_kvroute_legs_merge(cf, conf) != NGX_OK))
-    {
-        return NGX_CONF_ERROR;
     }
 
     kmcf->max_body = ngx_max(kmcf->max_body, conf->max_body);

@@ -8,6 +8,8 @@
 # The rules (t/lib/Kvroute/House.pm):
 #
 #     upward    a file includes, and uses, what is on lower floors or in its room
+#     module    the router includes, and uses, nothing of an extension, nor does
+#               one extension of another
 #     face      and of other rooms only their faces
 #     include   an include names its room
 #     circle    no file calls another that calls it, directly or by a third;
@@ -197,6 +199,10 @@ broken('upward', 'core calls the glue without an include', append("$load.c",
        "static void *\nf(void)\n{\n    return ngx_http_kvroute_zone_get;\n}\n"),
        append('ngx_http_kvroute_module/zone/ngx_http_kvroute_zone.c',
               "int\nngx_http_kvroute_zone_get(void)\n{\n    return 0;\n}\n"));
+
+broken('module', 'the router includes an extension',
+       prepend('ngx_http_kvroute_module/balance/ngx_http_kvroute_upstream.c',
+               '#include "share/ngx_http_kvroute_share.h"'));
 
 broken('face', 'core/state includes what is inside core/index',
        prepend("$load.c", '#include "core/index/kvr_index_line.h"'));

@@ -14,7 +14,6 @@
 
 
 #include "balance/ngx_http_kvroute_balance_int.h"
-#include "core/legs/kvr_disaggregate.h"
 #include "core/route/kvr_route.h"
 
 
@@ -629,10 +628,10 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
                      && !offered);
     req.busy = at->busy;
 
-    if (kvr_unlikely(ctx->leg && ctx->leg->decode)) {
+    if (kvr_unlikely(ctx->leg && ctx->leg->price)) {
         for (n = 0; n < count; n++) {
-            kvr_disaggregate_candidate(&ngx_http_kvroute_candidate[n],
-                                       req.bytes, ctx->leg->transfer);
+            ctx->leg->price(&ngx_http_kvroute_candidate[n], req.bytes,
+                            ctx->leg->transfer);
         }
     }
 

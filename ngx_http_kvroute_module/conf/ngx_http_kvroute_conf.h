@@ -22,7 +22,6 @@
  *     _conf_probe      kvroute_probe, kvroute_health
  *     _conf_check      warns of directives without effect
  *     _conf_eject      kvroute_eject
- *     _conf_prefill    kvroute_prefill
  */
 
 
@@ -164,17 +163,6 @@ char *ngx_http_kvroute_conf_param_slot(ngx_conf_t *cf, ngx_command_t *cmd,
 void ngx_http_kvroute_conf_eject_init(kvr_outlier_conf_t *eject);
 char *ngx_http_kvroute_conf_eject(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
-
-char *ngx_http_kvroute_conf_prefill(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-
-/*
- * Checks a location that passes to decode; NULL: to a variable.  own: the
- * directive is in this location, not inherited.  Links the two upstreams.
- */
-ngx_int_t ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
-    ngx_http_kvroute_prefill_t *prefill, ngx_http_upstream_srv_conf_t *decode,
-    ngx_uint_t own);
 
 
 #endif /* _NGX_HTTP_KVROUTE_CONF_H_INCLUDED_ */

@@ -90,36 +90,15 @@ ngx_http_kvroute_body_read(ngx_http_request_t *r, kvr_prompt_t *pr,
 
 
 ngx_int_t
-ngx_http_kvroute_request_edit(ngx_http_request_t *r, kvr_edit_t *edit,
-    const kvr_json_names_t *names)
+ngx_http_kvroute_request_window(ngx_http_request_t *r, kvr_window_t *window)
 {
-    int           rc;
-    kvr_window_t  window;
-
     if (ngx_http_kvroute_window == NULL) {
         return NGX_DECLINED;
     }
 
-    ngx_http_kvroute_body_window(r, &window);
+    ngx_http_kvroute_body_window(r, window);
 
-    rc = kvr_edit_find(edit, names, kvr_window_fetch, &window);
-
-    return (window.failed || rc != KVR_OK) ? NGX_DECLINED : NGX_OK;
-}
-
-
-ngx_uint_t
-ngx_http_kvroute_request_json(ngx_http_request_t *r)
-{
-    kvr_window_t  window;
-
-    if (ngx_http_kvroute_window == NULL) {
-        return 1;
-    }
-
-    ngx_http_kvroute_body_window(r, &window);
-
-    return kvr_edit_begins(kvr_window_fetch, &window) || window.failed;
+    return NGX_OK;
 }
 
 

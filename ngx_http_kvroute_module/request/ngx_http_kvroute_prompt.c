@@ -383,7 +383,7 @@ ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
     conf.chain = ngx_http_kvroute_chain;
     conf.max_chain = ngx_http_kvroute_max_chain;
     conf.documents = documents;
-    conf.names = klcf->prefill ? klcf->prefill->names : NULL;
+    conf.names = klcf->names;
 
     rc = ngx_http_kvroute_body_read(r, pr, &conf);
 

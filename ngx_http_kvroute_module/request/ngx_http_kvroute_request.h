@@ -32,7 +32,7 @@
 #include "core/prompt/kvr_endpoint.h"
 #include "core/response/kvr_response.h"
 #include "core/response/kvr_reply.h"
-#include "core/legs/kvr_edit.h"
+#include "core/text/kvr_window.h"
 #include "core/route/kvr_route.h"
 
 
@@ -50,6 +50,10 @@ typedef struct ngx_http_kvroute_attempt_s  ngx_http_kvroute_attempt_t;
 typedef struct ngx_http_kvroute_wait_s     ngx_http_kvroute_wait_t;
 typedef struct ngx_http_kvroute_legs_s     ngx_http_kvroute_legs_t;
 typedef struct ngx_http_kvroute_leg_s      ngx_http_kvroute_leg_t;
+
+/* what of a peer counts otherwise for a leg, with its transfer */
+typedef void (*ngx_http_kvroute_leg_price_pt)(kvr_candidate_t *c,
+    uint64_t bytes, double transfer);
 
 typedef void (*ngx_http_kvroute_leg_pt)(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
@@ -117,6 +121,8 @@ struct ngx_http_kvroute_leg_s {
     ngx_http_kvroute_leg_body_pt  answer;   /* likewise */
     ngx_http_kvroute_leg_pt      begun;     /* at the first token */
     ngx_http_kvroute_leg_pt      end;       /* when an attempt ends */
+
+    ngx_http_kvroute_leg_price_pt  price;   /* of each candidate */
 
     double                       transfer;  /* decode: cost of a byte that is
                                                not held, by computing it */
@@ -242,15 +248,9 @@ void ngx_http_kvroute_request_read(ngx_http_request_t *r,
  */
 ngx_int_t ngx_http_kvroute_request_readable(ngx_http_request_t *r);
 
-/* whether it may be an object or an array of JSON, by its first bytes */
-ngx_uint_t ngx_http_kvroute_request_json(ngx_http_request_t *r);
-
-/*
- * Finds members of its root; all of it has been received.  NGX_DECLINED: it is
- * not JSON, or cannot be had.
- */
-ngx_int_t ngx_http_kvroute_request_edit(ngx_http_request_t *r, kvr_edit_t *edit,
-    const kvr_json_names_t *names);
+/* its bytes, of which all have been received; NGX_DECLINED: there is no memory */
+ngx_int_t ngx_http_kvroute_request_window(ngx_http_request_t *r,
+    kvr_window_t *window);
 
 /* _headers: the first one of a name in a list, or NULL */
 ngx_table_elt_t *ngx_http_kvroute_headers_find(ngx_list_t *headers,

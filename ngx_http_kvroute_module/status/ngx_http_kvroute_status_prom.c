@@ -118,8 +118,10 @@ ngx_http_kvroute_status_prom(ngx_http_request_t *r)
     ext = kmcf->extensions.elts;
 
     for (i = 0; i < kmcf->extensions.nelts; i++) {
-        ngx_http_kvroute_prom_rows(&prom, &targets, ext[i]->hooks->counters,
-                                   ext[i]->hooks->ncounters, ext[i]->hooks);
+        if (ext[i]->hooks) {
+            ngx_http_kvroute_prom_rows(&prom, &targets, ext[i]->hooks->counters,
+                                       ext[i]->hooks->ncounters, ext[i]->hooks);
+        }
 
         if (ext[i]->prom) {
             ext[i]->prom(&prom, r->pool, kmcf);

@@ -44,27 +44,17 @@
 
 
 #include "legs/ngx_http_kvroute_legs_int.h"
-#include "conf/ngx_http_kvroute_conf.h"
 #include "zone/ngx_http_kvroute_zone.h"
-
-
-/* a location, and what nginx passes its requests on by */
-typedef struct {
-    ngx_http_kvroute_loc_conf_t  *klcf;
-    ngx_http_upstream_conf_t     *of;
-} ngx_http_kvroute_legs_passes_t;
 
 
 static ngx_int_t ngx_http_kvroute_legs_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_legs_subordinate(ngx_http_request_t *r,
-    ngx_http_kvroute_loc_conf_t *klcf);
+    ngx_http_kvroute_legs_loc_conf_t *llcf);
 static ngx_int_t ngx_http_kvroute_legs_begin(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_prefill_t *conf);
 static ngx_http_kvroute_legs_t *ngx_http_kvroute_legs_create(
     ngx_http_request_t *r, ngx_http_kvroute_prefill_t *conf,
     ngx_http_kvroute_srv_conf_t *decode);
-static ngx_int_t ngx_http_kvroute_legs_copies(ngx_conf_t *cf,
-    ngx_http_kvroute_loc_conf_t *klcf, ngx_http_upstream_conf_t *of);
 static ngx_int_t ngx_http_kvroute_legs_resume(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx);
 static kvr_disaggregate_e ngx_http_kvroute_legs_result(
@@ -83,34 +73,23 @@ static void ngx_http_kvroute_legs_count(ngx_http_kvroute_srv_conf_t *decode,
 ngx_int_t
 ngx_http_kvroute_legs_init(ngx_conf_t *cf)
 {
-    ngx_uint_t                       i;
-    ngx_http_kvroute_main_conf_t    *kmcf;
-    ngx_http_kvroute_legs_passes_t  *pass;
+    ngx_http_kvroute_legs_main_conf_t  *lmcf;
 
     static ngx_str_t  body = ngx_string("request_body");
     static ngx_str_t  length = ngx_string("content_length");
 
-    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+    lmcf = ngx_http_conf_get_module_main_conf(cf,
+                                              ngx_http_kvroute_prefill_module);
 
-    if (!kmcf->prefills) {
+    if (!lmcf->used) {
         return NGX_OK;
     }
 
-    kmcf->body = ngx_http_get_variable_index(cf, &body);
-    kmcf->length = ngx_http_get_variable_index(cf, &length);
+    lmcf->body = ngx_http_get_variable_index(cf, &body);
+    lmcf->length = ngx_http_get_variable_index(cf, &length);
 
-    if (kmcf->body == NGX_ERROR || kmcf->length == NGX_ERROR) {
+    if (lmcf->body == NGX_ERROR || lmcf->length == NGX_ERROR) {
         return NGX_ERROR;
-    }
-
-    pass = kmcf->legs ? kmcf->legs->elts : NULL;
-
-    for (i = 0; pass && i < kmcf->legs->nelts; i++) {
-        if (ngx_http_kvroute_legs_copies(cf, pass[i].klcf, pass[i].of)
-            != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
     }
 
     return ngx_http_kvroute_request_phase(cf, ngx_http_kvroute_legs_handler);
@@ -120,15 +99,15 @@ ngx_http_kvroute_legs_init(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_kvroute_legs_handler(ngx_http_request_t *r)
 {
-    ngx_int_t                     rc;
-    ngx_http_kvroute_ctx_t       *ctx;
-    ngx_http_kvroute_legs_t      *legs;
-    ngx_http_kvroute_loc_conf_t  *klcf;
+    ngx_int_t                          rc;
+    ngx_http_kvroute_ctx_t            *ctx;
+    ngx_http_kvroute_legs_t           *legs;
+    ngx_http_kvroute_legs_loc_conf_t  *llcf;
 
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+    llcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_prefill_module);
 
     if (r != r->main) {
-        return ngx_http_kvroute_legs_subordinate(r, klcf);
+        return ngx_http_kvroute_legs_subordinate(r, llcf);
     }
 
     ctx = ngx_http_kvroute_request_get_ctx(r);
@@ -157,7 +136,7 @@ ngx_http_kvroute_legs_handler(ngx_http_request_t *r)
 
     /* without a handler of its own a location has files, and no engine */
 
-    if (klcf->prefill == NULL || r->content_handler == NULL) {
+    if (llcf->prefill == NULL || r->content_handler == NULL) {
         return NGX_DECLINED;
     }
 
@@ -182,7 +161,7 @@ ngx_http_kvroute_legs_handler(ngx_http_request_t *r)
     }
 
     return r->method == NGX_HTTP_POST
-           ? ngx_http_kvroute_legs_begin(r, ctx, klcf->prefill) : NGX_DECLINED;
+           ? ngx_http_kvroute_legs_begin(r, ctx, llcf->prefill) : NGX_DECLINED;
 }
 
 
@@ -192,14 +171,14 @@ ngx_http_kvroute_legs_handler(ngx_http_request_t *r)
  */
 static ngx_int_t
 ngx_http_kvroute_legs_subordinate(ngx_http_request_t *r,
-    ngx_http_kvroute_loc_conf_t *klcf)
+    ngx_http_kvroute_legs_loc_conf_t *llcf)
 {
     ngx_int_t                rc;
     ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_kvroute_module);
 
-    if (klcf->prefill == NULL || r->content_handler == NULL
+    if (llcf->prefill == NULL || r->content_handler == NULL
         || (ctx && ctx->legs))
     {
         return NGX_DECLINED;
@@ -220,17 +199,17 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
     kvr_disaggregate_t            d;
     const kvr_connector_t        *connector;
     ngx_http_kvroute_legs_t      *legs;
-    ngx_http_kvroute_loc_conf_t  *klcf;
+    ngx_http_kvroute_legs_loc_conf_t  *llcf;
     ngx_http_kvroute_srv_conf_t  *decode;
 
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+    llcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_prefill_module);
 
     /* an upstream named by a variable is resolved too late for this */
 
     decode = ngx_http_kvroute_pass_expected(r);
 
     if (decode == NULL || decode->zone == NULL || decode->shadow
-        || decode->upstream == conf->upstream || klcf->leg == NULL)
+        || decode->upstream == conf->upstream || llcf->leg == NULL)
     {
         return NGX_DECLINED;
     }
@@ -313,9 +292,9 @@ ngx_http_kvroute_legs_create(ngx_http_request_t *r,
     ngx_uint_t                    i;
     ngx_pool_cleanup_t           *cln;
     ngx_http_kvroute_legs_t      *legs;
-    ngx_http_kvroute_loc_conf_t  *klcf;
+    ngx_http_kvroute_legs_loc_conf_t  *llcf;
 
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+    llcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_prefill_module);
 
     cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_kvroute_legs_t));
     if (cln == NULL) {
@@ -339,11 +318,12 @@ ngx_http_kvroute_legs_create(ngx_http_request_t *r,
     legs->header = r->headers_in.content_length;
 
     for (i = 0; i < KVR_LEGS; i++) {
-        legs->leg[i].conf = &klcf->leg[i];
+        legs->leg[i].conf = &llcf->leg[i];
     }
 
     legs->leg[KVR_LEG_PREFILL].fixed = (legs->connector->meet != NULL);
     legs->leg[KVR_LEG_DECODE].decode = 1;
+    legs->leg[KVR_LEG_DECODE].price = kvr_disaggregate_candidate;
     legs->leg[KVR_LEG_DECODE].begun = ngx_http_kvroute_legs_begun;
 
     /* a store has it for all; a sidecar does this itself */
@@ -357,12 +337,13 @@ ngx_http_kvroute_legs_create(ngx_http_request_t *r,
 
 
 ngx_int_t
-ngx_http_kvroute_legs_merge(ngx_conf_t *cf, ngx_http_kvroute_loc_conf_t *klcf)
+ngx_http_kvroute_legs_merge(ngx_conf_t *cf,
+    ngx_http_kvroute_legs_loc_conf_t *llcf)
 {
-    ngx_http_conf_ctx_t             *ctx;
-    ngx_http_upstream_conf_t        *of;
-    ngx_http_kvroute_main_conf_t    *kmcf;
-    ngx_http_kvroute_legs_passes_t  *pass;
+    ngx_uint_t                   i;
+    ngx_http_conf_ctx_t         *ctx;
+    ngx_http_upstream_conf_t    *of, *prefill;
+    ngx_http_kvroute_prefill_t  *conf;
 
     ctx = cf->ctx;
     of = ngx_http_kvroute_pass_conf(ctx->loc_conf);
@@ -371,52 +352,18 @@ ngx_http_kvroute_legs_merge(ngx_conf_t *cf, ngx_http_kvroute_loc_conf_t *klcf)
         return NGX_OK;
     }
 
-    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
-
-    if (kmcf->legs == NULL) {
-        kmcf->legs = ngx_array_create(cf->pool, 4,
-                                      sizeof(ngx_http_kvroute_legs_passes_t));
-        if (kmcf->legs == NULL) {
-            return NGX_ERROR;
-        }
-    }
-
-    pass = ngx_array_push(kmcf->legs);
-    if (pass == NULL) {
-        return NGX_ERROR;
-    }
-
-    pass->klcf = klcf;
-    pass->of = of;
-
-    return NGX_OK;
-}
-
-
-/*
- * Copies nginx's configuration of a location for each leg.  Since nginx 1.29.7
- * kept connections are found by the address of that.
- */
-static ngx_int_t
-ngx_http_kvroute_legs_copies(ngx_conf_t *cf, ngx_http_kvroute_loc_conf_t *klcf,
-    ngx_http_upstream_conf_t *of)
-{
-    ngx_uint_t                   i;
-    ngx_http_upstream_conf_t    *prefill;
-    ngx_http_kvroute_prefill_t  *conf;
-
-    klcf->leg = ngx_palloc(cf->pool,
+    llcf->leg = ngx_palloc(cf->pool,
                            KVR_LEGS * sizeof(ngx_http_upstream_conf_t));
-    if (klcf->leg == NULL) {
+    if (llcf->leg == NULL) {
         return NGX_ERROR;
     }
 
     for (i = 0; i < KVR_LEGS; i++) {
-        klcf->leg[i] = *of;
+        llcf->leg[i] = *of;
     }
 
-    conf = klcf->prefill;
-    prefill = &klcf->leg[KVR_LEG_PREFILL];
+    conf = llcf->prefill;
+    prefill = &llcf->leg[KVR_LEG_PREFILL];
 
     prefill->next_upstream = NGX_CONF_BITMASK_SET
                            |NGX_HTTP_UPSTREAM_FT_ERROR
@@ -445,7 +392,7 @@ ngx_http_kvroute_legs_copies(ngx_conf_t *cf, ngx_http_kvroute_loc_conf_t *klcf,
         prefill->next_upstream = 0;
     }
 
-    klcf->leg[KVR_LEG_DECODE].connect_timeout = ngx_min(of->connect_timeout,
+    llcf->leg[KVR_LEG_DECODE].connect_timeout = ngx_min(of->connect_timeout,
                                                         conf->lease / 2);
 
     return NGX_OK;

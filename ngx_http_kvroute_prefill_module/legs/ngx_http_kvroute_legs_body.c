@@ -15,9 +15,11 @@
 
 
 #include "legs/ngx_http_kvroute_legs_int.h"
-#include "conf/ngx_http_kvroute_conf.h"
 
 
+static ngx_uint_t ngx_http_kvroute_legs_json(ngx_http_request_t *r);
+static ngx_int_t ngx_http_kvroute_legs_members(ngx_http_request_t *r,
+    kvr_edit_t *edit, const kvr_json_names_t *names);
 static ngx_int_t ngx_http_kvroute_legs_own(ngx_http_kvroute_legs_t *legs);
 static ngx_int_t ngx_http_kvroute_legs_write(ngx_chain_t *cl, uint64_t offset,
     size_t len, u_char *save, u_char *src);
@@ -59,7 +61,7 @@ ngx_http_kvroute_legs_clean(ngx_http_request_t *r)
     /* of what is compressed the first bytes say nothing */
 
     if (rc != NGX_HTTP_UNSUPPORTED_MEDIA_TYPE
-        && !ngx_http_kvroute_request_json(r))
+        && !ngx_http_kvroute_legs_json(r))
     {
         return NGX_OK;
     }
@@ -68,7 +70,7 @@ ngx_http_kvroute_legs_clean(ngx_http_request_t *r)
         return rc;
     }
 
-    if (ngx_http_kvroute_request_edit(r, &edit, kvr_connector_private())
+    if (ngx_http_kvroute_legs_members(r, &edit, kvr_connector_private())
         != NGX_OK)
     {
         ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
@@ -89,6 +91,38 @@ ngx_http_kvroute_legs_clean(ngx_http_request_t *r)
     }
 
     return NGX_OK;
+}
+
+
+/* whether it may be an object or an array of JSON, by its first bytes */
+static ngx_uint_t
+ngx_http_kvroute_legs_json(ngx_http_request_t *r)
+{
+    kvr_window_t  window;
+
+    if (ngx_http_kvroute_request_window(r, &window) != NGX_OK) {
+        return 1;
+    }
+
+    return kvr_edit_begins(kvr_window_fetch, &window) || window.failed;
+}
+
+
+/* finds members of the body; NGX_DECLINED: it is not JSON, or cannot be read */
+static ngx_int_t
+ngx_http_kvroute_legs_members(ngx_http_request_t *r, kvr_edit_t *edit,
+    const kvr_json_names_t *names)
+{
+    int           rc;
+    kvr_window_t  window;
+
+    if (ngx_http_kvroute_request_window(r, &window) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    rc = kvr_edit_find(edit, names, kvr_window_fetch, &window);
+
+    return (window.failed || rc != KVR_OK) ? NGX_DECLINED : NGX_OK;
 }
 
 
@@ -134,7 +168,7 @@ ngx_http_kvroute_legs_grpc(ngx_http_request_t *r)
 ngx_int_t
 ngx_http_kvroute_legs_find(ngx_http_kvroute_legs_t *legs)
 {
-    if (ngx_http_kvroute_request_edit(legs->request, &legs->edit,
+    if (ngx_http_kvroute_legs_members(legs->request, &legs->edit,
                                       legs->connector->limits)
         != NGX_OK)
     {
@@ -207,14 +241,14 @@ ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs)
 void
 ngx_http_kvroute_legs_forget(ngx_http_request_t *r)
 {
-    ngx_http_kvroute_main_conf_t  *kmcf;
+    ngx_http_kvroute_legs_main_conf_t  *lmcf;
 
-    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+    lmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_prefill_module);
 
-    r->variables[kmcf->body].valid = 0;
-    r->variables[kmcf->body].not_found = 0;
-    r->variables[kmcf->length].valid = 0;
-    r->variables[kmcf->length].not_found = 0;
+    r->variables[lmcf->body].valid = 0;
+    r->variables[lmcf->body].not_found = 0;
+    r->variables[lmcf->length].valid = 0;
+    r->variables[lmcf->length].not_found = 0;
 }
 
 

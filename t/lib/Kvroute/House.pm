@@ -113,7 +113,7 @@ sub reach {
 my %STEPS = (
     room => [\&sizes], lines => [\&sizes], basename => [],
     face => [\&includes], include => [\&includes],
-    upward => [\&includes, \&uses], sequence => [\&includes, \&uses],
+    upward => [\&includes, \&uses], module => [\&includes, \&uses], sequence => [\&includes, \&uses],
     circle => [\&includes, \&uses, \&circular],
     header => [\&exported], name => [\&exported],
     nginx => [\&core], libc => [\&core], static => [\&core],
@@ -175,6 +175,16 @@ sub last_of {
 sub may {
     my ($from, $to) = @_;
     return $from == $to || $from->{floor} > $to->{floor};
+}
+
+
+# whether one is an extension's room that the other must not know
+
+sub apart {
+    my ($from, $to) = @_;
+
+    return $from->{tree} =~ /_module$/ && $to->{tree} =~ /_module$/
+           && $to->{tree} ne $from->{tree} && $to->{tree} ne 'ngx_http_kvroute_module';
 }
 
 
@@ -249,6 +259,8 @@ sub includes {
             wrong($h, 'include', $path, "\"$name\" does not name its room")
                 if $room->{flags}{root} && $other->{tree} eq $room->{tree}
                    && $to ne "$room->{tree}/$name";
+
+            wrong($h, 'module', $path, "includes $to") if apart($room, $other);
 
             if (!may($room, $other)) {
                 wrong($h, 'upward', $path, "includes $to");
@@ -325,6 +337,9 @@ sub uses {
         for my $b (sort keys %{$h->{calls}{$a}}) {
             my @names = sort keys %{$h->{calls}{$a}{$b}};
             my ($from, $to) = @{$h->{calls}{$a}{$b}{$names[0]}};
+
+            wrong($h, 'module', $from, "uses $to: " . join ', ', @names)
+                if apart(@{$h->{room}}{$from, $to});
 
             wrong($h, 'upward', $from, "uses $to: " . join ', ', @names)
                 unless may(@{$h->{room}}{$from, $to}) || $h->{climbs}{$a, $b};

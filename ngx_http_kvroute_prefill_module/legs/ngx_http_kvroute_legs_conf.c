@@ -11,21 +11,22 @@
  */
 
 
+#include "legs/ngx_http_kvroute_legs.h"
 #include "conf/ngx_http_kvroute_conf_param.h"
 #include "core/legs/kvr_connector.h"
 
 
-static ngx_int_t ngx_http_kvroute_conf_prefill_unused(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_legs_conf_unused(ngx_conf_t *cf,
     ngx_http_kvroute_prefill_t *prefill);
-static ngx_http_upstream_srv_conf_t *ngx_http_kvroute_conf_prefill_upstream(
+static ngx_http_upstream_srv_conf_t *ngx_http_kvroute_legs_conf_upstream(
     ngx_conf_t *cf, ngx_str_t *name);
-static ngx_int_t ngx_http_kvroute_conf_prefill_hosts(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_legs_conf_hosts(ngx_conf_t *cf,
     ngx_http_kvroute_prefill_t *prefill);
-static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_conf_prefill_routed(
+static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_legs_conf_routed(
     ngx_http_upstream_srv_conf_t *uscf);
-static ngx_int_t ngx_http_kvroute_conf_prefill_name(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_legs_conf_name(ngx_conf_t *cf,
     ngx_array_t **names, ngx_str_t *name);
-static ngx_int_t ngx_http_kvroute_conf_prefill_transfer(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_legs_conf_transfer(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *conf);
 
 
@@ -34,7 +35,7 @@ static ngx_int_t ngx_http_kvroute_conf_prefill_transfer(ngx_conf_t *cf,
 
 
 static const ngx_http_kvroute_conf_param_t
-    ngx_http_kvroute_conf_prefill_list[] =
+    ngx_http_kvroute_legs_conf_list[] =
 {
     { ngx_string("connector="), ngx_http_kvroute_conf_param_choice,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, connector),
@@ -48,7 +49,7 @@ static const ngx_http_kvroute_conf_param_t
       ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, always),
       0, 0, "cost always" },
 
-    { ngx_string("transfer="), ngx_http_kvroute_conf_prefill_transfer,
+    { ngx_string("transfer="), ngx_http_kvroute_legs_conf_transfer,
       0, sizeof(ngx_http_kvroute_prefill_t),
       0, 100, "between 0 and 100, as 0.2: the time to transfer a token by the "
       "time to compute it; or bytes a second of a link by bytes of keys and "
@@ -84,36 +85,37 @@ static const ngx_http_kvroute_conf_param_t
 
 /* parameters, and the connectors that do not use them */
 
-#define ngx_http_kvroute_conf_bit(name)  (1U << KVR_CONNECTOR_##name)
+#define ngx_http_kvroute_legs_conf_bit(name)  (1U << KVR_CONNECTOR_##name)
 
 static const struct {
     ngx_str_t  name;
     uint32_t   connectors;
-} ngx_http_kvroute_conf_prefill_needs[] = {
-    { ngx_string("min="), ngx_http_kvroute_conf_bit(SGLANG) },
-    { ngx_string("when="), ngx_http_kvroute_conf_bit(SGLANG) },
-    { ngx_string("transfer="), ngx_http_kvroute_conf_bit(SGLANG) },
-    { ngx_string("fallback="), ngx_http_kvroute_conf_bit(SGLANG) },
-    { ngx_string("lease="), ngx_http_kvroute_conf_bit(SGLANG)
-                            |ngx_http_kvroute_conf_bit(MOONCAKE) },
-    { ngx_string("max_params="), ngx_http_kvroute_conf_bit(SGLANG)
-                                 |ngx_http_kvroute_conf_bit(MOONCAKE) },
-    { ngx_string("bootstrap_port="), ngx_http_kvroute_conf_bit(NIXL)
-                                     |ngx_http_kvroute_conf_bit(STORE)
-                                     |ngx_http_kvroute_conf_bit(HEADER) }
+} ngx_http_kvroute_legs_conf_needs[] = {
+    { ngx_string("min="), ngx_http_kvroute_legs_conf_bit(SGLANG) },
+    { ngx_string("when="), ngx_http_kvroute_legs_conf_bit(SGLANG) },
+    { ngx_string("transfer="), ngx_http_kvroute_legs_conf_bit(SGLANG) },
+    { ngx_string("fallback="), ngx_http_kvroute_legs_conf_bit(SGLANG) },
+    { ngx_string("lease="), ngx_http_kvroute_legs_conf_bit(SGLANG)
+                            |ngx_http_kvroute_legs_conf_bit(MOONCAKE) },
+    { ngx_string("max_params="), ngx_http_kvroute_legs_conf_bit(SGLANG)
+                                 |ngx_http_kvroute_legs_conf_bit(MOONCAKE) },
+    { ngx_string("bootstrap_port="), ngx_http_kvroute_legs_conf_bit(NIXL)
+                                     |ngx_http_kvroute_legs_conf_bit(STORE)
+                                     |ngx_http_kvroute_legs_conf_bit(HEADER) }
 };
 
 
 char *
-ngx_http_kvroute_conf_prefill(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_kvroute_legs_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    ngx_http_kvroute_loc_conf_t *klcf = conf;
+    ngx_http_kvroute_legs_loc_conf_t *llcf = conf;
 
-    ngx_str_t                     *value;
-    ngx_http_kvroute_prefill_t    *prefill;
-    ngx_http_kvroute_main_conf_t  *kmcf;
+    ngx_str_t                          *value;
+    ngx_http_kvroute_prefill_t         *prefill;
+    ngx_http_kvroute_main_conf_t       *kmcf;
+    ngx_http_kvroute_legs_main_conf_t  *lmcf;
 
-    if (klcf->prefill != NGX_CONF_UNSET_PTR) {
+    if (llcf->prefill != NGX_CONF_UNSET_PTR) {
         return "is duplicate";
     }
 
@@ -125,7 +127,7 @@ ngx_http_kvroute_conf_prefill(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
             return "is off: it takes no parameters";
         }
 
-        klcf->prefill = NULL;
+        llcf->prefill = NULL;
 
         return NGX_CONF_OK;
     }
@@ -144,24 +146,27 @@ ngx_http_kvroute_conf_prefill(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     prefill->max_params = 1024 * 1024;
     prefill->bootstrap_port = 8998;
 
-    if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_prefill_list,
+    if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_legs_conf_list,
                                         2, prefill)
         != NGX_OK
-        || ngx_http_kvroute_conf_prefill_unused(cf, prefill) != NGX_OK)
+        || ngx_http_kvroute_legs_conf_unused(cf, prefill) != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
 
-    prefill->upstream = ngx_http_kvroute_conf_prefill_upstream(cf, &value[1]);
+    prefill->upstream = ngx_http_kvroute_legs_conf_upstream(cf, &value[1]);
     if (prefill->upstream == NULL) {
         return NGX_CONF_ERROR;
     }
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
     kmcf->early = 1;
-    kmcf->prefills = 1;
 
-    klcf->prefill = prefill;
+    lmcf = ngx_http_conf_get_module_main_conf(cf,
+                                              ngx_http_kvroute_prefill_module);
+    lmcf->used = 1;
+
+    llcf->prefill = prefill;
 
     return NGX_CONF_OK;
 }
@@ -172,7 +177,7 @@ ngx_http_kvroute_conf_prefill(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
  * wrong.
  */
 static ngx_int_t
-ngx_http_kvroute_conf_prefill_unused(ngx_conf_t *cf,
+ngx_http_kvroute_legs_conf_unused(ngx_conf_t *cf,
     ngx_http_kvroute_prefill_t *prefill)
 {
     ngx_str_t        *value;
@@ -183,12 +188,12 @@ ngx_http_kvroute_conf_prefill_unused(ngx_conf_t *cf,
 
     for (i = 2; i < cf->args->nelts; i++) {
 
-        for (k = 0; k < sizeof(ngx_http_kvroute_conf_prefill_needs)
-                        / sizeof(ngx_http_kvroute_conf_prefill_needs[0]); k++)
+        for (k = 0; k < sizeof(ngx_http_kvroute_legs_conf_needs)
+                        / sizeof(ngx_http_kvroute_legs_conf_needs[0]); k++)
         {
-            name = &ngx_http_kvroute_conf_prefill_needs[k].name;
+            name = &ngx_http_kvroute_legs_conf_needs[k].name;
 
-            if (ngx_http_kvroute_conf_prefill_needs[k].connectors
+            if (ngx_http_kvroute_legs_conf_needs[k].connectors
                 & 1U << prefill->connector
                 && ngx_strncmp(value[i].data, name->data, name->len) == 0)
             {
@@ -208,7 +213,7 @@ ngx_http_kvroute_conf_prefill_unused(ngx_conf_t *cf,
 
 /* Reads 0.2, or 20g/128k. */
 static ngx_int_t
-ngx_http_kvroute_conf_prefill_transfer(ngx_conf_t *cf,
+ngx_http_kvroute_legs_conf_transfer(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *conf)
 {
     ngx_http_kvroute_prefill_t *prefill = conf;
@@ -249,7 +254,7 @@ ngx_http_kvroute_conf_prefill_transfer(ngx_conf_t *cf,
 
 /* Returns the upstream, which may be declared later in the file. */
 static ngx_http_upstream_srv_conf_t *
-ngx_http_kvroute_conf_prefill_upstream(ngx_conf_t *cf, ngx_str_t *name)
+ngx_http_kvroute_legs_conf_upstream(ngx_conf_t *cf, ngx_str_t *name)
 {
     ngx_url_t  u;
 
@@ -277,7 +282,7 @@ ngx_http_kvroute_conf_prefill_upstream(ngx_conf_t *cf, ngx_str_t *name)
 
 /* Called when zones and policies of upstreams are known. */
 ngx_int_t
-ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
+ngx_http_kvroute_legs_conf_check(ngx_conf_t *cf,
     ngx_http_kvroute_prefill_t *prefill, ngx_http_upstream_srv_conf_t *decode,
     ngx_uint_t own)
 {
@@ -289,7 +294,7 @@ ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
     uscf = prefill->upstream;
-    from = ngx_http_kvroute_conf_prefill_routed(uscf);
+    from = ngx_http_kvroute_legs_conf_routed(uscf);
 
     if (from == NULL) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
@@ -300,7 +305,7 @@ ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
     }
 
     if (kvr_connector(prefill->connector)->meet
-        && ngx_http_kvroute_conf_prefill_hosts(cf, prefill) != NGX_OK)
+        && ngx_http_kvroute_legs_conf_hosts(cf, prefill) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -330,7 +335,7 @@ ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
         return own ? NGX_ERROR : NGX_OK;
     }
 
-    to = ngx_http_kvroute_conf_prefill_routed(decode);
+    to = ngx_http_kvroute_legs_conf_routed(decode);
 
     if (to == NULL) {
 
@@ -358,20 +363,20 @@ ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
-    if (ngx_http_kvroute_conf_prefill_name(cf, &to->prefill, &uscf->host)
+    if (ngx_http_kvroute_legs_conf_name(cf, &to->prefill, &uscf->host)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    return ngx_http_kvroute_conf_prefill_name(cf, &from->decode,
+    return ngx_http_kvroute_legs_conf_name(cf, &from->decode,
                                               &decode->host);
 }
 
 
 /* Returns NULL if kvroute does not choose the servers of an upstream. */
 static ngx_http_kvroute_srv_conf_t *
-ngx_http_kvroute_conf_prefill_routed(ngx_http_upstream_srv_conf_t *uscf)
+ngx_http_kvroute_legs_conf_routed(ngx_http_upstream_srv_conf_t *uscf)
 {
     ngx_http_kvroute_srv_conf_t  *kscf;
 
@@ -385,7 +390,7 @@ ngx_http_kvroute_conf_prefill_routed(ngx_http_upstream_srv_conf_t *uscf)
 
 /* Adds a name once. */
 static ngx_int_t
-ngx_http_kvroute_conf_prefill_name(ngx_conf_t *cf, ngx_array_t **names,
+ngx_http_kvroute_legs_conf_name(ngx_conf_t *cf, ngx_array_t **names,
     ngx_str_t *name)
 {
     ngx_str_t   **elt;
@@ -419,7 +424,7 @@ ngx_http_kvroute_conf_prefill_name(ngx_conf_t *cf, ngx_array_t **names,
 
 /* Checks that decode servers can connect to prefill servers by their names. */
 static ngx_int_t
-ngx_http_kvroute_conf_prefill_hosts(ngx_conf_t *cf,
+ngx_http_kvroute_legs_conf_hosts(ngx_conf_t *cf,
     ngx_http_kvroute_prefill_t *prefill)
 {
     ngx_uint_t                     i;
