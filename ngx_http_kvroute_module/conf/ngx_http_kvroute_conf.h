@@ -105,7 +105,7 @@ char *ngx_http_kvroute_conf_queue(ngx_conf_t *cf, ngx_command_t *cmd,
 void ngx_http_kvroute_conf_queue_check(ngx_conf_t *cf,
     ngx_http_kvroute_srv_conf_t *kscf);
 
-/* settings of a request; cmd has the field */
+/* Set what the queue knows of a request; cmd has the field. */
 char *ngx_http_kvroute_conf_queue_priority(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_kvroute_conf_queue_tenant(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -130,7 +130,7 @@ ngx_int_t ngx_http_kvroute_conf_probe_tls(ngx_conf_t *cf, ngx_str_t *trusted,
 void ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     ngx_http_kvroute_loc_conf_t *klcf);
 
-/* Refuses "strict=on" of sticky in an upstream that has a queue. */
+/* Refuses "strict=on" of kvroute_policy where the upstream has a queue. */
 ngx_int_t ngx_http_kvroute_conf_check_strict(ngx_conf_t *cf);
 
 /* Warns of zones that no upstream uses. */

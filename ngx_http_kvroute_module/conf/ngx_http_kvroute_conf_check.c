@@ -81,7 +81,7 @@ ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
 }
 
 
-/* kvroute_policy has "strict=on" */
+/* Refuses "strict=on" of kvroute_policy where the upstream has a queue. */
 ngx_int_t
 ngx_http_kvroute_conf_check_strict(ngx_conf_t *cf)
 {

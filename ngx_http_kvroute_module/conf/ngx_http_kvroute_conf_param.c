@@ -361,7 +361,7 @@ ngx_http_kvroute_conf_param_slot(ngx_conf_t *cf, ngx_command_t *cmd,
 }
 
 
-/* a location may well have a constant of its own, but hardly one named so */
+/* Warns of a constant that looks like the name of a variable. */
 static void
 ngx_http_kvroute_conf_param_dollar(ngx_conf_t *cf, ngx_str_t *value)
 {

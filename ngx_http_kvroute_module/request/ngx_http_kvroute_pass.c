@@ -5,15 +5,15 @@
 
 
 /*
- * Where a location passes requests, and which upstream a request will go to,
- * as far as that is known before the content phase.
+ * Finds where a location passes requests, and which upstream a request will go
+ * to, as far as that is known before the content phase.
  */
 
 
 #include "request/ngx_http_kvroute_request.h"
 
 
-/* modules that pass requests on, and their index if they are there */
+/* modules that pass requests on, and their index if they are loaded */
 
 static struct {
     const char  *name;
@@ -53,7 +53,7 @@ ngx_http_kvroute_pass_init(ngx_conf_t *cf)
 }
 
 
-/* a module's configuration of a location begins with that of the upstream */
+/* The configuration of each of these modules starts with the upstream's. */
 ngx_http_upstream_conf_t *
 ngx_http_kvroute_pass_conf(void **loc_conf)
 {
@@ -102,7 +102,9 @@ ngx_http_kvroute_pass_grpc(void **loc_conf)
 }
 
 
-/* Reads it from a literal "proxy_pass", or else from kvroute_queue_for. */
+/*
+ * Reads the name from a literal "proxy_pass", or else from kvroute_queue_for.
+ */
 ngx_http_kvroute_srv_conf_t *
 ngx_http_kvroute_pass_expected(ngx_http_request_t *r)
 {

@@ -263,7 +263,7 @@ ngx_http_kvroute_health_why(ngx_http_kvroute_status_upstream_t *u,
 }
 
 
-/* the status that it is ejected for, or has answered last */
+/* Adds the status that the server is ejected for, or its last one. */
 static void
 ngx_http_kvroute_health_status(cJSON *json, ngx_http_kvroute_status_peer_t *p)
 {

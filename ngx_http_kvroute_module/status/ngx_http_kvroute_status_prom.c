@@ -23,7 +23,10 @@ typedef struct {
     const void                          *base[KVR_COUNTER_GROUPS];
     uint32_t                             set;   /* KVR_COUNTER_... that apply */
 
-    /* for rows of extensions: KVR_COUNTER_ZONE, _UPSTREAM, _NOW, and which */
+    /*
+     * selects rows of extensions: KVR_COUNTER_ZONE, _UPSTREAM, _NOW, and of
+     * which
+     */
 
     ngx_http_kvroute_zone_t             *zone;
     kvr_counter_group_e                  of;
@@ -318,7 +321,9 @@ ngx_http_kvroute_prom_rows(ngx_http_kvroute_status_prom_t *prom,
 }
 
 
-/* the structure that a row's number is in, or NULL; of an extension by its hooks */
+/*
+ * Returns the structure that a row reads, or NULL; an extension's by its hooks.
+ */
 static const void *
 ngx_http_kvroute_prom_base(ngx_http_kvroute_prom_target_t *t,
     const kvr_counter_t *row, const kvr_hooks_t *hooks, uint32_t *set)

@@ -20,7 +20,7 @@ const health = (s) => {
 
 /* adds the age of old metrics */
 
-const told = (text, p) => p.engine.age_ms > 10000
+const aged = (text, p) => p.engine.age_ms > 10000
   ? `${text} (${time(Math.round(p.engine.age_ms / 1000))} ago)` : text;
 
 /* KV events: state, lost messages, and the age of the last one */
@@ -66,14 +66,14 @@ const columns = [
   { key: "kv", title: "KV use", num: true,
     get: (p) => p.engine && p.engine.kv_usage !== undefined
       ? p.engine.kv_usage : null,
-    show: (v, p) => v === null ? "–" : told(share(v, 1), p),
+    show: (v, p) => v === null ? "–" : aged(share(v, 1), p),
     hint: (p) => p.capacity_source === undefined ? ""
       : `its cache is taken to hold ${bytes(p.capacity_bytes)} of prompts: `
         + sources[p.capacity_source] },
   { key: "engine", title: "running / waiting", num: true,
     get: (p) => p.engine && p.engine.running !== undefined
       ? p.engine.running + (p.engine.waiting || 0) : null,
-    show: (v, p) => v === null ? "–" : told(p.engine.waiting === undefined
+    show: (v, p) => v === null ? "–" : aged(p.engine.waiting === undefined
       ? String(p.engine.running)
       : p.engine.running + " / " + p.engine.waiting, p) },
   { key: "events", title: "KV events", get: (p) => p.events ? p.events.state

@@ -177,7 +177,7 @@ const drawZones = (s, u) => {
         z.share.hosts.map((h) => h.alive ? h.name : `${h.name} (silent)`)
           .join(", ")],
       [`${name}: lessons`, count(z.share.lessons_applied),
-        `of others, ${count(z.share.lessons_sent)} told, `
+        `of others, ${count(z.share.lessons_sent)} sent, `
         + `lag ${z.share.lag_last} ms`]] : [])]));
 };
 

@@ -45,7 +45,7 @@ kvr_history_step(kvr_history_t *h, uint64_t now)
 
     step = kvr_add(&h->steps, 1) + 1;
 
-    /* a member that is not looked at keeps zeros for this step */
+    /* a member without a look keeps zeros for this step */
 
     for (i = 0; i < KVR_REGISTRY_UPSTREAMS; i++) {
         kvr_set(&h->upstream[i].sample[step % KVR_HISTORY_SAMPLES].time, 0);
@@ -252,9 +252,9 @@ kvr_history_begin(kvr_history_upstream_t *u, uint64_t rejects)
 
 
 /*
- * Reads the counters of a member, and what they have grown by since the last
- * look, or ever.  An attempt that failed with a 5xx may be counted as both: it
- * is one error.
+ * Reads the counters of a member, and their growth since the last look, or
+ * ever.  An attempt that failed with a 5xx can be in both counters: it is one
+ * error.
  */
 static void
 kvr_history_grown_member(const kvr_member_t *m, kvr_history_member_t *hm,
@@ -311,8 +311,8 @@ kvr_history_quantiles(kvr_history_upstream_t *u,
 
 
 /*
- * Returns ms; values are taken as spread evenly over a bucket.  0 if there are
- * none.
+ * Returns ms, assuming that values are spread evenly over a bucket; 0: no
+ * values.
  */
 static uint32_t
 kvr_history_quantile(const uint64_t *bucket, uint64_t all, uint64_t percent)

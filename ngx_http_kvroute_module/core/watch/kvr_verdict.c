@@ -183,9 +183,7 @@ kvr_verdict_states(const kvr_verdict_server_t *server, uint32_t n,
 }
 
 
-/*
- * red if this share of all requests failed, not only of one server's requests
- */
+/* Red if this share of all requests failed; amber if only of one server's. */
 static void
 kvr_verdict_errors(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v)
@@ -225,7 +223,7 @@ kvr_verdict_errors(const kvr_verdict_server_t *server, uint32_t n,
 }
 
 
-/* 4xx that the others do not answer */
+/* Finds servers that answer 4xx while the others do not. */
 static void
 kvr_verdict_refuses(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v)
@@ -264,7 +262,7 @@ kvr_verdict_refuses(const kvr_verdict_server_t *server, uint32_t n,
 }
 
 
-/* requests may be counted before the minute, and their answers in it */
+/* a response in this minute can belong to a request of the minute before */
 static uint32_t
 kvr_verdict_percent(uint64_t part, uint64_t all)
 {

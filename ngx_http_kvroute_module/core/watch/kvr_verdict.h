@@ -29,8 +29,8 @@
 #define KVR_VERDICT_PERCENT  5       /* of requests that failed or were
                                         rejected */
 #define KVR_VERDICT_FEW      5       /* fewer errors prove nothing */
-#define KVR_VERDICT_REFUSED  50      /* % of 4xx of one server's requests, if
-                                        the others have a tenth of that */
+#define KVR_VERDICT_REFUSED  50      /* percent of 4xx at one server, ten
+                                        times that of the others */
 #define KVR_VERDICT_FIRSTS   5       /* fewer streams prove nothing */
 #define KVR_VERDICT_TIMES    3       /* times the others' TTFT */
 #define KVR_VERDICT_LATER    250     /* ms above the others' TTFT */
