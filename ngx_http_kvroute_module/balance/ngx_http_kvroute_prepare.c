@@ -85,6 +85,14 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
         bypass = 0;
     }
 
+    /* sessions are where another balancer has put them */
+
+    if (kscf->shadow
+        && kvr_policy_needs(at->policy->conf.policy) & KVR_NEEDS_SESSION)
+    {
+        at->policy = &kscf->policy;
+    }
+
     if (bypass) {
         at->mode = NGX_HTTP_KVROUTE_BYPASS;
         return NGX_OK;
@@ -108,7 +116,7 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
      */
 
     if (at->rrp.peers->single && ctx->legs == NULL
-        && !(needs & KVR_NEEDS_SESSION))
+        && !(needs & KVR_NEEDS_SESSION) && !kscf->shadow)
     {
         return NGX_OK;
     }
@@ -117,7 +125,9 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    if (body && (needs & KVR_NEEDS_BODY
+    /* kvroute_shadow compares what peers hold, by whatever policy */
+
+    if (body && (kscf->shadow || needs & KVR_NEEDS_BODY
                  || (needs & KVR_NEEDS_SESSION
                      && at->policy->key->value.len == 0)))
     {

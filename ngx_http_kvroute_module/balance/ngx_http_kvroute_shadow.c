@@ -50,8 +50,6 @@ static ngx_int_t ngx_http_kvroute_shadow_init(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *us);
 static ngx_int_t ngx_http_kvroute_shadow_init_peer(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us);
-static void ngx_http_kvroute_shadow_read(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at);
 static ngx_int_t ngx_http_kvroute_shadow_get(ngx_peer_connection_t *pc,
     void *data);
 static ngx_uint_t ngx_http_kvroute_shadow_find(ngx_peer_connection_t *pc,
@@ -185,49 +183,13 @@ ngx_http_kvroute_shadow_init_peer(ngx_http_request_t *r,
 
 #endif
 
-    ngx_http_kvroute_shadow_read(r, &s->at);
+    /* what cannot be read is left to the other balancer, and not compared */
+
+    if (ngx_http_kvroute_prepare_match(r, &s->at) != NGX_OK) {
+        s->at.mode = NGX_HTTP_KVROUTE_BODYLESS;
+    }
 
     return NGX_OK;
-}
-
-
-/* as for a request that is routed, but for sessions, which are not bound */
-static void
-ngx_http_kvroute_shadow_read(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at)
-{
-    ngx_uint_t                    body, bypass;
-    ngx_http_kvroute_ctx_t       *ctx;
-    ngx_http_kvroute_srv_conf_t  *conf;
-
-    ctx = at->ctx;
-    conf = at->conf;
-
-    ngx_http_kvroute_match_init(at);
-
-    body = ngx_http_kvroute_request_weigh(r, ctx);
-
-    at->policy = ngx_http_kvroute_request_policy(r, conf, &bypass);
-
-    if (kvr_policy_needs(at->policy->conf.policy) & KVR_NEEDS_SESSION) {
-        at->policy = &conf->policy;
-    }
-
-    if (bypass) {
-        at->mode = NGX_HTTP_KVROUTE_BYPASS;
-        return;
-    }
-
-    if (!body || ngx_http_kvroute_request_salt(r, ctx) != NGX_OK) {
-        at->mode = NGX_HTTP_KVROUTE_BODYLESS;
-        return;
-    }
-
-    /* by whatever policy: what is compared is what peers hold */
-
-    ngx_http_kvroute_request_read(r, ctx, conf->zone);
-    ngx_http_kvroute_match(r, at);
-    ngx_http_kvroute_match_rings(at, r->connection->log);
 }
 
 
