@@ -312,6 +312,104 @@ START_TEST(test_eject_slow)
 END_TEST
 
 
+/* an answer of 401 at a server, for a request that came there so */
+static unsigned
+refused(uint32_t i, kvr_trial_arm_e arm, uint32_t doubted)
+{
+    kvr_attempt_t  at;
+
+    at = begin(i);
+    at.eject.arm = arm;
+    at.eject.doubted = member[doubted];
+
+    return end(&at, KVR_OUTLIER_401);
+}
+
+
+static unsigned
+served(uint32_t i, kvr_trial_arm_e arm, uint32_t doubted)
+{
+    kvr_first_t    f;
+    kvr_attempt_t  at;
+
+    memset(&f, 0, sizeof(kvr_first_t));
+    f.ok = 1;
+
+    at = begin(i);
+    at.eject.arm = arm;
+    at.eject.doubted = member[doubted];
+
+    return kvr_attempt_first(&at, &zone, &pool, &f, now)
+           | end(&at, KVR_OUTLIER_NONE);
+}
+
+
+/* a server on trial, whose fault it is, and a client's */
+START_TEST(test_eject_trial)
+{
+    uint32_t              k;
+    unsigned              rc;
+    kvr_candidate_t       c[2];
+    kvr_outlier_fleet_t  *fleet;
+
+    setup();
+
+    fleet = kvr_eject_fleet(&zone, &pool);
+    fleet->look = UINT64_MAX;
+
+    for (k = 0; k < 20; k++) {
+        util_check(!refused(0, KVR_TRIAL_FIXED, 0), "named");
+    }
+
+    util_check(!kvr_outlier_wary(fleet, now), "proves nothing");
+
+    for (k = 0; k < 5; k++) {
+        util_check(!refused(0, KVR_TRIAL_NONE, 0), "%u", k);
+    }
+
+    util_check(kvr_outlier_wary(fleet, now) && !sick(0), "on trial");
+
+    for (k = 0, rc = 0; k < 100 && !rc; k++) {
+        rc = k % 4 ? served(1, KVR_TRIAL_ELSEWHERE, 0)
+                   : refused(0, KVR_TRIAL_THERE, 0);
+    }
+
+    util_check(rc == KVR_EJECT_OUT && sick(0) && k < 24, "out after %u", k);
+    util_check(kvr_get(&zone.registry->member[member[0]].ejections) == 1
+               && !sick(1), "that one");
+
+    /* the same answers from both of them */
+
+    for (k = 0; k < 5; k++) {
+        (void) refused(2, KVR_TRIAL_NONE, 0);
+    }
+
+    for (k = 0, rc = 0; k < 100; k++) {
+        rc |= k % 4 ? refused(1, KVR_TRIAL_ELSEWHERE, 2)
+                    : refused(2, KVR_TRIAL_THERE, 0);
+    }
+
+    util_check(rc == 0 && !sick(2), "a client's fault");
+
+    /* a server alone is not divided; of others those that may be had count */
+
+    memset(c, 0, sizeof(c));
+    c[0].doubted = 1;
+    util_check(kvr_eject_trial(c, 1, 0) == KVR_TRIAL_NONE, "alone");
+
+    c[1].throttled = 1;
+    util_check(kvr_eject_trial(c, 2, 0) == KVR_TRIAL_NONE, "no other one");
+
+    c[1].throttled = 0;
+    util_check(kvr_eject_trial(c, 2, 0) == KVR_TRIAL_THERE, "there");
+    util_check(kvr_eject_trial(c, 2, UINT64_MAX) == KVR_TRIAL_ELSEWHERE
+               && c[0].sick && !c[1].sick, "elsewhere");
+
+    teardown();
+}
+END_TEST
+
+
 /* decisions look at states only if they are told to, but for now and then */
 START_TEST(test_eject_look)
 {
@@ -434,6 +532,7 @@ util_tests(NULL, NULL,
     { "all", &test_eject_all },
     { "back", &test_eject_back },
     { "slow", &test_eject_slow },
+    { "trial", &test_eject_trial },
     { "look", &test_eject_look },
     { "silent", &test_eject_silent }
 );
