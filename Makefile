@@ -298,7 +298,7 @@ bench-events: deps ## what KV events bring and cost (10 minutes; PARTS=...)
 
 
 .PHONY: bench-sick
-bench-sick: deps ## one of eight engines is sick, in each way there is (7 minutes; KINDS=...)
+bench-sick: deps ## one of eight engines is sick, in each way there is (10 minutes; KINDS=...)
 	@$(MAKE) -s build engine
 	@$(BENCH_ENV) python3 bench/sick/sick.py
 
