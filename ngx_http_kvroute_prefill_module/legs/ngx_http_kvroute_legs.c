@@ -321,6 +321,9 @@ ngx_http_kvroute_legs_create(ngx_http_request_t *r,
         legs->leg[i].conf = &llcf->leg[i];
     }
 
+    legs->role = legs->connector->plan[0];
+
+    legs->leg[KVR_LEG_PREFILL].upstream = conf->upstream;
     legs->leg[KVR_LEG_PREFILL].fixed = (legs->connector->meet != NULL);
     legs->leg[KVR_LEG_DECODE].decode = 1;
     legs->leg[KVR_LEG_DECODE].price = kvr_disaggregate_candidate;

@@ -64,8 +64,9 @@ struct ngx_http_kvroute_legs_s {
                                                leg goes there; connector=header:
                                                until the answer begins */
 
-    /* the prefill leg */
+    /* the prefill leg, or another one before the decode leg: a subrequest */
 
+    kvr_leg_e                    role;
     ngx_http_request_t          *subrequest;  /* or NULL: with one leg after the
                                                  other there is but one */
     kvr_disaggregate_e           outcome;

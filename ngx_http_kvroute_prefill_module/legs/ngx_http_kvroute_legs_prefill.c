@@ -58,7 +58,7 @@ ngx_http_kvroute_legs_prefill(ngx_http_kvroute_legs_t *legs)
         return rc;
     }
 
-    len = kvr_connector_ask(legs->connector, main->endpoint,
+    len = kvr_connector_ask(legs->connector, legs->role, main->endpoint,
                             legs->edit.kept != 0, (char *) text);
 
     bufs = ngx_http_kvroute_legs_append(legs, text, len, &length);
@@ -106,9 +106,8 @@ ngx_http_kvroute_legs_subrequest(ngx_http_kvroute_legs_t *legs,
         return NULL;
     }
 
-    leg = &legs->leg[KVR_LEG_PREFILL];
+    leg = &legs->leg[legs->role];
 
-    leg->upstream = legs->conf->upstream;
     leg->enter = ngx_http_kvroute_legs_entered;
     leg->header = ngx_http_kvroute_legs_header;
     leg->answer = ngx_http_kvroute_legs_answer;

@@ -120,15 +120,15 @@ int kvr_connector_serves(const kvr_connector_t *c, const uint8_t *path,
 const kvr_json_names_t *kvr_connector_private(void);
 
 /*
- * Writes what is appended to the prefill leg's body: one token, in one piece, and "ask".
- * It begins with a comma if kept is set, and ends with the closing brace.
- * Returns its length, at most KVR_CONNECTOR_LEN; of a meeting at most that and
- * twice the server's.
+ * Writes what is appended to the body of a leg before the decode leg: one token,
+ * in one piece, and "ask".  It begins with a comma if kept is set, and ends with
+ * the closing brace.  Returns its length, at most KVR_CONNECTOR_LEN; of a meeting
+ * at most that and twice the server's.
  */
 #define KVR_CONNECTOR_LEN  256
 
-size_t kvr_connector_ask(const kvr_connector_t *c, kvr_endpoint_e endpoint,
-    unsigned kept, char *dst);
+size_t kvr_connector_ask(const kvr_connector_t *c, kvr_leg_e role,
+    kvr_endpoint_e endpoint, unsigned kept, char *dst);
 
 
 #endif /* _KVR_CONNECTOR_H_INCLUDED_ */
