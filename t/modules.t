@@ -15,7 +15,7 @@ use MIME::Base64;
 my $t = Kvroute->new();
 my ($router, @extensions) = $t->modules();
 
-plan(skip_all => 'no extension is there') if !@extensions;
+plan(skip_all => 'no extension is there') unless @extensions;
 
 $t->backend("B$_") for 0 .. 1;
 

@@ -106,7 +106,7 @@ quietly nginx.make make -j"$(nproc)" -f objs/Makefile binary modules
 
 # nothing of glibc may have come along
 
-for file in objs/nginx objs/ngx_http_kvroute_module.so; do
+for file in objs/nginx objs/ngx_http_kvroute*_module.so; do
     if readelf -dV $file | grep -e 'GLIBC_' -e 'libc\.so\.6'; then
         echo "$file needs glibc"
         exit 1

@@ -211,10 +211,13 @@ sub upstreams {
 # writes the configuration: $conf is what follows load_module and the like
 
 # The router, and the extensions beside it: all that are there, or those that
-# KVROUTE_MODULES names, as "share events", or "router" for none.
+# KVROUTE_MODULES names, as "share events", or "router" for none.  With
+# KVROUTE_MODULE=static nginx has all of them in it.
 
 sub modules {
     my ($t) = @_;
+
+    return if $t->{module} eq 'static';
 
     my $names = $ENV{KVROUTE_MODULES} // '*';
     my $dir = dirname($t->{module});
