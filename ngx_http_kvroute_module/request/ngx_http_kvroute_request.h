@@ -161,18 +161,18 @@ typedef struct {
     uint64_t                     matched;   /* receipt of the last decision */
     uint64_t                     best;
     double                       cost;
-    uint32_t                     streams;   /* at the pick, before it */
 
     uint64_t                    *chain;     /* see _request, may be NULL */
     ngx_http_kvroute_zone_t     *zone;      /* that the chain was made for */
     uint32_t                     units;
     uint32_t                     entries;
     uint32_t                     output;    /* tokens asked for at most */
+    uint32_t                     streams;   /* at the pick, before it */
 
     ngx_str_t                    hint[KVR_PROMPT_FIELDS];
-    int32_t                      priority;  /* as the body has it */
 
     ngx_msec_t                   ttft;
+    int32_t                      priority;  /* as the body has it */
     uint32_t                     rank;      /* of the engine, or UNSET */
 
     kvr_endpoint_e               endpoint;
