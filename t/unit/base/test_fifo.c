@@ -153,6 +153,7 @@ START_TEST(test_fifo_killed)
 
     for (cut = 0; cut <= 4; cut++) {
 
+        end();
         begin();
 
         (void) put(20, 1, 20);
@@ -189,8 +190,6 @@ START_TEST(test_fifo_killed)
         util_check(word[0] == (cut < 4 ? 3 : 2), "cut %u: record %lu", cut,
                    (unsigned long) word[0]);
         check(word, 20);
-
-        end();
     }
 }
 END_TEST
