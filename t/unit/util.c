@@ -715,29 +715,43 @@ util_blocks(const util_buf_t *text, uint64_t *out, size_t max, int finish)
 
 #ifndef UTIL_NO_CHECK
 
+const util_around_t __attribute__ ((weak))  util_around = { NULL, NULL };
+
+static util_test_t   *util_tests;
+static util_test_t  **util_last = &util_tests;
+
+
+void
+util_add(util_test_t *t)
+{
+    *util_last = t;
+    util_last = &t->next;
+}
+
+
 int
 main(int argc, char **argv)
 {
-    int                 failed;
-    TCase              *tc;
-    Suite              *s;
-    SRunner            *sr;
-    const char         *name;
-    const util_test_t  *t;
+    int           failed;
+    TCase        *tc;
+    Suite        *s;
+    SRunner      *sr;
+    const char   *name;
+    util_test_t  *t;
 
     (void) argc;
 
     name = strrchr(argv[0], '/');
     s = suite_create(name ? name + 1 : argv[0]);
 
-    for (t = util_suite.test; t->name; t++) {
-        tc = tcase_create(t->name);
+    for (t = util_tests; t; t = t->next) {
+        tc = tcase_create(t->test.name);
 
         /* slow machines and sanitizers are no failures */
 
         tcase_set_timeout(tc, 0);
-        tcase_add_checked_fixture(tc, util_suite.begin, util_suite.end);
-        tcase_add_test(tc, *t->test);
+        tcase_add_checked_fixture(tc, util_around.begin, util_around.end);
+        tcase_add_test(tc, &t->test);
         suite_add_tcase(s, tc);
     }
 

@@ -185,32 +185,47 @@ size_t util_blocks(const util_buf_t *text, uint64_t *out, size_t max,
 #ifndef UTIL_NO_CHECK
 
 /*
- * A test program ends with a table of its tests, which main() in util.c runs;
- * begin and end are called around each of them, or are NULL:
+ * A test, which main() in util.c runs:
  *
- *     util_tests(begin, end,
- *         { "name", &test_name },
+ *     TEST(test_name)
+ *     {
  *         ...
- *     );
+ *     }
+ *
+ * util_around(begin, end) names functions to be called around each test of the
+ * program.
  */
 
-typedef struct {
-    const char          *name;
-    const TTest *const  *test;
-} util_test_t;
+typedef struct util_test_s  util_test_t;
+
+struct util_test_s {
+    TTest            test;
+    util_test_t     *next;
+};
 
 typedef struct {
-    void               (*begin)(void);
-    void               (*end)(void);
-    const util_test_t   *test;       /* the last one has no name */
-} util_suite_t;
+    void           (*begin)(void);
+    void           (*end)(void);
+} util_around_t;
 
-extern const util_suite_t  util_suite;
+extern const util_around_t  util_around;
 
-#define util_tests(begin, end, ...)                                           \
-    const util_suite_t  util_suite = {                                        \
-        begin, end, (const util_test_t []) { __VA_ARGS__, { .name = NULL } }  \
-    }
+void util_add(util_test_t *t);
+
+#define util_around(begin, end)                                               \
+    const util_around_t  util_around = { begin, end }
+
+#define TEST(name)                                                            \
+    static void name(int i);                                                  \
+                                                                              \
+    static void __attribute__ ((constructor)) name ## _add(void)              \
+    {                                                                         \
+        static util_test_t  t = { { #name, name, __FILE__, __LINE__ }, NULL };\
+                                                                              \
+        util_add(&t);                                                         \
+    }                                                                         \
+                                                                              \
+    static void name(int i_ __attribute__ ((unused)))
 
 #endif
 

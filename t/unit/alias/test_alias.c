@@ -179,7 +179,7 @@ known_of(const prompt_t *p)
 
 
 /* in one event and in chunks, from the start and behind what was cached */
-START_TEST(test_alias_one)
+TEST(test_alias_one)
 {
     make(&a, 1, 40, 0, 10000);
 
@@ -209,11 +209,10 @@ START_TEST(test_alias_one)
     ck_assert_uint_eq(counts.used, 10 + 25);
     ck_assert_uint_eq(counts.wrong, 0);
 }
-END_TEST
 
 
 /* other lengths, another time, a run that begins elsewhere: not its own */
-START_TEST(test_alias_none)
+TEST(test_alias_none)
 {
     make(&a, 1, 40, 8, 10000);
 
@@ -240,7 +239,6 @@ START_TEST(test_alias_none)
     store(&a, 8, 40, 19990);
     ck_assert_int_eq(end(&b), KVR_ALIAS_MISSING);
 }
-END_TEST
 
 
 /*
@@ -248,7 +246,7 @@ END_TEST
  * before the request; by what is told of it, by the run that it goes on from, or
  * if nobody knows anywhere but at the start of a prompt.
  */
-START_TEST(test_alias_begin)
+TEST(test_alias_begin)
 {
     /* a part of a block was cached, and a part of one is at the end */
 
@@ -300,11 +298,10 @@ START_TEST(test_alias_begin)
     store(&a, 20, 40, 59990);
     ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
 }
-END_TEST
 
 
 /* the last entry ends with the prompt, in a part of a block: that is not stored */
-START_TEST(test_alias_end)
+TEST(test_alias_end)
 {
     kvr_alias_place_t  place;
 
@@ -322,11 +319,10 @@ START_TEST(test_alias_end)
     ck_assert(known(&a, 39));
     ck_assert(!kvr_alias_mark(&v, hash_of(&b, 0), 0, 0, &place));
 }
-END_TEST
 
 
 /* what was cached was stored as a reply, block by block */
-START_TEST(test_alias_reply)
+TEST(test_alias_reply)
 {
     uint32_t  i;
 
@@ -348,11 +344,10 @@ START_TEST(test_alias_reply)
     ck_assert(known(&a, 59));
     ck_assert(known(&a, 43));
 }
-END_TEST
 
 
 /* two of one length at one time, then two that time tells apart */
-START_TEST(test_alias_two)
+TEST(test_alias_two)
 {
     uint32_t  i;
 
@@ -389,11 +384,10 @@ START_TEST(test_alias_two)
     ck_assert_uint_eq(known_of(&b), 10);
     ck_assert_uint_eq(counts.wrong, 0);
 }
-END_TEST
 
 
 /* one run, and two requests that fit: of one prompt, and of two */
-START_TEST(test_alias_taken)
+TEST(test_alias_taken)
 {
     make(&a, 1, 40, 0, 10000);
     store(&a, 0, 40, 9990);
@@ -407,11 +401,10 @@ START_TEST(test_alias_taken)
     ck_assert_uint_eq(counts.wrong, 1);
     ck_assert_uint_eq(counts.used, 0);
 }
-END_TEST
 
 
 /* blocks are taken for another prompt's, which cached tokens find out */
-START_TEST(test_alias_wrong)
+TEST(test_alias_wrong)
 {
     kvr_alias_place_t  place;
 
@@ -453,14 +446,13 @@ START_TEST(test_alias_wrong)
     ck_assert_int_eq(end(&b), KVR_ALIAS_ATTRIBUTED);
     ck_assert_uint_eq(known_of(&b), 20);
 }
-END_TEST
 
 
 /*
  * Two bytes to a token at first, then six: the line from the start is wrong by
  * far, that from the end of the turn before is not.
  */
-START_TEST(test_alias_anchor)
+TEST(test_alias_anchor)
 {
     uint32_t           i, n;
     uint64_t           at;
@@ -506,14 +498,13 @@ START_TEST(test_alias_anchor)
 
     ck_assert_uint_ge(n, 23);
 }
-END_TEST
 
 
 /*
  * Longer tokens follow: a new line ties blocks of the turn before to later
  * entries.  It is not another prompt that had them.
  */
-START_TEST(test_alias_line)
+TEST(test_alias_line)
 {
     make(&a, 1, 64, 0, 10000);
     store(&a, 0, 64, 9990);
@@ -535,11 +526,10 @@ START_TEST(test_alias_line)
     ck_assert_int_eq(kvr_alias_attribute(&v, &a.r), KVR_ALIAS_ATTRIBUTED);
     ck_assert_uint_eq(counts.wrong, 0);
 }
-END_TEST
 
 
 /* a session says which is which, whatever the time */
-START_TEST(test_alias_session)
+TEST(test_alias_session)
 {
     make(&a, 1, 40, 0, 10000);
     make(&b, 2, 40, 0, 10000);
@@ -570,7 +560,6 @@ START_TEST(test_alias_session)
     ck_assert_uint_eq(counts.session, 3);
     ck_assert_uint_eq(counts.wrong, 0);
 }
-END_TEST
 
 
 /*
@@ -578,7 +567,7 @@ END_TEST
  * time, until it has told one.  Then what has another session is not taken, as
  * that of a client that gives its own; who has none is found by the time.
  */
-START_TEST(test_alias_session_else)
+TEST(test_alias_session_else)
 {
     make(&a, 1, 40, 0, 10000);
     a.r.session = 7;
@@ -618,14 +607,13 @@ START_TEST(test_alias_session_else)
     store(&a, 0, 40, 49990);
     ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
 }
-END_TEST
 
 
 /*
  * Much is stored before a request has ended: the names of its blocks are
  * overwritten, or its runs are, of which the first one is found last.
  */
-START_TEST(test_alias_ring)
+TEST(test_alias_ring)
 {
     uint32_t  i;
 
@@ -686,14 +674,13 @@ START_TEST(test_alias_ring)
     ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
     ck_assert_uint_eq(known_of(&a), 10);
 }
-END_TEST
 
 
 /*
  * Very many runs that might be it, each to be followed far back, of an engine
  * that is broken: nobody looks for long, and what comes later is found.
  */
-START_TEST(test_alias_many)
+TEST(test_alias_many)
 {
     uint32_t  i;
 
@@ -712,11 +699,10 @@ START_TEST(test_alias_many)
     ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
     ck_assert_uint_eq(known_of(&a), 10);
 }
-END_TEST
 
 
 /* what a broken engine may tell, and what a client may have it tell */
-START_TEST(test_alias_bounds)
+TEST(test_alias_bounds)
 {
     uint32_t             i, k;
     util_rng_t           rng;
@@ -783,14 +769,13 @@ START_TEST(test_alias_bounds)
     ck_assert_uint_eq(counts.used, 0);
     ck_assert(!kvr_alias_mark(&v, 5, 0, 0, &place));
 }
-END_TEST
 
 
 /*
  * Eight at a time for a while: prompts that go on, chunks, replies between one
  * another, blocks that are removed.  What is known is right.
  */
-START_TEST(test_alias_traffic)
+TEST(test_alias_traffic)
 {
     uint32_t    i, k, from, to, right, reply;
     uint64_t    now, seed;
@@ -854,24 +839,6 @@ START_TEST(test_alias_traffic)
 
     ck_assert(kvr_alias_most(&v));
 }
-END_TEST
 
 
-util_tests(setup, teardown,
-    { "one", &test_alias_one },
-    { "none", &test_alias_none },
-    { "begin", &test_alias_begin },
-    { "end", &test_alias_end },
-    { "reply", &test_alias_reply },
-    { "two", &test_alias_two },
-    { "taken", &test_alias_taken },
-    { "wrong", &test_alias_wrong },
-    { "anchor", &test_alias_anchor },
-    { "line", &test_alias_line },
-    { "session", &test_alias_session },
-    { "session_else", &test_alias_session_else },
-    { "ring", &test_alias_ring },
-    { "many", &test_alias_many },
-    { "bounds", &test_alias_bounds },
-    { "traffic", &test_alias_traffic }
-);
+util_around(setup, teardown);

@@ -136,7 +136,7 @@ held(void)
 
 
 /* found, removed, stored again */
-START_TEST(test_attribute_blocks)
+TEST(test_attribute_blocks)
 {
     kvr_index_undo_t     undo;
     kvr_events_alias_t  *count;
@@ -213,11 +213,10 @@ START_TEST(test_attribute_blocks)
     tell(KVR_KVEVENT_STORED, 0, 160, 18000);
     ck_assert_uint_eq(kvr_get(&count->used), 0);
 }
-END_TEST
 
 
 /* told before the prompt came that will be stored: it is not taken away */
-START_TEST(test_attribute_coming)
+TEST(test_attribute_coming)
 {
     kvr_index_undo_t  undo;
 
@@ -239,11 +238,10 @@ START_TEST(test_attribute_coming)
     tell(KVR_KVEVENT_REMOVED, 100, 160, 12200);
     ck_assert_uint_eq(held(), 25);
 }
-END_TEST
 
 
 /* what is stored while others wait is used before them, so it is older */
-START_TEST(test_attribute_waiting)
+TEST(test_attribute_waiting)
 {
     uint32_t          i, age;
     uint64_t          other[40];
@@ -267,11 +265,10 @@ START_TEST(test_attribute_waiting)
     (void) kvr_index_inserted(s.zone.index, s.chain, 40, s.peer, 0, &age);
     ck_assert_uint_ge(age, 79);
 }
-END_TEST
 
 
 /* a writer that was killed, a number that is another's, a ring that is full */
-START_TEST(test_attribute_ring)
+TEST(test_attribute_ring)
 {
     uint32_t           i;
     kvr_fifo_t  *ring;
@@ -305,11 +302,10 @@ START_TEST(test_attribute_ring)
 
     ck_assert_uint_eq(kvr_get(&ring->tail), kvr_get(&ring->head));
 }
-END_TEST
 
 
 /* an engine that does not tell what was cached */
-START_TEST(test_attribute_untold)
+TEST(test_attribute_untold)
 {
     kvr_events_alias_t  *count;
 
@@ -324,11 +320,10 @@ START_TEST(test_attribute_untold)
     ck_assert_uint_eq(kvr_get(&count->missing), 1);
     ck_assert(!kvr_attribute_most(&s.heard, s.peer));
 }
-END_TEST
 
 
 /* what single blocks say, age need not: it lets go of less */
-START_TEST(test_attribute_most)
+TEST(test_attribute_most)
 {
     unsigned           i;
     uint64_t           alone;
@@ -356,14 +351,6 @@ START_TEST(test_attribute_most)
     ck_assert_uint_ge(kvr_get(&p->capacity), 2 * alone);
     ck_assert_uint_le(kvr_get(&p->capacity), 2 * alone + 1);
 }
-END_TEST
 
 
-util_tests(setup, teardown,
-    { "blocks", &test_attribute_blocks },
-    { "coming", &test_attribute_coming },
-    { "waiting", &test_attribute_waiting },
-    { "ring", &test_attribute_ring },
-    { "untold", &test_attribute_untold },
-    { "most", &test_attribute_most }
-);
+util_around(setup, teardown);

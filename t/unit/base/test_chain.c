@@ -36,7 +36,7 @@ next_depth(uint32_t depth)
 }
 
 
-START_TEST(test_chain_depth)
+TEST(test_chain_depth)
 {
     uint32_t  k, units, depth, entries;
 
@@ -61,10 +61,9 @@ START_TEST(test_chain_depth)
         }
     }
 }
-END_TEST
 
 
-START_TEST(test_chain_sizes)
+TEST(test_chain_sizes)
 {
     uint32_t  k, units, step;
 
@@ -96,11 +95,10 @@ START_TEST(test_chain_sizes)
                    && units < kvr_chain_depth(k), "%u", units);
     }
 }
-END_TEST
 
 
 /* places in the index are taken evenly, whatever the number of lines */
-START_TEST(test_chain_reduce)
+TEST(test_chain_reduce)
 {
     double       chi, expect;
     size_t       i, n;
@@ -145,11 +143,3 @@ START_TEST(test_chain_reduce)
     util_check(kvr_reduce(0, 10) == 0, "first");
     util_check(kvr_reduce(UINT64_MAX, 10) == 9, "last");
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "depth", &test_chain_depth },
-    { "sizes", &test_chain_sizes },
-    { "reduce", &test_chain_reduce }
-);

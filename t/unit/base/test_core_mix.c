@@ -90,7 +90,7 @@ values(size_t n)
 }
 
 
-START_TEST(test_mix_reference)
+TEST(test_mix_reference)
 {
     unsigned    i;
     uint64_t    a, b;
@@ -108,11 +108,10 @@ START_TEST(test_mix_reference)
 
     util_check(kvr_mix(0, 1) != kvr_mix(1, 0), "order");
 }
-END_TEST
 
 
 /* one block after another of the same text: no cycle, no fixed point */
-START_TEST(test_mix_equal_blocks)
+TEST(test_mix_equal_blocks)
 {
     size_t    i, k;
     uint64_t  h, d, *v;
@@ -141,11 +140,10 @@ START_TEST(test_mix_equal_blocks)
 
     free(v);
 }
-END_TEST
 
 
 /* prompts of four blocks that differ by little */
-START_TEST(test_mix_near)
+TEST(test_mix_near)
 {
     size_t     n, i, k, bit, a, b;
     uint64_t   d[8], e[8], h, *v;
@@ -229,7 +227,6 @@ START_TEST(test_mix_near)
 
     free(v);
 }
-END_TEST
 
 
 /*
@@ -238,7 +235,7 @@ END_TEST
  * highest bits, which does no harm since digests never differ in one bit only;
  * from the second step on nothing is left of that.
  */
-START_TEST(test_mix_avalanche)
+TEST(test_mix_avalanche)
 {
     int         in, out;
     double      p, d, chi, worst;
@@ -291,11 +288,10 @@ START_TEST(test_mix_avalanche)
     util_check(chi > 8192 - 8 * 128, "chi-square %g", chi);
     util_check(worst < 0.12, "a pair of bits is off by %g", worst);
 }
-END_TEST
 
 
 /* digests whose low, high or middle bits are all there is to tell them by */
-START_TEST(test_mix_sparse)
+TEST(test_mix_sparse)
 {
     size_t    i, k, n;
     uint64_t  h, *v;
@@ -323,11 +319,10 @@ START_TEST(test_mix_sparse)
 
     free(v);
 }
-END_TEST
 
 
 /* every size, their order and their number make another layout */
-START_TEST(test_mix_layout)
+TEST(test_mix_layout)
 {
     size_t    i, n, size[8];
     uint64_t  v[64];
@@ -360,14 +355,3 @@ START_TEST(test_mix_layout)
 
     util_check(twice(v, n) == 0, "two layouts have one number");
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "reference", &test_mix_reference },
-    { "equal", &test_mix_equal_blocks },
-    { "near", &test_mix_near },
-    { "avalanche", &test_mix_avalanche },
-    { "sparse", &test_mix_sparse },
-    { "layout", &test_mix_layout }
-);

@@ -80,7 +80,7 @@ check(const uint64_t *word, uint32_t n)
 }
 
 
-START_TEST(test_fifo_order)
+TEST(test_fifo_order)
 {
     int         n;
     unsigned    i, k, count, lens[40];
@@ -114,10 +114,9 @@ START_TEST(test_fifo_order)
         kvr_set(&ring->tail, place);
     }
 }
-END_TEST
 
 
-START_TEST(test_fifo_full)
+TEST(test_fifo_full)
 {
     unsigned  n;
     uint64_t  place, word[KVR_FIFO_MAX];
@@ -141,11 +140,10 @@ START_TEST(test_fifo_full)
     kvr_set(&ring->tail, place);
     util_check(put(200, 100, 2), "there is room again");
 }
-END_TEST
 
 
 /* killed before its n-th slot has its number */
-START_TEST(test_fifo_killed)
+TEST(test_fifo_killed)
 {
     int       rc;
     unsigned  i, lost, cut;
@@ -192,11 +190,10 @@ START_TEST(test_fifo_killed)
         check(word, 20);
     }
 }
-END_TEST
 
 
 /* two have written to one place */
-START_TEST(test_fifo_mixed)
+TEST(test_fifo_mixed)
 {
     unsigned  i;
     uint64_t  place, word[KVR_FIFO_MAX];
@@ -227,7 +224,6 @@ START_TEST(test_fifo_mixed)
     kvr_set(&ring->slot[0].word[0], UINT64_MAX);
     util_check(kvr_fifo_get(ring, &place, word, 0) == KVR_ERROR, "len");
 }
-END_TEST
 
 
 static void *
@@ -250,7 +246,7 @@ writer(void *data)
 }
 
 
-START_TEST(test_fifo_together)
+TEST(test_fifo_together)
 {
     int        rc;
     unsigned   i, w;
@@ -299,13 +295,6 @@ START_TEST(test_fifo_together)
                == WRITERS * (uint64_t) util_cases(100000),
                "all were read or counted");
 }
-END_TEST
 
 
-util_tests(begin, end,
-    { "order", &test_fifo_order },
-    { "full", &test_fifo_full },
-    { "mixed", &test_fifo_mixed },
-    { "together", &test_fifo_together },
-    { "killed", &test_fifo_killed }
-);
+util_around(begin, end);

@@ -69,7 +69,7 @@ same(const char *what, kvr_set_t s, const uint8_t *has)
 }
 
 
-START_TEST(test_set_all)
+TEST(test_set_all)
 {
     uint8_t      a[KVR_PEERS], b[KVR_PEERS], c[KVR_PEERS];
     uint32_t     i, k, n;
@@ -117,9 +117,3 @@ START_TEST(test_set_all)
         same("below", kvr_set_below(i), c);
     }
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "all", &test_set_all }
-);

@@ -25,7 +25,7 @@ fresh(void)
 }
 
 
-START_TEST(test_engine_restart)
+TEST(test_engine_restart)
 {
     fresh();
 
@@ -68,11 +68,10 @@ START_TEST(test_engine_restart)
     m.start = 1.7e9 + 60;
     util_check(kvr_engine_take(&sig, &m, 0, 0, 8) == 0, "the later one again");
 }
-END_TEST
 
 
 /* whether it would have been told if the process were another one */
-START_TEST(test_engine_same)
+TEST(test_engine_same)
 {
     fresh();
 
@@ -105,11 +104,10 @@ START_TEST(test_engine_same)
     (void) kvr_engine_take(&sig, &m, 0, 0, 66000);
     util_check(kvr_engine_same(&sig, 66000, 1000), "and no more");
 }
-END_TEST
 
 
 /* the same restart, seen by several means and more than once */
-START_TEST(test_engine_once)
+TEST(test_engine_once)
 {
     fresh();
 
@@ -198,11 +196,10 @@ START_TEST(test_engine_once)
     util_check(kvr_engine_take(&sig, &m, 0, 0, 24) == KVR_ENGINE_RESTARTED,
                "gone since it was told");
 }
-END_TEST
 
 
 /* a clock that was ahead, until it was set and the engine started anew */
-START_TEST(test_engine_clock)
+TEST(test_engine_clock)
 {
     unsigned  i;
 
@@ -230,10 +227,9 @@ START_TEST(test_engine_clock)
                    "the next one, %u", i);
     }
 }
-END_TEST
 
 
-START_TEST(test_engine_foreign)
+TEST(test_engine_foreign)
 {
     fresh();
 
@@ -255,10 +251,9 @@ START_TEST(test_engine_foreign)
     (void) kvr_engine_take(&sig, &m, 0, 0, 5);
     util_check(sig.foreign == 0, "nothing told is nothing there");
 }
-END_TEST
 
 
-START_TEST(test_engine_worth)
+TEST(test_engine_worth)
 {
     fresh();
 
@@ -272,10 +267,9 @@ START_TEST(test_engine_worth)
     util_check(kvr_engine_worth(&sig, 15000, 1000) == 0, "old");
     util_check(kvr_engine_worth(&sig, UINT64_MAX, 1000) == 0, "very old");
 }
-END_TEST
 
 
-START_TEST(test_engine_preemptions)
+TEST(test_engine_preemptions)
 {
     int       i;
     uint32_t  cap;
@@ -313,10 +307,9 @@ START_TEST(test_engine_preemptions)
     (void) kvr_engine_take(&sig, &m, 0, 0, 5);
     util_check(sig.cap == 0, "restarted");
 }
-END_TEST
 
 
-START_TEST(test_engine_health)
+TEST(test_engine_health)
 {
     int  rc;
 
@@ -355,11 +348,10 @@ START_TEST(test_engine_health)
     util_check(sig.checks_failed == 8 && sig.unhealthy == 2
                && sig.last == KVR_CHECK_FAIL, "down is down");
 }
-END_TEST
 
 
 /* headers make nothing younger that probes have told */
-START_TEST(test_engine_orca)
+TEST(test_engine_orca)
 {
     kvr_metrics_t  orca;
 
@@ -385,10 +377,9 @@ START_TEST(test_engine_orca)
     util_check(kvr_engine_worth(&sig, 2000, 100) == 0, "probes are old");
     util_check(kvr_engine_fresh(&sig, 2600, 100) == 0, "old too");
 }
-END_TEST
 
 
-START_TEST(test_engine_lora)
+TEST(test_engine_lora)
 {
     fresh();
 
@@ -413,7 +404,6 @@ START_TEST(test_engine_lora)
     util_check(kvr_engine_lora(&sig, kvr_metrics_lora("b", 1)) == 0,
                "nobody knows how many fit");
 }
-END_TEST
 
 
 static uint64_t
@@ -429,7 +419,7 @@ capacity(uint64_t tokens, uint64_t now)
 
 
 /* the lowest of reports that alternate, and none that is old */
-START_TEST(test_engine_capacity)
+TEST(test_engine_capacity)
 {
     unsigned  i;
 
@@ -469,19 +459,3 @@ START_TEST(test_engine_capacity)
     util_check(kvr_engine_uncached(&sig, 3600, 10)
                && !kvr_engine_uncached(&sig, 3601, 10), "no cache");
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "restart", &test_engine_restart },
-    { "capacity", &test_engine_capacity },
-    { "same", &test_engine_same },
-    { "once", &test_engine_once },
-    { "clock", &test_engine_clock },
-    { "foreign", &test_engine_foreign },
-    { "worth", &test_engine_worth },
-    { "preemptions", &test_engine_preemptions },
-    { "health", &test_engine_health },
-    { "orca", &test_engine_orca },
-    { "lora", &test_engine_lora }
-);

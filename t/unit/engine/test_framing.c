@@ -49,7 +49,7 @@ take(const char *text, size_t len, size_t n, char *out)
 }
 
 
-START_TEST(test_framing_read)
+TEST(test_framing_read)
 {
     char      out[128];
     size_t    n;
@@ -90,10 +90,9 @@ START_TEST(test_framing_read)
         }
     }
 }
-END_TEST
 
 
-START_TEST(test_framing_long)
+TEST(test_framing_long)
 {
     char  text[2 * KVR_FRAMING_LINE], out[8];
 
@@ -107,10 +106,3 @@ START_TEST(test_framing_long)
     memcpy(text, "0\r\n", 3);
     util_check(take(text, sizeof(text), 100, out) == KVR_ERROR, "trailer");
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "read", &test_framing_read },
-    { "long", &test_framing_long }
-);

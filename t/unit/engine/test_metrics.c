@@ -264,7 +264,7 @@ read_in(const char *text, size_t len, size_t step)
 }
 
 
-START_TEST(test_metrics_samples)
+TEST(test_metrics_samples)
 {
     size_t                i, step, len;
     const sample_t       *s;
@@ -298,11 +298,10 @@ START_TEST(test_metrics_samples)
         }
     }
 }
-END_TEST
 
 
 /* old sets of adapters linger: the newest counts */
-START_TEST(test_metrics_lora)
+TEST(test_metrics_lora)
 {
     const char           *text;
     const kvr_metrics_t  *m;
@@ -330,11 +329,10 @@ START_TEST(test_metrics_lora)
     util_check(m->loras == KVR_METRICS_LORAS && m->max_loras == 0, "%u",
                m->loras);
 }
-END_TEST
 
 
 /* lines that are too long, ten megabytes of others, then what is wanted */
-START_TEST(test_metrics_huge)
+TEST(test_metrics_huge)
 {
     unsigned              i;
     util_buf_t            b;
@@ -362,11 +360,10 @@ START_TEST(test_metrics_huge)
 
     util_drop(&b);
 }
-END_TEST
 
 
 /* numbers that are none of anything: their sum is more than 64 bits hold */
-START_TEST(test_metrics_sums)
+TEST(test_metrics_sums)
 {
     unsigned              i;
     util_buf_t            b;
@@ -390,11 +387,10 @@ START_TEST(test_metrics_sums)
 
     util_drop(&b);
 }
-END_TEST
 
 
 /* each rank's own, and of those that name none what is said of all */
-START_TEST(test_metrics_ranks)
+TEST(test_metrics_ranks)
 {
     unsigned              step;
     kvr_metrics_t         one;
@@ -475,11 +471,10 @@ START_TEST(test_metrics_ranks)
     (void) read_in(text, strlen(text), 7);
     util_check(reader.ranks == 0, "nobody names a rank");
 }
-END_TEST
 
 
 /* servers of several nodes: names go on, what a header may say begins anew */
-START_TEST(test_metrics_nodes)
+TEST(test_metrics_nodes)
 {
     unsigned        i, k;
     kvr_metrics_t   one;
@@ -544,10 +539,9 @@ START_TEST(test_metrics_nodes)
     (void) read_in(name, strlen(name), 7);
     util_check(reader.ranks == 4, "SGLang: %u", reader.ranks);
 }
-END_TEST
 
 
-START_TEST(test_metrics_orca)
+TEST(test_metrics_orca)
 {
     size_t         i;
     uint32_t       set;
@@ -586,11 +580,10 @@ START_TEST(test_metrics_orca)
                    && m.kv < values[i].kv + 1e-9, "%s", values[i].value);
     }
 }
-END_TEST
 
 
 /* paths in their order; and auto tries all there are */
-START_TEST(test_metrics_dialects)
+TEST(test_metrics_dialects)
 {
     unsigned              i, k;
     uint32_t              n;
@@ -646,16 +639,3 @@ START_TEST(test_metrics_dialects)
     util_check(n > 1 && kvr_dialect_name(n) == NULL
                && kvr_dialect_by_name("x", 1) == KVR_DIALECT_NONE, "names");
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "samples", &test_metrics_samples },
-    { "lora", &test_metrics_lora },
-    { "huge", &test_metrics_huge },
-    { "sums", &test_metrics_sums },
-    { "ranks", &test_metrics_ranks },
-    { "nodes", &test_metrics_nodes },
-    { "orca", &test_metrics_orca },
-    { "dialects", &test_metrics_dialects }
-);

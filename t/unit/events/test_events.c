@@ -236,7 +236,7 @@ events_age_once(unsigned _i)
 }
 
 
-START_TEST(test_events_age_once)
+TEST(test_events_age_once)
 {
     unsigned  i;
 
@@ -244,7 +244,6 @@ START_TEST(test_events_age_once)
         events_age_once(i);
     }
 }
-END_TEST
 
 
 /*
@@ -312,7 +311,7 @@ events_age_sessions(unsigned _i)
 }
 
 
-START_TEST(test_events_age_sessions)
+TEST(test_events_age_sessions)
 {
     unsigned  i;
 
@@ -320,11 +319,10 @@ START_TEST(test_events_age_sessions)
         events_age_sessions(i);
     }
 }
-END_TEST
 
 
 /* what a flush leaves: nothing that was there, and the age for a start */
-START_TEST(test_events_flush)
+TEST(test_events_flush)
 {
     uint32_t    i, n;
     uint64_t    k, hash[64];
@@ -356,10 +354,9 @@ START_TEST(test_events_flush)
 
     end(&cache);
 }
-END_TEST
 
 
-START_TEST(test_events_counts)
+TEST(test_events_counts)
 {
     kvr_events_t  *e;
 
@@ -405,14 +402,13 @@ START_TEST(test_events_counts)
 
     free(e);
 }
-END_TEST
 
 
 #define FAR  (1LL << 33)
 
 
 /* numbers as they come: t taken, a again, g a gap, n another publisher */
-START_TEST(test_events_order)
+TEST(test_events_order)
 {
     char                  found[64], *p;
     unsigned              i, k;
@@ -556,11 +552,10 @@ START_TEST(test_events_order)
 
     free(e);
 }
-END_TEST
 
 
 /* hostile numbers do no more than to mislead */
-START_TEST(test_events_hostile)
+TEST(test_events_hostile)
 {
     uint32_t        i;
     util_rng_t      r;
@@ -595,14 +590,3 @@ START_TEST(test_events_hostile)
 
     free(e);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "age_once", &test_events_age_once },
-    { "age_sessions", &test_events_age_sessions },
-    { "flush", &test_events_flush },
-    { "counts", &test_events_counts },
-    { "order", &test_events_order },
-    { "hostile", &test_events_hostile }
-);

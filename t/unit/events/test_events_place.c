@@ -22,7 +22,7 @@ key(uint64_t n)
 }
 
 
-START_TEST(test_events_place_gives_way)
+TEST(test_events_place_gives_way)
 {
     uint64_t  n;
 
@@ -65,11 +65,10 @@ START_TEST(test_events_place_gives_way)
         ck_assert_uint_eq(kvr_events_place_find(&p, key(n)), n);
     }
 }
-END_TEST
 
 
 /* where several go on from all of them, one goes in the end */
-START_TEST(test_events_place_forks)
+TEST(test_events_place_forks)
 {
     uint64_t  n;
 
@@ -92,10 +91,9 @@ START_TEST(test_events_place_forks)
     ck_assert_uint_eq(kvr_events_place_find(&p, key(1)), KVR_EVENTS_NOWHERE);
     ck_assert_uint_eq(kvr_events_place_find(&p, key(4)), 4);
 }
-END_TEST
 
 
-START_TEST(test_events_place_depths)
+TEST(test_events_place_depths)
 {
     memset((void *) &p, 0, sizeof(p));
 
@@ -113,11 +111,3 @@ START_TEST(test_events_place_depths)
     kvr_events_place_keep(&p, key(1), 7, 1);
     ck_assert_uint_eq(kvr_events_place_find(&p, key(1)), (1U << 30) - 1);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "gives_way", &test_events_place_gives_way },
-    { "forks", &test_events_place_forks },
-    { "depths", &test_events_place_depths }
-);

@@ -113,7 +113,7 @@ session(const char *id)
 
 
 /* vLLM from 0.24 on: an event is a map, and what has its default is left out */
-START_TEST(test_kvevent_vllm_maps)
+TEST(test_kvevent_vllm_maps)
 {
     found_t     f;
     util_buf_t  b = { 0 };
@@ -190,14 +190,13 @@ START_TEST(test_kvevent_vllm_maps)
 
     util_drop(&b);
 }
-END_TEST
 
 
 /*
  * A session is known by the same number by whomever it is told, however long it
  * is; what differs in the first 32 bytes or the last eight is another one.
  */
-START_TEST(test_kvevent_session)
+TEST(test_kvevent_session)
 {
     found_t     f;
     unsigned    len, i;
@@ -261,11 +260,10 @@ START_TEST(test_kvevent_session)
         }
     }
 }
-END_TEST
 
 
 /* vLLM up to 0.23 and SGLang: arrays, of any length */
-START_TEST(test_kvevent_arrays)
+TEST(test_kvevent_arrays)
 {
     found_t     f;
     util_buf_t  b = { 0 };
@@ -327,11 +325,10 @@ START_TEST(test_kvevent_arrays)
 
     util_drop(&b);
 }
-END_TEST
 
 
 /* a batch that is a map; its order, names and kinds that are not known */
-START_TEST(test_kvevent_tolerant)
+TEST(test_kvevent_tolerant)
 {
     found_t     f;
     util_buf_t  b = { 0 };
@@ -392,11 +389,10 @@ START_TEST(test_kvevent_tolerant)
 
     util_drop(&b);
 }
-END_TEST
 
 
 /* SGLang tells of its load by the same way */
-START_TEST(test_kvevent_load)
+TEST(test_kvevent_load)
 {
     found_t     f;
     unsigned    i;
@@ -416,10 +412,9 @@ START_TEST(test_kvevent_load)
 
     util_drop(&b);
 }
-END_TEST
 
 
-START_TEST(test_kvevent_many_hashes)
+TEST(test_kvevent_many_hashes)
 {
     found_t     f;
     unsigned    i;
@@ -444,10 +439,9 @@ START_TEST(test_kvevent_many_hashes)
 
     util_drop(&b);
 }
-END_TEST
 
 
-START_TEST(test_kvevent_garbage)
+TEST(test_kvevent_garbage)
 {
     static const struct {
         const char     *bytes;
@@ -485,15 +479,3 @@ START_TEST(test_kvevent_garbage)
         util_drop(&b);
     }
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "vllm_maps", &test_kvevent_vllm_maps },
-    { "session", &test_kvevent_session },
-    { "arrays", &test_kvevent_arrays },
-    { "tolerant", &test_kvevent_tolerant },
-    { "load", &test_kvevent_load },
-    { "many_hashes", &test_kvevent_many_hashes },
-    { "garbage", &test_kvevent_garbage }
-);

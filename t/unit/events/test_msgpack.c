@@ -141,7 +141,7 @@ msgpack_heads(unsigned _i)
 }
 
 
-START_TEST(test_msgpack_heads)
+TEST(test_msgpack_heads)
 {
     unsigned  i;
 
@@ -149,10 +149,9 @@ START_TEST(test_msgpack_heads)
         msgpack_heads(i);
     }
 }
-END_TEST
 
 
-START_TEST(test_msgpack_text)
+TEST(test_msgpack_text)
 {
     kvr_msgpack_t   m;
     const uint8_t  *p;
@@ -177,11 +176,10 @@ START_TEST(test_msgpack_text)
     ck_assert(!kvr_msgpack_is(&m, "01234567890123456789012345678901"));
     ck_assert(!kvr_msgpack_is(&m, "0123456789012345678901234567890123456789"));
 }
-END_TEST
 
 
 /* what is passed over is what would be read, however it is cut */
-START_TEST(test_msgpack_skip)
+TEST(test_msgpack_skip)
 {
     int             rc;
     size_t          off, len, n;
@@ -247,10 +245,9 @@ START_TEST(test_msgpack_skip)
         util_drop(&b);
     }
 }
-END_TEST
 
 
-START_TEST(test_msgpack_garbage)
+TEST(test_msgpack_garbage)
 {
     uint8_t         bytes[] = { 0x92, 0x01, 0xc1, 0x00 };
     kvr_msgpack_t   m;
@@ -262,12 +259,3 @@ START_TEST(test_msgpack_garbage)
 
     ck_assert(kvr_msgpack_skip(&m, &p, bytes + sizeof(bytes)) == KVR_ERROR);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "heads", &test_msgpack_heads },
-    { "text", &test_msgpack_text },
-    { "skip", &test_msgpack_skip },
-    { "garbage", &test_msgpack_garbage }
-);

@@ -172,7 +172,7 @@ stored(util_buf_t *b, unsigned blocks)
 }
 
 
-START_TEST(test_subscription_messages)
+TEST(test_subscription_messages)
 {
     util_buf_t  b = { 0 }, small, large;
 
@@ -193,11 +193,10 @@ START_TEST(test_subscription_messages)
     util_drop(&large);
     util_drop(&b);
 }
-END_TEST
 
 
 /* a replay as vLLM answers it, without a topic and with one, and its end */
-START_TEST(test_subscription_replay)
+TEST(test_subscription_replay)
 {
     unsigned    i;
     util_buf_t  b = { 0 }, payload, seq = { 0 }, none = { 0 };
@@ -225,11 +224,10 @@ START_TEST(test_subscription_replay)
     util_drop(&seq);
     util_drop(&b);
 }
-END_TEST
 
 
 /* what is no message of events is passed over */
-START_TEST(test_subscription_bad)
+TEST(test_subscription_bad)
 {
     util_buf_t  b = { 0 }, good, bad = { 0 }, half, more;
 
@@ -264,11 +262,10 @@ START_TEST(test_subscription_bad)
     util_drop(&bad);
     util_drop(&b);
 }
-END_TEST
 
 
 /* the caller leaves off at a message, and goes on elsewhere in memory */
-START_TEST(test_subscription_pause)
+TEST(test_subscription_pause)
 {
     size_t          rest;
     talk_t          t;
@@ -308,13 +305,13 @@ START_TEST(test_subscription_pause)
     free(moved);
     util_drop(&payload);
 }
-END_TEST
 
 
 /* what a subscriber and one that asks for a replay say */
-START_TEST(test_subscription_says)
+TEST(test_subscription_says)
 {
     talk_t      t;
+    unsigned    i;
     util_buf_t  b = { 0 }, more = { 0 };
 
     begin(&t, KVR_ZMTP_SUB, "kv@");
@@ -345,7 +342,7 @@ START_TEST(test_subscription_says)
     util_drop(&more);
     memset(&more, 0, sizeof(more));
 
-    for (_i = 0; _i < 1000; _i++) {
+    for (i = 0; i < 1000; i++) {
         pack_frame(&more, 4, "\4PING\0\0", 7);
     }
 
@@ -370,11 +367,11 @@ START_TEST(test_subscription_says)
     util_drop(&t.out);
     util_drop(&b);
 }
-END_TEST
 
 
-START_TEST(test_subscription_strangers)
+TEST(test_subscription_strangers)
 {
+    unsigned    i;
     util_buf_t  b = { 0 };
 
     static const struct {
@@ -393,10 +390,10 @@ START_TEST(test_subscription_strangers)
         { 65, 0, "a command that is none of ZMTP 3 " }
     };
 
-    for (_i = 0; _i < (int) kvr_nelts(greetings); _i++) {
+    for (i = 0; i < kvr_nelts(greetings); i++) {
         pack_handshake(&b, "PUB");
-        b.p[greetings[_i].at] = greetings[_i].byte;
-        expect(&b, KVR_ZMTP_SUB, "", greetings[_i].error);
+        b.p[greetings[i].at] = greetings[i].byte;
+        expect(&b, KVR_ZMTP_SUB, "", greetings[i].error);
         util_drop(&b);
         memset(&b, 0, sizeof(b));
     }
@@ -426,7 +423,7 @@ START_TEST(test_subscription_strangers)
     pack_handshake(&b, "PUB");
     b.len = 64;
 
-    for (_i = 0; _i < 20; _i++) {
+    for (i = 0; i < 20; i++) {
         pack_frame(&b, 4, "\5HELLO", 6);
     }
 
@@ -438,14 +435,3 @@ START_TEST(test_subscription_strangers)
 
     util_drop(&b);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "messages", &test_subscription_messages },
-    { "replay", &test_subscription_replay },
-    { "bad", &test_subscription_bad },
-    { "pause", &test_subscription_pause },
-    { "says", &test_subscription_says },
-    { "strangers", &test_subscription_strangers }
-);

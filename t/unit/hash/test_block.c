@@ -74,7 +74,7 @@ random_bytes(util_rng_t *r, uint8_t *p, size_t len)
 }
 
 
-START_TEST(test_block_put)
+TEST(test_block_put)
 {
     size_t       len, off, n;
     uint64_t     out[MAX_DIGESTS];
@@ -134,11 +134,10 @@ START_TEST(test_block_put)
 
     util_drop(&m.text);
 }
-END_TEST
 
 
 /* puts, finishes, marks and rewinds at random, with room for few digests too */
-START_TEST(test_block_random)
+TEST(test_block_random)
 {
     int               marked;
     size_t            len, max, mark_n, mark_len, mark_bytes;
@@ -240,11 +239,10 @@ START_TEST(test_block_random)
     util_drop(&m.text);
     util_drop(&marked_text);
 }
-END_TEST
 
 
 /* without out[] the digests are folded into one value */
-START_TEST(test_block_fold)
+TEST(test_block_fold)
 {
     size_t       i, n, len;
     uint8_t      data[5 * KVR_BLOCK + 7];
@@ -276,11 +274,3 @@ START_TEST(test_block_fold)
         util_check(b.fold == fold, "%zu", len);
     }
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "put", &test_block_put },
-    { "random", &test_block_random },
-    { "fold", &test_block_fold }
-);

@@ -14,7 +14,7 @@
 #define NOW  (1000 * 60000ULL)
 
 
-START_TEST(test_drain_states)
+TEST(test_drain_states)
 {
     kvr_drain_t  d;
 
@@ -72,10 +72,9 @@ START_TEST(test_drain_states)
     ck_assert_int_eq(kvr_drain_state(&d, 0, NOW + 40000), KVR_DRAIN_NO);
     ck_assert(!kvr_drain_tell(&d, 0, NOW + 40000));
 }
-END_TEST
 
 
-START_TEST(test_drain_sessions)
+TEST(test_drain_sessions)
 {
     uint32_t     i, k, n, sum;
     util_rng_t   r;
@@ -129,10 +128,3 @@ START_TEST(test_drain_sessions)
 
     ck_assert_uint_eq(kvr_drain_sessions(&d, NOW + 200000), 214);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "states", &test_drain_states },
-    { "sessions", &test_drain_sessions }
-);

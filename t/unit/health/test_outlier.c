@@ -54,7 +54,7 @@ sick(void)
 }
 
 
-START_TEST(test_outlier_row)
+TEST(test_outlier_row)
 {
     int  i;
 
@@ -76,11 +76,10 @@ START_TEST(test_outlier_row)
 
     util_check(bad(KVR_OUTLIER_RESET, 0, 0), "the fifth");
 }
-END_TEST
 
 
 /* an answer that begins well and breaks off is as bad */
-START_TEST(test_outlier_late)
+TEST(test_outlier_late)
 {
     int  i;
 
@@ -104,10 +103,9 @@ START_TEST(test_outlier_late)
         util_check(bad(KVR_OUTLIER_BROKEN, 1, 0) == (i == 4), "again %d", i);
     }
 }
-END_TEST
 
 
-START_TEST(test_outlier_share)
+TEST(test_outlier_share)
 {
     int  i, out;
 
@@ -130,11 +128,10 @@ START_TEST(test_outlier_share)
                    "after %d", i);
     }
 }
-END_TEST
 
 
 /* what may be the client's fault ejects nobody, and begins a trial */
-START_TEST(test_outlier_doubt)
+TEST(test_outlier_doubt)
 {
     int  i;
 
@@ -161,10 +158,9 @@ START_TEST(test_outlier_doubt)
     (void) kvr_outlier_doubt(&o, &conf, KVR_OUTLIER_401, 0, 1, now);
     util_check(KVR_OUTLIER_PASSED(o.state) == 0, "the same");
 }
-END_TEST
 
 
-START_TEST(test_outlier_better)
+TEST(test_outlier_better)
 {
     int            i;
     kvr_outlier_t  other;
@@ -198,10 +194,9 @@ START_TEST(test_outlier_better)
 
     util_check(kvr_outlier_better(&other, &o, &conf, now) == -1, "long ago");
 }
-END_TEST
 
 
-START_TEST(test_outlier_window)
+TEST(test_outlier_window)
 {
     int  i;
 
@@ -222,11 +217,10 @@ START_TEST(test_outlier_window)
 
     util_check(bad(KVR_OUTLIER_STATUS, 0, 0), "the fifth");
 }
-END_TEST
 
 
 /* who is back is put out again sooner, for as long as it was out */
-START_TEST(test_outlier_sooner)
+TEST(test_outlier_sooner)
 {
     int       i;
     uint64_t  span;
@@ -255,10 +249,9 @@ START_TEST(test_outlier_sooner)
     now += 1;
     util_check(!bad(KVR_OUTLIER_STATUS, 0, 0), "later it is as any other");
 }
-END_TEST
 
 
-START_TEST(test_outlier_doubling)
+TEST(test_outlier_doubling)
 {
     int       i, probe;
     uint64_t  span;
@@ -295,10 +288,9 @@ START_TEST(test_outlier_doubling)
 
     util_check(span == (uint64_t) conf.time << KVR_OUTLIER_DOUBLES, "bounded");
 }
-END_TEST
 
 
-START_TEST(test_outlier_trickle)
+TEST(test_outlier_trickle)
 {
     int  i;
 
@@ -345,11 +337,10 @@ START_TEST(test_outlier_trickle)
     util_check(kvr_outlier_eject(&o, &conf, KVR_OUTLIER_STATUS, now)
                == conf.time, "anew");
 }
-END_TEST
 
 
 /* a probe fails after others have passed: they count no more */
-START_TEST(test_outlier_relapse)
+TEST(test_outlier_relapse)
 {
     int  i;
 
@@ -371,11 +362,10 @@ START_TEST(test_outlier_relapse)
         util_check(good() == (i == KVR_OUTLIER_PASSES - 1), "answer %d", i);
     }
 }
-END_TEST
 
 
 /* who was out since answers broke off must bring them to their end */
-START_TEST(test_outlier_unbroken)
+TEST(test_outlier_unbroken)
 {
     int  i;
 
@@ -391,11 +381,10 @@ START_TEST(test_outlier_unbroken)
                    == (i == KVR_OUTLIER_PASSES - 1), "it ends");
     }
 }
-END_TEST
 
 
 /* whoever has the probe may be killed at any time: the next one comes */
-START_TEST(test_outlier_killed)
+TEST(test_outlier_killed)
 {
     int  i;
 
@@ -408,10 +397,9 @@ START_TEST(test_outlier_killed)
         util_check(!sick() && kvr_outlier_begin(&o, &conf, now), "probe %d", i);
     }
 }
-END_TEST
 
 
-START_TEST(test_outlier_slow)
+TEST(test_outlier_slow)
 {
     int  i;
 
@@ -463,10 +451,9 @@ START_TEST(test_outlier_slow)
     util_check(!kvr_outlier_slow(&fleet, &conf, 8192, KVR_OUTLIER_FLOOR - 1),
                "nobody minds");
 }
-END_TEST
 
 
-START_TEST(test_outlier_silent)
+TEST(test_outlier_silent)
 {
     int  i;
 
@@ -494,10 +481,9 @@ START_TEST(test_outlier_silent)
     kvr_outlier_heard(&o);
     util_check(o.asked == 0, "answered");
 }
-END_TEST
 
 
-START_TEST(test_outlier_budget)
+TEST(test_outlier_budget)
 {
     int                 i, n;
     kvr_outlier_conf_t  none;
@@ -521,11 +507,10 @@ START_TEST(test_outlier_budget)
     now += 20 * KVR_OUTLIER_RETRIES;
     util_check(kvr_outlier_may_retry(&fleet, &conf, now), "later");
 }
-END_TEST
 
 
 /* a process that has not seen yet that half of a window is over forgets nothing */
-START_TEST(test_outlier_behind)
+TEST(test_outlier_behind)
 {
     int       n;
     uint64_t  half;
@@ -546,10 +531,9 @@ START_TEST(test_outlier_behind)
     now += 60000 * half;
     util_check(kvr_outlier_may_retry(&fleet, &conf, now), "days later");
 }
-END_TEST
 
 
-START_TEST(test_outlier_spare)
+TEST(test_outlier_spare)
 {
     setup();
 
@@ -557,25 +541,3 @@ START_TEST(test_outlier_spare)
     kvr_outlier_spare(&o, now);
     util_check(!sick() && !kvr_outlier_out(kvr_get(&o.state)), "taken back");
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "row", &test_outlier_row },
-    { "late", &test_outlier_late },
-    { "share", &test_outlier_share },
-    { "doubt", &test_outlier_doubt },
-    { "better", &test_outlier_better },
-    { "window", &test_outlier_window },
-    { "sooner", &test_outlier_sooner },
-    { "doubling", &test_outlier_doubling },
-    { "trickle", &test_outlier_trickle },
-    { "relapse", &test_outlier_relapse },
-    { "unbroken", &test_outlier_unbroken },
-    { "killed", &test_outlier_killed },
-    { "slow", &test_outlier_slow },
-    { "silent", &test_outlier_silent },
-    { "budget", &test_outlier_budget },
-    { "behind", &test_outlier_behind },
-    { "spare", &test_outlier_spare }
-);

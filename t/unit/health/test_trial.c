@@ -62,7 +62,7 @@ play(unsigned there, unsigned elsewhere, int *sent)
 
 
 /* a server that answers so, where others do not */
-START_TEST(test_trial_sick)
+TEST(test_trial_sick)
 {
     int       sent, all;
     unsigned  i, won;
@@ -83,11 +83,10 @@ START_TEST(test_trial_sick)
 
     util_check(won >= 4000, "won %u of 10000", won);
 }
-END_TEST
 
 
 /* whatever a client sends, a server like the others is as good as they are */
-START_TEST(test_trial_client)
+TEST(test_trial_client)
 {
     int       sent;
     unsigned  i, won, bad;
@@ -102,11 +101,10 @@ START_TEST(test_trial_client)
                    TRIALS);
     }
 }
-END_TEST
 
 
 /* a client that knows the score, and sends what brings it on */
-START_TEST(test_trial_adaptive)
+TEST(test_trial_adaptive)
 {
     int              same;
     unsigned         i, won, k;
@@ -136,10 +134,9 @@ START_TEST(test_trial_adaptive)
 
     util_check(won <= TRIALS / 1500, "won %u of %u", won, TRIALS);
 }
-END_TEST
 
 
-START_TEST(test_trial_word)
+TEST(test_trial_word)
 {
     int  i;
 
@@ -181,12 +178,3 @@ START_TEST(test_trial_word)
     util_check(!kvr_trial_begin(&trial, REASON, now + PAUSE - 1), "a pause");
     util_check(kvr_trial_begin(&trial, REASON, now + PAUSE), "is over");
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "sick", &test_trial_sick },
-    { "client", &test_trial_client },
-    { "adaptive", &test_trial_adaptive },
-    { "word", &test_trial_word }
-);

@@ -13,7 +13,7 @@
 #include "index.h"
 
 
-START_TEST(test_index_basics)
+TEST(test_index_basics)
 {
     uint32_t  i, n;
     uint64_t  c[200], d[200];
@@ -87,11 +87,10 @@ START_TEST(test_index_basics)
     (void) learn(c, 200, 9, 0);
     util_check(lookup(c, 200, 9) == 0, "no such peer");
 }
-END_TEST
 
 
 /* keys that mean something else in a line */
-START_TEST(test_index_keys)
+TEST(test_index_keys)
 {
     unsigned  i;
 
@@ -112,10 +111,9 @@ START_TEST(test_index_keys)
         util_check(lookup(&keys[i], 1, 0) == 1 && matched[1] == 1, "%u", i);
     }
 }
-END_TEST
 
 
-START_TEST(test_index_size)
+TEST(test_index_size)
 {
     size_t       size;
     uint64_t     n;
@@ -173,11 +171,10 @@ START_TEST(test_index_size)
         util_check(ix->hand > 0, "no sweep");
     }
 }
-END_TEST
 
 
 /* the deepest block that is held proves those before it */
-START_TEST(test_index_holes)
+TEST(test_index_holes)
 {
     uint32_t           i, k, n, w, lost, before, after, strict;
     uint64_t           c[2320], sum_before, sum_after, sum_strict;
@@ -248,11 +245,10 @@ START_TEST(test_index_holes)
     util_check(sum_strict < sum_before * 0.4, "%.4f by the strict rule",
                (double) sum_strict / (double) sum_before);
 }
-END_TEST
 
 
 /* so many absent entries in a row end a look-up */
-START_TEST(test_index_gap)
+TEST(test_index_gap)
 {
     uint32_t  gap, k;
     uint64_t  c[200];
@@ -276,11 +272,10 @@ START_TEST(test_index_gap)
         util_check(lookup(c, 200, 0) == 0, "unknown");
     }
 }
-END_TEST
 
 
 /* of a prompt that goes out of the cache the tail goes first, unit by unit */
-START_TEST(test_index_tail)
+TEST(test_index_tail)
 {
     uint32_t  k, n, got, expect, units, last;
     uint64_t  c[300];
@@ -324,10 +319,9 @@ START_TEST(test_index_tail)
         util_check(lookup(c, n, 0) == 0 && matched[1] == units, "gone");
     }
 }
-END_TEST
 
 
-START_TEST(test_index_capacity)
+TEST(test_index_capacity)
 {
     uint32_t  got;
     uint64_t  c[100];
@@ -379,11 +373,10 @@ START_TEST(test_index_capacity)
     (void) learn(c, 100, 0, 0);
     util_check((got = lookup(c, 100, 0)) == 30, "30: %u", got);
 }
-END_TEST
 
 
 /* a hit puts others back by its own age, if the engine told its capacity */
-START_TEST(test_index_hits)
+TEST(test_index_hits)
 {
     uint64_t  before, moved, c[100];
 
@@ -427,11 +420,10 @@ START_TEST(test_index_hits)
     util_check(moved >= 40 && moved <= 70, "%llu units",
                (unsigned long long) moved);
 }
-END_TEST
 
 
 /* more holders than there are slots */
-START_TEST(test_index_mask)
+TEST(test_index_mask)
 {
     unsigned  i, k, n;
     uint64_t  c[3];
@@ -507,14 +499,13 @@ START_TEST(test_index_mask)
         }
     }
 }
-END_TEST
 
 
 /*
  * A holder without a stamp is forgotten too: by a cache's turn after a cache's
  * turn at the latest, though others keep the block in use all the time.
  */
-START_TEST(test_index_mask_expiry)
+TEST(test_index_mask_expiry)
 {
     unsigned  i, k, round, n, held;
     uint64_t  c[2];
@@ -582,11 +573,10 @@ START_TEST(test_index_mask_expiry)
         }
     }
 }
-END_TEST
 
 
 /* all prompts begin alike: this must not make one peer look better */
-START_TEST(test_index_shared)
+TEST(test_index_shared)
 {
     uint32_t           i, known, deep, good;
     uint64_t           c[40];
@@ -637,11 +627,10 @@ START_TEST(test_index_shared)
                    matched[p]);
     }
 }
-END_TEST
 
 
 /* months later: stamps do not come round again, nor do masks */
-START_TEST(test_index_uptime)
+TEST(test_index_uptime)
 {
     unsigned  i, k;
     uint64_t  c[4], d[4], e[4];
@@ -722,20 +711,3 @@ START_TEST(test_index_uptime)
         util_check(lookup(c, 4, 0) == 4, "stride %u: lost", k);
     }
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "basics", &test_index_basics },
-    { "keys", &test_index_keys },
-    { "size", &test_index_size },
-    { "holes", &test_index_holes },
-    { "gap", &test_index_gap },
-    { "tail", &test_index_tail },
-    { "capacity", &test_index_capacity },
-    { "hits", &test_index_hits },
-    { "mask", &test_index_mask },
-    { "mask expiry", &test_index_mask_expiry },
-    { "shared", &test_index_shared },
-    { "uptime", &test_index_uptime }
-);

@@ -14,7 +14,7 @@
 
 
 /* what a peer was taught, counting or not, and how old that is */
-START_TEST(test_index_taught)
+TEST(test_index_taught)
 {
     uint32_t  age;
     uint64_t  c[100], d[100];
@@ -43,7 +43,6 @@ START_TEST(test_index_taught)
     kvr_index_flush(ix, 0);
     util_check(kvr_index_inserted(ix, c, 100, 0, 0, &age) == 0, "flushed");
 }
-END_TEST
 
 
 static uint32_t
@@ -56,7 +55,7 @@ prompted(const uint64_t *c, uint32_t *inserted, uint32_t *age)
 
 
 /* what of it nobody has but a reply */
-START_TEST(test_index_prompted)
+TEST(test_index_prompted)
 {
     uint32_t  age, n;
     uint64_t  c[100], d[100];
@@ -94,7 +93,6 @@ START_TEST(test_index_prompted)
     kvr_index_extend(ix, &c[40], 40, 32, 32, 0, 0);
     util_check(prompted(c, &n, &age) == 40 && n == 72, "at once");
 }
-END_TEST
 
 
 /*
@@ -262,7 +260,7 @@ model_check(model_t *m, unsigned prompt, uint32_t n)
 }
 
 
-START_TEST(test_index_model)
+TEST(test_index_model)
 {
     model_t          *m;
     uint32_t          k, n, known, units, from;
@@ -406,11 +404,10 @@ START_TEST(test_index_model)
 
     free(m);
 }
-END_TEST
 
 
 /* half full: what was taken in can be found */
-START_TEST(test_index_placement)
+TEST(test_index_placement)
 {
     double      share[2];
     uint64_t    n, inserted, found, *c;
@@ -452,11 +449,10 @@ START_TEST(test_index_placement)
     util_check(share[0] > 0.999, "%.5f of chains of 1024 entries", share[0]);
     util_check(share[1] > 0.995, "%.5f of chains of 128 entries", share[1]);
 }
-END_TEST
 
 
 /* twice as much as there is room for: the recent stays, the old goes */
-START_TEST(test_index_steady)
+TEST(test_index_steady)
 {
     double      share, x;
     uint32_t    j, len;
@@ -528,11 +524,10 @@ START_TEST(test_index_steady)
         (void) learn(c, len, i % 4, 0);
     }
 }
-END_TEST
 
 
 /* so does what is noted all the time, with all that have noted it */
-START_TEST(test_index_noted)
+TEST(test_index_noted)
 {
     uint32_t     len;
     uint64_t     c[64], key[16];
@@ -568,14 +563,3 @@ START_TEST(test_index_noted)
 
     util_check(lost == 0, "%u of %u", lost, 16 * rounds);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "taught", &test_index_taught },
-    { "prompted", &test_index_prompted },
-    { "model", &test_index_model },
-    { "placement", &test_index_placement },
-    { "steady", &test_index_steady },
-    { "noted", &test_index_noted }
-);

@@ -299,7 +299,7 @@ same(uint32_t max_peers)
 }
 
 
-START_TEST(test_lookup_same)
+TEST(test_lookup_same)
 {
     unsigned  cases;
 
@@ -314,7 +314,6 @@ START_TEST(test_lookup_same)
 
     free(ix);
 }
-END_TEST
 
 
 static uint32_t
@@ -325,7 +324,7 @@ units(uint32_t entries)
 
 
 /* peers with equal bits in ids are not taken for each other */
-START_TEST(test_lookup_apart)
+TEST(test_lookup_apart)
 {
     unsigned          i, k, p, round;
     uint32_t          n, held[6][CHAINS], found[KVR_PEERS];
@@ -404,7 +403,6 @@ START_TEST(test_lookup_apart)
 
     free(ix);
 }
-END_TEST
 
 
 /* a table of all peers that there can be, which have just begun, and chains */
@@ -431,7 +429,7 @@ hundreds(void)
  * hold it are found; who has computed less than that is not taken for one; and
  * who is by mistake holds it from its next request on.
  */
-START_TEST(test_lookup_many)
+TEST(test_lookup_many)
 {
     uint32_t          i, n, units, wrong, found[KVR_PEERS];
     kvr_set_t         all;
@@ -494,14 +492,13 @@ START_TEST(test_lookup_many)
 
     free(ix);
 }
-END_TEST
 
 
 /*
  * Hundreds hold a beginning, and some of them what goes on from it: who has it
  * all and who has the beginning is told by masks of both.
  */
-START_TEST(test_lookup_levels)
+TEST(test_lookup_levels)
 {
     uint32_t          i, n, deep, found[KVR_PEERS];
     kvr_set_t         all;
@@ -534,14 +531,13 @@ START_TEST(test_lookup_levels)
 
     free(ix);
 }
-END_TEST
 
 
 /*
  * Lines of a prompt have one mask, all along it: a peer that has computed less
  * since its start than the prompt is long holds as much as it has computed.
  */
-START_TEST(test_lookup_late)
+TEST(test_lookup_late)
 {
     uint32_t          i, n, found[KVR_PEERS];
     kvr_set_t         all;
@@ -585,14 +581,13 @@ START_TEST(test_lookup_late)
 
     free(ix);
 }
-END_TEST
 
 
 /*
  * A block that an engine has removed and stored again: it holds that and not
  * those behind it, whether the line was there or not.
  */
-START_TEST(test_lookup_again)
+TEST(test_lookup_again)
 {
     uint32_t           n, at, found[KVR_PEERS];
     kvr_index_undo_t   undo;
@@ -636,14 +631,3 @@ START_TEST(test_lookup_again)
 
     free(ix);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "same", &test_lookup_same },
-    { "apart", &test_lookup_apart },
-    { "many", &test_lookup_many },
-    { "levels", &test_lookup_levels },
-    { "late", &test_lookup_late },
-    { "again", &test_lookup_again }
-);

@@ -460,43 +460,38 @@ run(const char *name, uint64_t lines, unsigned n, uint64_t capacity,
 
 
 /* 64 buckets for 12,000 blocks: every line is given away all the time */
-START_TEST(test_index_procs_small)
+TEST(test_index_procs_small)
 {
     run("small table", 256, 512, 100000, util_cases(50000));
 }
-END_TEST
 
 
 /* four lines: all processes are at the same ones */
-START_TEST(test_index_procs_tiny)
+TEST(test_index_procs_tiny)
 {
     run("tiny table", 4, 64, 100000, util_cases(100000));
 }
-END_TEST
 
 
-START_TEST(test_index_procs_large)
+TEST(test_index_procs_large)
 {
     run("large table", 65536, 4096, 100000, util_cases(40000));
 }
-END_TEST
 
 
 /* a few prompts that all peers have, in caches that turn over fast */
-START_TEST(test_index_procs_hot)
+TEST(test_index_procs_hot)
 {
     run("hot lines", 4096, 16, 2000, util_cases(50000));
 }
-END_TEST
 
 
-START_TEST(test_index_procs_wide)
+TEST(test_index_procs_wide)
 {
     wide = 1;
     run("wide", 4096, 16, 2000, util_cases(30000));
     run("wide, tiny", 4, 64, 100000, util_cases(30000));
 }
-END_TEST
 
 
 static void
@@ -552,35 +547,20 @@ run_kills(const char *name, uint64_t lines, unsigned n, unsigned kills)
 }
 
 
-START_TEST(test_index_procs_kills)
+TEST(test_index_procs_kills)
 {
     run_kills("small table, kills", 256, 512, util_cases(300));
 }
-END_TEST
 
 
-START_TEST(test_index_procs_kills_wide)
+TEST(test_index_procs_kills_wide)
 {
     wide = 1;
     run_kills("wide table, kills", 256, 512, util_cases(100));
 }
-END_TEST
 
 
-START_TEST(test_index_procs_kills_large)
+TEST(test_index_procs_kills_large)
 {
     run_kills("large table, kills", 65536, 4096, util_cases(200));
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "tiny", &test_index_procs_tiny },
-    { "small", &test_index_procs_small },
-    { "large", &test_index_procs_large },
-    { "hot", &test_index_procs_hot },
-    { "wide", &test_index_procs_wide },
-    { "kills", &test_index_procs_kills },
-    { "kills wide", &test_index_procs_kills_wide },
-    { "kills large", &test_index_procs_kills_large }
-);

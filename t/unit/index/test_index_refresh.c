@@ -135,7 +135,7 @@ stamp(uint64_t h)
 }
 
 
-START_TEST(test_repeat_recent)
+TEST(test_repeat_recent)
 {
     uint32_t  first, last, tail, matched[KVR_PEERS];
 
@@ -182,11 +182,10 @@ START_TEST(test_repeat_recent)
     (void) kvr_index_lookup(table[REPEAT], chain[0], 1, util_set(ALL), matched);
     util_check(matched[0] == 1, "of what was flushed");
 }
-END_TEST
 
 
 /* an engine's own word on its capacity: parts of that */
-START_TEST(test_repeat_reported)
+TEST(test_repeat_reported)
 {
     uint32_t  first;
 
@@ -211,7 +210,6 @@ START_TEST(test_repeat_reported)
 
     reported = 0;
 }
-END_TEST
 
 
 /* what the three tables say of a prompt */
@@ -236,7 +234,7 @@ compare(const uint64_t *c, uint32_t n)
 }
 
 
-START_TEST(test_repeat_bounds)
+TEST(test_repeat_bounds)
 {
     unsigned  i, k, p, t, cases;
     uint32_t  n, matched[KVR_PEERS];
@@ -289,7 +287,6 @@ START_TEST(test_repeat_bounds)
         }
     }
 }
-END_TEST
 
 
 /*
@@ -297,7 +294,7 @@ END_TEST
  * what the user says is short: each reply is of this part, what is before it
  * must not stay of an older one for ever.
  */
-START_TEST(test_repeat_replies)
+TEST(test_repeat_replies)
 {
     unsigned  turn, first;
     uint32_t  n, matched[KVR_PEERS];
@@ -335,12 +332,3 @@ START_TEST(test_repeat_replies)
 
     reported = 0;
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "recent", &test_repeat_recent },
-    { "reported", &test_repeat_reported },
-    { "bounds", &test_repeat_bounds },
-    { "replies", &test_repeat_replies }
-);

@@ -68,7 +68,7 @@ learn(kvr_index_t *ix, unsigned peer, uint64_t seed, uint32_t units)
 }
 
 
-START_TEST(test_session_bind)
+TEST(test_session_bind)
 {
     uint32_t      generation;
     kvr_index_t  *ix;
@@ -122,11 +122,10 @@ START_TEST(test_session_bind)
 
     free(ix);
 }
-END_TEST
 
 
 /* what a peer computes, or that it restarts, is no matter */
-START_TEST(test_session_work)
+TEST(test_session_work)
 {
     uint32_t      i, generation, kept;
     kvr_index_t  *ix;
@@ -161,11 +160,10 @@ START_TEST(test_session_work)
 
     free(ix);
 }
-END_TEST
 
 
 /* a full table: sessions in use stay, those unused for longest go */
-START_TEST(test_session_full)
+TEST(test_session_full)
 {
     uint32_t      i, k, generation, kept;
     kvr_index_t  *ix;
@@ -199,10 +197,9 @@ START_TEST(test_session_full)
 
     free(ix);
 }
-END_TEST
 
 
-START_TEST(test_session_notes)
+TEST(test_session_notes)
 {
     kvr_index_t  *ix;
 
@@ -232,11 +229,10 @@ START_TEST(test_session_notes)
 
     free(ix);
 }
-END_TEST
 
 
 /* against a plain table, with room for all */
-START_TEST(test_session_model)
+TEST(test_session_model)
 {
     uint32_t      i, n, now, generation, peer;
     util_rng_t    r;
@@ -281,13 +277,3 @@ START_TEST(test_session_model)
 
     free(ix);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "bind", &test_session_bind },
-    { "work", &test_session_work },
-    { "full", &test_session_full },
-    { "notes", &test_session_notes },
-    { "model", &test_session_model }
-);

@@ -13,7 +13,7 @@
 #include "index.h"
 
 
-START_TEST(test_index_flush)
+TEST(test_index_flush)
 {
     size_t        size;
     uint32_t      k, got;
@@ -66,10 +66,9 @@ START_TEST(test_index_flush)
     (void) learn(c, 1, 0, 0);
     util_check(lookup(c, 200, 0) == 1, "one block");
 }
-END_TEST
 
 
-START_TEST(test_index_forget)
+TEST(test_index_forget)
 {
     uint32_t          i, got;
     uint64_t          c[200], d[200];
@@ -145,10 +144,9 @@ START_TEST(test_index_forget)
     kvr_index_undo(ix, d, 200, &one);
     util_check((got = lookup(d, 200, 9)) == 100, "%u", got);
 }
-END_TEST
 
 
-START_TEST(test_index_sweep)
+TEST(test_index_sweep)
 {
     uint32_t           i;
     uint64_t           c[100], claim;
@@ -238,11 +236,10 @@ START_TEST(test_index_sweep)
     (void) learn(c, 1, 0, 0);
     util_check(lookup(c, 1, 0) == 1, "still claimed");
 }
-END_TEST
 
 
 /* what was not used for long never looks as if it had been, at no time */
-START_TEST(test_index_old)
+TEST(test_index_old)
 {
     uint64_t           c[1];
     unsigned           age, epoch, passed;
@@ -268,11 +265,10 @@ START_TEST(test_index_old)
         compute(1, 1U << ix->epoch);
     }
 }
-END_TEST
 
 
 /* the hand passes over the whole table, hits included, and no line twice */
-START_TEST(test_index_hand)
+TEST(test_index_hand)
 {
     uint64_t  c[100], hand, before, steps;
 
@@ -308,10 +304,9 @@ START_TEST(test_index_hand)
     util_check(ix->hand - hand == 1000, "%llu",
                (unsigned long long) (ix->hand - hand));
 }
-END_TEST
 
 
-START_TEST(test_index_fill)
+TEST(test_index_fill)
 {
     uint32_t  i;
     double    fill;
@@ -329,7 +324,6 @@ START_TEST(test_index_fill)
                    fill);
     }
 }
-END_TEST
 
 
 /*
@@ -489,7 +483,7 @@ zipf(util_rng_t *r, unsigned reported, double factor, double skew,
  * nobody: it says too much, the more so the less there is in the head of the
  * distribution, but never too little; nor does it with a quarter added.
  */
-START_TEST(test_index_lru)
+TEST(test_index_lru)
 {
     double      over, under, ratio;
     unsigned    i;
@@ -536,15 +530,3 @@ START_TEST(test_index_lru)
                    over, under, ratio);
     }
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "flush", &test_index_flush },
-    { "forget", &test_index_forget },
-    { "sweep", &test_index_sweep },
-    { "old", &test_index_old },
-    { "hand", &test_index_hand },
-    { "fill", &test_index_fill },
-    { "lru", &test_index_lru }
-);

@@ -131,7 +131,7 @@ tell(void)
 
 
 /* each chain has holders whose numbers differ by 128, 256 and by little */
-START_TEST(test_index_told_same)
+TEST(test_index_told_same)
 {
     unsigned  c, k, peer, known, gone;
 
@@ -187,11 +187,10 @@ START_TEST(test_index_told_same)
         }
     }
 }
-END_TEST
 
 
 /* only of the peer that is meant, and only as young as that */
-START_TEST(test_index_told_untaught)
+TEST(test_index_told_untaught)
 {
     unsigned  n;
 
@@ -213,14 +212,13 @@ START_TEST(test_index_told_untaught)
 
     util_check(held(0, 0, 133) == n, "it is older than that");
 }
-END_TEST
 
 
 /*
  * Who was killed between ids and stamp may leave a number that no peer has: the
  * seven bits of one and the two of another.
  */
-START_TEST(test_index_told_nonsense)
+TEST(test_index_told_nonsense)
 {
     uint64_t           n;
     unsigned           told;
@@ -248,11 +246,6 @@ START_TEST(test_index_told_nonsense)
 
     util_check(told == 0, "%u of peer 511, of %u", told, PEERS);
 }
-END_TEST
 
 
-util_tests(begin, end,
-    { "same", &test_index_told_same },
-    { "untaught", &test_index_told_untaught },
-    { "nonsense", &test_index_told_nonsense }
-);
+util_around(begin, end);

@@ -79,7 +79,7 @@ is_at(uint64_t now, double want, double by)
 }
 
 
-START_TEST(test_turnover_rate)
+TEST(test_turnover_rate)
 {
     uint64_t  now;
 
@@ -108,10 +108,9 @@ START_TEST(test_turnover_rate)
     now = compute(200, 0, now + 600 * 1024);
     is_at(now, 0, 0);
 }
-END_TEST
 
 
-START_TEST(test_turnover_start)
+TEST(test_turnover_start)
 {
     uint64_t  now;
 
@@ -132,10 +131,6 @@ START_TEST(test_turnover_start)
 
     util_check(kvr_index_turnover(ix, 4, now) == 0, "no capacity");
 }
-END_TEST
 
 
-util_tests(setup, teardown,
-    { "turnover_rate", &test_turnover_rate },
-    { "turnover_start", &test_turnover_start }
-);
+util_around(setup, teardown);

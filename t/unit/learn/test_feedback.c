@@ -75,7 +75,7 @@ retention(void)
 }
 
 
-START_TEST(test_loop_forgot)
+TEST(test_loop_forgot)
 {
     int       rc;
     uint64_t  floor;
@@ -137,11 +137,10 @@ START_TEST(test_loop_forgot)
                "half");
     util_check(take(20000, 4750, 6, 35, 300, &floor) == 0, "nearly all");
 }
-END_TEST
 
 
 /* an absent field counts as none only for who has had it, since its restart */
-START_TEST(test_loop_absent)
+TEST(test_loop_absent)
 {
     uint64_t  floor;
 
@@ -158,11 +157,10 @@ START_TEST(test_loop_absent)
 
     util_check(take(20000, -1, 1, 1, 1, &floor) == 0, "restarted");
 }
-END_TEST
 
 
 /* siblings of a burst miss what the first one has not computed yet */
-START_TEST(test_loop_young)
+TEST(test_loop_young)
 {
     uint64_t  floor, chain[4] = { 0x1111000, 0x2222000, 0x3333000, 0x4444000 };
     uint64_t  other[4] = { 0x1111000, 0x2222000, 0x5555000, 0x6666000 };
@@ -224,10 +222,9 @@ START_TEST(test_loop_young)
     util_check(kvr_feedback_factor(&feedback) == 1, "%f",
                kvr_feedback_factor(&feedback));
 }
-END_TEST
 
 
-START_TEST(test_loop_numbers)
+TEST(test_loop_numbers)
 {
     int       i;
     double    f;
@@ -268,11 +265,10 @@ START_TEST(test_loop_numbers)
     f = kvr_feedback_factor(&feedback);
     util_check(f > 0.95 && f < 1.3, "%f", f);
 }
-END_TEST
 
 
 /* probes would tell if the process were another one */
-START_TEST(test_loop_alive)
+TEST(test_loop_alive)
 {
     int       i, rc;
     uint64_t  floor;
@@ -301,11 +297,10 @@ START_TEST(test_loop_alive)
     rc |= take(20000, 0, 103, 13, 1000, &floor);
     util_check(rc == (KVR_FEEDBACK_MISSED|KVR_FEEDBACK_FORGOT), "%d", rc);
 }
-END_TEST
 
 
 /* nor is what is old in a cache of known size a sign of a restart */
-START_TEST(test_loop_old)
+TEST(test_loop_old)
 {
     int       i, rc;
     uint64_t  floor;
@@ -333,10 +328,9 @@ START_TEST(test_loop_old)
 
     util_check(rc == (KVR_FEEDBACK_MISSED|KVR_FEEDBACK_FORGOT), "%d", rc);
 }
-END_TEST
 
 
-START_TEST(test_loop_bytes)
+TEST(test_loop_bytes)
 {
     int       i;
     double    was, is;
@@ -415,11 +409,10 @@ START_TEST(test_loop_bytes)
     util_check(kvr_feedback_bytes(&feedback) == 1, "%f",
                kvr_feedback_bytes(&feedback));
 }
-END_TEST
 
 
 /* lies are bounded, and are forgotten when nothing is reported any more */
-START_TEST(test_loop_lies)
+TEST(test_loop_lies)
 {
     int       i;
     uint64_t  floor;
@@ -458,10 +451,9 @@ START_TEST(test_loop_lies)
                && kvr_feedback_factor(&feedback) == 1
                && kvr_get(&feedback.output) == 0, "forgotten");
 }
-END_TEST
 
 
-START_TEST(test_loop_usable)
+TEST(test_loop_usable)
 {
     int       i;
     double    n;
@@ -508,11 +500,10 @@ START_TEST(test_loop_usable)
     util_check(kvr_feedback_usable(&feedback, 32768, UINT32_MAX) == 16384,
                "bounded");
 }
-END_TEST
 
 
 /* an engine that did not tell its capacity, of 1000 units */
-START_TEST(test_loop_horizon)
+TEST(test_loop_horizon)
 {
     int       rc;
     uint32_t  i;
@@ -574,11 +565,10 @@ START_TEST(test_loop_horizon)
     reported = 1;
     age = 0;
 }
-END_TEST
 
 
 /* first tokens count while responses tell nothing */
-START_TEST(test_loop_timed)
+TEST(test_loop_timed)
 {
     uint32_t  i;
     uint64_t  floor;
@@ -599,19 +589,3 @@ START_TEST(test_loop_timed)
     util_check(!kvr_feedback_timed(&feedback, 100, 0) && feedback.timed_lost
                == 20, "it tells");
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "forgot", &test_loop_forgot },
-    { "absent", &test_loop_absent },
-    { "young", &test_loop_young },
-    { "numbers", &test_loop_numbers },
-    { "alive", &test_loop_alive },
-    { "old", &test_loop_old },
-    { "bytes", &test_loop_bytes },
-    { "lies", &test_loop_lies },
-    { "usable", &test_loop_usable },
-    { "horizon", &test_loop_horizon },
-    { "timed", &test_loop_timed }
-);

@@ -51,7 +51,7 @@ steady(unsigned seconds, uint64_t now)
 }
 
 
-START_TEST(test_pace_unknown)
+TEST(test_pace_unknown)
 {
     kvr_prefill_load_t  load;
 
@@ -68,10 +68,9 @@ START_TEST(test_pace_unknown)
     kvr_prefill_load(&prefill, START, &load);
     util_check(load.rate == 0, "rate %f", load.rate);
 }
-END_TEST
 
 
-START_TEST(test_pace_rate)
+TEST(test_pace_rate)
 {
     unsigned            i;
     kvr_prefill_load_t  load;
@@ -103,10 +102,9 @@ START_TEST(test_pace_rate)
     kvr_prefill_load(&prefill, START, &load);
     util_check(load.rate == 0, "reset %f", load.rate);
 }
-END_TEST
 
 
-START_TEST(test_pace_left)
+TEST(test_pace_left)
 {
     uint64_t  left;
 
@@ -143,11 +141,10 @@ START_TEST(test_pace_left)
     util_check(kvr_prefill_left(&prefill, 100, START + 900) == 0,
                "none is left");
 }
-END_TEST
 
 
 /* what comes while one is under way tells a rate that is not too high */
-START_TEST(test_pace_new)
+TEST(test_pace_new)
 {
     uint64_t            left, now;
     unsigned            i;
@@ -182,10 +179,9 @@ START_TEST(test_pace_new)
     kvr_prefill_load(&prefill, now, &load);
     util_check(load.rate > 90000, "known: %f", load.rate);
 }
-END_TEST
 
 
-START_TEST(test_pace_full)
+TEST(test_pace_full)
 {
     kvr_prefill_first(&prefill, 100000, 1000, START);
     kvr_prefill_give(&prefill, 120000, 0, START);
@@ -204,10 +200,9 @@ START_TEST(test_pace_full)
     util_check(kvr_prefill_full(&prefill, 1000, 240000, START + 900000),
                "stuck");
 }
-END_TEST
 
 
-START_TEST(test_pace_load)
+TEST(test_pace_load)
 {
     uint64_t            now;
     kvr_prefill_load_t  load;
@@ -246,11 +241,10 @@ START_TEST(test_pace_load)
     util_check(load.utilization < 0.001, "50 days: %f", load.utilization);
     util_check(kvr_prefill_left(&prefill, 50000, now) < 50000, "50 days");
 }
-END_TEST
 
 
 /* first tokens that are late, in ms: 100 KB/s as a rule, 20 ms at the least */
-START_TEST(test_pace_delay)
+TEST(test_pace_delay)
 {
     double    have, want, base;
     unsigned  i;
@@ -336,11 +330,10 @@ START_TEST(test_pace_delay)
     kvr_prefill_reset(&prefill);
     util_check(kvr_prefill_delay(&prefill, now) == 0, "another peer");
 }
-END_TEST
 
 
 /* minutes without work, from when it was seen first */
-START_TEST(test_pace_rest)
+TEST(test_pace_rest)
 {
     uint64_t  now, minute;
 
@@ -369,16 +362,6 @@ START_TEST(test_pace_rest)
     kvr_prefill_reset(&prefill);
     util_check(kvr_prefill_rest(&prefill, now) == 0, "another peer");
 }
-END_TEST
 
 
-util_tests(setup, NULL,
-    { "pace_unknown", &test_pace_unknown },
-    { "pace_rate", &test_pace_rate },
-    { "pace_left", &test_pace_left },
-    { "pace_new", &test_pace_new },
-    { "pace_full", &test_pace_full },
-    { "pace_load", &test_pace_load },
-    { "pace_delay", &test_pace_delay },
-    { "pace_rest", &test_pace_rest }
-);
+util_around(setup, NULL);

@@ -30,7 +30,7 @@ note(uint32_t age, int delivered, uint32_t times)
 }
 
 
-START_TEST(test_horizon_little)
+TEST(test_horizon_little)
 {
     fresh();
     util_check(kvr_retention_get(&h) == 0, "nothing seen");
@@ -45,11 +45,10 @@ START_TEST(test_horizon_little)
     util_check(kvr_retention_get(&h) > 1000 && kvr_retention_get(&h) <= 50000,
                "%u", kvr_retention_get(&h));
 }
-END_TEST
 
 
 /* an engine that puts a 0 there whatever it has, or whose own text changes */
-START_TEST(test_horizon_zeros)
+TEST(test_horizon_zeros)
 {
     uint32_t    i;
     util_rng_t  r;
@@ -63,11 +62,10 @@ START_TEST(test_horizon_zeros)
 
     util_check(kvr_retention_get(&h) == 0, "%u", kvr_retention_get(&h));
 }
-END_TEST
 
 
 /* an LRU of a size, requests of any age, and some that lie */
-START_TEST(test_horizon_finds)
+TEST(test_horizon_finds)
 {
     uint32_t    i, k, age, size, got;
     util_rng_t  r;
@@ -93,11 +91,10 @@ START_TEST(test_horizon_finds)
                    size);
     }
 }
-END_TEST
 
 
 /* a cache that has become larger, or smaller */
-START_TEST(test_horizon_changes)
+TEST(test_horizon_changes)
 {
     uint32_t  i, got;
 
@@ -130,11 +127,10 @@ START_TEST(test_horizon_changes)
     got = kvr_retention_get(&h);
     util_check(got > 300 && got <= 1000, "%u", got);
 }
-END_TEST
 
 
 /* a restart: all is lost for once, whatever its age */
-START_TEST(test_horizon_restart)
+TEST(test_horizon_restart)
 {
     uint32_t  i, got;
 
@@ -151,11 +147,10 @@ START_TEST(test_horizon_restart)
     got = kvr_retention_get(&h);
     util_check(got == 0 || got > 2000, "%u", got);
 }
-END_TEST
 
 
 /* ages of all sizes have a class, in order, and no counter overflows */
-START_TEST(test_horizon_edges)
+TEST(test_horizon_edges)
 {
     uint32_t  age, got, last;
 
@@ -176,11 +171,10 @@ START_TEST(test_horizon_edges)
         last = got;
     }
 }
-END_TEST
 
 
 /* peers that are alike learn from each other, and one that is not does not */
-START_TEST(test_horizon_among)
+TEST(test_horizon_among)
 {
     uint32_t         i, k;
     kvr_retention_t  peer[3];
@@ -252,15 +246,3 @@ START_TEST(test_horizon_among)
     util_check(kvr_retention_all(&sum) == kvr_retention_get(&h), "%u",
                kvr_retention_all(&sum));
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "little", &test_horizon_little },
-    { "zeros", &test_horizon_zeros },
-    { "finds", &test_horizon_finds },
-    { "changes", &test_horizon_changes },
-    { "restart", &test_horizon_restart },
-    { "edges", &test_horizon_edges },
-    { "among", &test_horizon_among }
-);

@@ -62,7 +62,7 @@ new(unsigned n)
 }
 
 
-START_TEST(test_timing_tells)
+TEST(test_timing_tells)
 {
     fresh();
 
@@ -89,11 +89,10 @@ START_TEST(test_timing_tells)
     util_check(one(8, 7, 8, 1) == NO, "short");
     util_check(one(64, 0, 64, 1) == NO, "not taught");
 }
-END_TEST
 
 
 /* an engine that does not keep what it has written itself */
-START_TEST(test_timing_replies)
+TEST(test_timing_replies)
 {
     unsigned  i;
 
@@ -117,11 +116,10 @@ START_TEST(test_timing_replies)
     util_check(fabs(kvr_ttft_prefill(&t.prefill) * 1024 - 7) < 0.7, "%f",
                kvr_ttft_prefill(&t.prefill) * 1024);
 }
-END_TEST
 
 
 /* others there before, or later, may be what it waited for */
-START_TEST(test_timing_others)
+TEST(test_timing_others)
 {
     kvr_ttft_first_t    f;
 
@@ -160,11 +158,10 @@ START_TEST(test_timing_others)
     util_check(kvr_ttft_first(&t, &all, &f) == NO
                && kvr_get(&t.base) > 20 * 256, "base %u", kvr_get(&t.base));
 }
-END_TEST
 
 
 /* paces that nobody can rely on */
-START_TEST(test_timing_uneven)
+TEST(test_timing_uneven)
 {
     unsigned  i;
 
@@ -188,11 +185,10 @@ START_TEST(test_timing_uneven)
         util_check(one(64, 63, 1, 1) != KVR_TTFT_LOST, "held");
     }
 }
-END_TEST
 
 
 /* the upstream's pace, until it has one by itself; peers need not be equal */
-START_TEST(test_timing_all)
+TEST(test_timing_all)
 {
     unsigned  i;
 
@@ -219,11 +215,10 @@ START_TEST(test_timing_all)
     util_check(kvr_ttft_prefill(&t.prefill) == 0 && kvr_ttft_prefill(&all) == 0
                && one(64, 62, 64, 1) == NO, "another peer");
 }
-END_TEST
 
 
 /* a large cache at an uneven pace: nothing was lost, and nothing is learned */
-START_TEST(test_timing_noise)
+TEST(test_timing_noise)
 {
     int              found;
     double           factor;
@@ -270,14 +265,3 @@ START_TEST(test_timing_noise)
 
     util_check(lost < n * 40, "%u lost", lost);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "tells", &test_timing_tells },
-    { "replies", &test_timing_replies },
-    { "others", &test_timing_others },
-    { "uneven", &test_timing_uneven },
-    { "all", &test_timing_all },
-    { "noise", &test_timing_noise }
-);

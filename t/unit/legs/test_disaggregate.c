@@ -65,7 +65,7 @@ decide(const pools_t *p, int high)
 }
 
 
-START_TEST(test_disaggregate_worth)
+TEST(test_disaggregate_worth)
 {
     kvr_disaggregate_t  d;
 
@@ -89,10 +89,9 @@ START_TEST(test_disaggregate_worth)
     d.min = 0;
     ck_assert_int_eq(kvr_disaggregate_worth(&d), KVR_DISAGGREGATE_YES);
 }
-END_TEST
 
 
-START_TEST(test_disaggregate_pools)
+TEST(test_disaggregate_pools)
 {
     unsigned  i;
 
@@ -157,11 +156,10 @@ START_TEST(test_disaggregate_pools)
                    (int) decide(&c[i].pools, 1));
     }
 }
-END_TEST
 
 
 /* what makes a transfer slower, or longer, never speaks for it */
-START_TEST(test_disaggregate_monotone)
+TEST(test_disaggregate_monotone)
 {
     int       high;
     pools_t   p;
@@ -187,7 +185,6 @@ START_TEST(test_disaggregate_monotone)
         }
     }
 }
-END_TEST
 
 
 /* prompts, so many ms apart: whether there were ever too many for two servers */
@@ -228,7 +225,7 @@ demand_of(double transfer, uint32_t prefills, uint32_t decodes, uint32_t ms)
 
 
 /* a prompt takes 400 ms */
-START_TEST(test_disaggregate_demand)
+TEST(test_disaggregate_demand)
 {
     ck_assert(!demand_of(0.1, 1, 1, 410));
     ck_assert(demand_of(0.1, 1, 1, 390));
@@ -248,10 +245,9 @@ START_TEST(test_disaggregate_demand)
 
     ck_assert(demand_of(0.1, 0, 0, 390));
 }
-END_TEST
 
 
-START_TEST(test_disaggregate_demand_word)
+TEST(test_disaggregate_demand_word)
 {
     kvr_demand_t  demand;
 
@@ -288,10 +284,9 @@ START_TEST(test_disaggregate_demand_word)
     ck_assert_int_eq(kvr_demand_add(&demand, 1, 30000), 1);
     ck_assert_int_eq(kvr_demand_add(&demand, 1, 30000 + KVR_DEMAND_KEPT), 0);
 }
-END_TEST
 
 
-START_TEST(test_disaggregate_transfer)
+TEST(test_disaggregate_transfer)
 {
     uint32_t  rate;
 
@@ -304,11 +299,10 @@ START_TEST(test_disaggregate_transfer)
     ck_assert_double_eq_tol(kvr_disaggregate_transfer(0.2, 1e-6, rate), 100,
                             1e-9);
 }
-END_TEST
 
 
 /* words in shared memory may say anything */
-START_TEST(test_disaggregate_wild)
+TEST(test_disaggregate_wild)
 {
     double           most;
     kvr_candidate_t  c;
@@ -336,15 +330,3 @@ START_TEST(test_disaggregate_wild)
     ck_assert_uint_eq(c.pending, 0);
     ck_assert_uint_eq(c.matched, 50);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "worth", &test_disaggregate_worth },
-    { "pools", &test_disaggregate_pools },
-    { "monotone", &test_disaggregate_monotone },
-    { "transfer", &test_disaggregate_transfer },
-    { "demand", &test_disaggregate_demand },
-    { "demand word", &test_disaggregate_demand_word },
-    { "wild", &test_disaggregate_wild }
-);

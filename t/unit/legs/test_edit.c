@@ -224,7 +224,7 @@ edit(util_buf_t *b, util_buf_t *was, unsigned inner)
 }
 
 
-START_TEST(test_edit_random)
+TEST(test_edit_random)
 {
     unsigned    i, n;
     util_rng_t  r;
@@ -245,11 +245,10 @@ START_TEST(test_edit_random)
     util_drop(&b);
     util_drop(&was);
 }
-END_TEST
 
 
 /* windows of any size, which end within keys */
-START_TEST(test_edit_windows)
+TEST(test_edit_windows)
 {
     unsigned     i, n;
     kvr_edit_t   e, whole;
@@ -283,11 +282,10 @@ START_TEST(test_edit_windows)
 
     util_drop(&b);
 }
-END_TEST
 
 
 /* what may be an object or an array, in whatever encoding */
-START_TEST(test_edit_begins)
+TEST(test_edit_begins)
 {
     unsigned         i;
     kvr_json_text_t  text;
@@ -311,10 +309,9 @@ START_TEST(test_edit_begins)
                    "text %u", i);
     }
 }
-END_TEST
 
 
-START_TEST(test_edit_bad)
+TEST(test_edit_bad)
 {
     unsigned    i;
     kvr_edit_t  e;
@@ -341,11 +338,10 @@ START_TEST(test_edit_bad)
 
     util_drop(&b);
 }
-END_TEST
 
 
 /* what is appended makes an object of it again */
-START_TEST(test_edit_ask)
+TEST(test_edit_ask)
 {
     char                    text[KVR_CONNECTOR_LEN];
     size_t                  len;
@@ -402,11 +398,10 @@ START_TEST(test_edit_ask)
 
     util_drop(&b);
 }
-END_TEST
 
 
 /* so does what two legs meet by, which names the same place in both */
-START_TEST(test_edit_meet)
+TEST(test_edit_meet)
 {
     char                    text[KVR_CONNECTOR_LEN + 64], room[2][64];
     size_t                  len;
@@ -471,14 +466,3 @@ START_TEST(test_edit_meet)
 
     util_drop(&b);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "random", &test_edit_random },
-    { "windows", &test_edit_windows },
-    { "begins", &test_edit_begins },
-    { "bad", &test_edit_bad },
-    { "ask", &test_edit_ask },
-    { "meet", &test_edit_meet }
-);

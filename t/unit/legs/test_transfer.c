@@ -32,7 +32,7 @@ feed(kvr_transfer_t *t, const char *text, size_t len, size_t n)
 }
 
 
-START_TEST(test_transfer_answers)
+TEST(test_transfer_answers)
 {
     size_t          n, len, cut;
     unsigned        i;
@@ -103,11 +103,10 @@ START_TEST(test_transfer_answers)
         }
     }
 }
-END_TEST
 
 
 /* what servers would not read as JSON is not put into a request */
-START_TEST(test_transfer_sound)
+TEST(test_transfer_sound)
 {
     size_t          i;
     unsigned        n, sound;
@@ -168,10 +167,3 @@ START_TEST(test_transfer_sound)
         util_check(kvr_transfer_usable(&t) == (int) sound, "%u levels", n + 1);
     }
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "answers", &test_transfer_answers },
-    { "sound", &test_transfer_sound }
-);

@@ -58,7 +58,7 @@ names(uint64_t *name, uint32_t n)
 
 
 /* -ln(1 - u), half of it */
-START_TEST(test_home_formula)
+TEST(test_home_formula)
 {
     double    d, u, last;
     uint32_t  i;
@@ -95,10 +95,9 @@ START_TEST(test_home_formula)
         last = d;
     }
 }
-END_TEST
 
 
-START_TEST(test_home_shares)
+TEST(test_home_shares)
 {
     uint32_t  i, count[4] = { 0 };
     uint64_t  name[4];
@@ -117,11 +116,10 @@ START_TEST(test_home_shares)
                                 0.02);
     }
 }
-END_TEST
 
 
 /* who goes takes its own keys with it, and no others move */
-START_TEST(test_home_moves)
+TEST(test_home_moves)
 {
     uint32_t  i, before, after, moved;
     uint64_t  key, name[PEERS];
@@ -142,7 +140,6 @@ START_TEST(test_home_moves)
 
     ck_assert_double_eq_tol((double) moved / KEYS, 1.0 / PEERS, 0.01);
 }
-END_TEST
 
 
 typedef struct {
@@ -224,7 +221,7 @@ pick(fleet_t *f, kvr_reason_e reason)
 
 
 /* two hosts see other loads, and know other things: they agree all the same */
-START_TEST(test_home_pick)
+TEST(test_home_pick)
 {
     uint32_t  i, other;
     uint64_t  seed;
@@ -274,11 +271,10 @@ START_TEST(test_home_pick)
         ck_assert_uint_eq(pick(&f, KVR_REASON_HOME), f.first);
     }
 }
-END_TEST
 
 
 /* with none nothing changes, and a small credit settles ties only */
-START_TEST(test_home_small)
+TEST(test_home_small)
 {
     uint32_t  i;
     uint64_t  seed;
@@ -305,13 +301,3 @@ START_TEST(test_home_small)
         ck_assert_uint_eq(pick(&f, KVR_REASON_COLD), f.n - 1);
     }
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "formula", &test_home_formula },
-    { "shares", &test_home_shares },
-    { "moves", &test_home_moves },
-    { "pick", &test_home_pick },
-    { "small", &test_home_small }
-);

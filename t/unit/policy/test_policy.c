@@ -218,7 +218,7 @@ candidates(kvr_candidate_t *c, uint32_t n)
 }
 
 
-START_TEST(test_policy_cases)
+TEST(test_policy_cases)
 {
     size_t                i;
     uint32_t              k;
@@ -274,7 +274,6 @@ START_TEST(test_policy_cases)
                    d.cost);
     }
 }
-END_TEST
 
 
 /* of any candidates the pick is one of the best, in the order documented */
@@ -302,7 +301,7 @@ better(const kvr_candidate_t *a, const kvr_candidate_t *b, int affine)
 }
 
 
-START_TEST(test_policy_random)
+TEST(test_policy_random)
 {
     uint32_t              i, k, n, few;
     util_rng_t            r;
@@ -350,7 +349,6 @@ START_TEST(test_policy_random)
         }
     }
 }
-END_TEST
 
 
 /* chi square, five deviations above its mean */
@@ -372,7 +370,7 @@ check_even(const unsigned *count, unsigned n, unsigned total, const char *what)
 }
 
 
-START_TEST(test_policy_ties)
+TEST(test_policy_ties)
 {
     uint32_t              i, k, n, total;
     unsigned              count[MAX_CANDIDATES];
@@ -445,11 +443,10 @@ START_TEST(test_policy_ties)
 
     check_even(count, 4, 4000, "between");
 }
-END_TEST
 
 
 /* requests that never end are spread by weight, exactly */
-START_TEST(test_policy_spread)
+TEST(test_policy_spread)
 {
     uint32_t              i, k;
     util_rng_t            r;
@@ -571,11 +568,10 @@ START_TEST(test_policy_spread)
     util_check(i == 26 && d.reason == KVR_REASON_SPILL, "%u: %s", i,
                kvr_reason_name(d.reason));
 }
-END_TEST
 
 
 /* the sequences of nginx's smooth weighted round robin */
-START_TEST(test_policy_round_robin)
+TEST(test_policy_round_robin)
 {
     char                  got[32];
     size_t                i, k, n, len;
@@ -636,11 +632,10 @@ START_TEST(test_policy_round_robin)
                    rr[i].picks);
     }
 }
-END_TEST
 
 
 /* over time each has its share, whatever the weights */
-START_TEST(test_policy_round_robin_share)
+TEST(test_policy_round_robin_share)
 {
     uint32_t              i, k, n, total;
     unsigned              count[MAX_CANDIDATES];
@@ -679,10 +674,9 @@ START_TEST(test_policy_round_robin_share)
         }
     }
 }
-END_TEST
 
 
-START_TEST(test_policy_names)
+TEST(test_policy_names)
 {
     unsigned      i;
     const char   *name;
@@ -712,15 +706,3 @@ START_TEST(test_policy_names)
 
     util_check(kvr_reason_name(KVR_REASON_MAX) == NULL, "beyond");
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "cases", &test_policy_cases },
-    { "random", &test_policy_random },
-    { "ties", &test_policy_ties },
-    { "spread", &test_policy_spread },
-    { "round robin", &test_policy_round_robin },
-    { "round robin share", &test_policy_round_robin_share },
-    { "names", &test_policy_names }
-);

@@ -420,7 +420,7 @@ fill(kvr_candidate_t *c, const peer_t *p, uint32_t n)
 }
 
 
-START_TEST(test_pick_cases)
+TEST(test_pick_cases)
 {
     size_t                i;
     const case_t         *c;
@@ -462,11 +462,10 @@ START_TEST(test_pick_cases)
                    && d.best >= d.matched, "matched");
     }
 }
-END_TEST
 
 
 /* among candidates in any state: one is picked that may be, if there is any */
-START_TEST(test_pick_any)
+TEST(test_pick_any)
 {
     uint32_t              i, k, n, able, by_place[MAX];
     uint64_t              seen[1];
@@ -559,11 +558,10 @@ START_TEST(test_pick_any)
         }
     }
 }
-END_TEST
 
 
 /* chi square at one in a million */
-START_TEST(test_pick_random)
+TEST(test_pick_random)
 {
     size_t                k;
     double                chi, expect, total;
@@ -623,11 +621,10 @@ START_TEST(test_pick_random)
                    "%.1f", k, chi);
     }
 }
-END_TEST
 
 
 /* a prefix of its own for each key, and bounds under a hot one */
-START_TEST(test_pick_prefix)
+TEST(test_pick_prefix)
 {
     uint32_t              i, k, home, second, by_place[4];
     uint64_t              seen[1];
@@ -712,12 +709,3 @@ START_TEST(test_pick_prefix)
         util_check(d.pick == second, "full: the second");
     }
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "cases", &test_pick_cases },
-    { "any", &test_pick_any },
-    { "random", &test_pick_random },
-    { "prefix", &test_pick_prefix }
-);

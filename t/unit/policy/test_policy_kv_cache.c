@@ -111,7 +111,7 @@ some(uint64_t most, unsigned kinds)
 }
 
 
-START_TEST(test_choose_same)
+TEST(test_choose_same)
 {
     double                cost[MOST];
     uint32_t              i, k, n, pick;
@@ -192,11 +192,10 @@ START_TEST(test_choose_same)
         }
     }
 }
-END_TEST
 
 
 /* whom the rule for small matches chose was too dear, and its cost is told */
-START_TEST(test_choose_small)
+TEST(test_choose_small)
 {
     uint32_t              k;
     kvr_decision_t        d;
@@ -222,10 +221,3 @@ START_TEST(test_choose_small)
     util_check(d.pick == 9 && d.reason == KVR_REASON_COLD, "%u", d.pick);
     util_check(d.cost == reckon(&req, &c[9], 10000), "%.3f", d.cost);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "same", &test_choose_same },
-    { "small", &test_choose_small }
-);

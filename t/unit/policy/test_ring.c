@@ -81,7 +81,7 @@ key(uint32_t i)
 }
 
 
-START_TEST(test_ring_shares)
+TEST(test_ring_shares)
 {
     size_t    k;
     double    share, want;
@@ -132,10 +132,9 @@ START_TEST(test_ring_shares)
         free(f.ring.point);
     }
 }
-END_TEST
 
 
-START_TEST(test_ring_moves)
+TEST(test_ring_moves)
 {
     fleet_t   f, g;
     uint32_t  i, n, a, b, moved;
@@ -165,10 +164,9 @@ START_TEST(test_ring_moves)
         free(g.ring.point);
     }
 }
-END_TEST
 
 
-START_TEST(test_ring_order)
+TEST(test_ring_order)
 {
     fleet_t          f, g;
     uint32_t         i, k;
@@ -199,10 +197,9 @@ START_TEST(test_ring_order)
     free(f.ring.point);
     free(g.ring.point);
 }
-END_TEST
 
 
-START_TEST(test_ring_room)
+TEST(test_ring_room)
 {
     fleet_t   f;
     uint32_t  i, k, home, first, second;
@@ -278,10 +275,9 @@ START_TEST(test_ring_room)
 
     free(f.ring.point);
 }
-END_TEST
 
 
-START_TEST(test_ring_bound)
+TEST(test_ring_bound)
 {
     size_t    i;
     uint32_t  n;
@@ -314,11 +310,10 @@ START_TEST(test_ring_bound)
                    cases[i].bound);
     }
 }
-END_TEST
 
 
 /* a hot key: the bounds leave room for all, whatever the factor and weights */
-START_TEST(test_ring_fill)
+TEST(test_ring_fill)
 {
     fleet_t     f;
     double      factor;
@@ -357,11 +352,10 @@ START_TEST(test_ring_fill)
         free(f.ring.point);
     }
 }
-END_TEST
 
 
 /* weights that nobody should give, of which a ring must stay small */
-START_TEST(test_ring_large)
+TEST(test_ring_large)
 {
     uint32_t         i, size, large;
     kvr_ring_t       ring;
@@ -399,15 +393,3 @@ START_TEST(test_ring_large)
         free(ring.point);
     }
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "shares", &test_ring_shares },
-    { "moves", &test_ring_moves },
-    { "order", &test_ring_order },
-    { "room", &test_ring_room },
-    { "bound", &test_ring_bound },
-    { "fill", &test_ring_fill },
-    { "large", &test_ring_large }
-);

@@ -131,7 +131,7 @@ cost_of(uint64_t pending, uint64_t uncached, uint32_t active,
 }
 
 
-START_TEST(test_score_cases)
+TEST(test_score_cases)
 {
     double         cost, ratio;
     size_t         i;
@@ -159,11 +159,10 @@ START_TEST(test_score_cases)
                    "case %zu: %.3f, not %.3f", i, cost, c->cost);
     }
 }
-END_TEST
 
 
 /* a delay counts in full for what is new, a fifth for what is held */
-START_TEST(test_score_delay)
+TEST(test_score_delay)
 {
     kvr_score_t  s;
 
@@ -184,11 +183,10 @@ START_TEST(test_score_delay)
     util_check(kvr_score_delay(0, 10000, 5000) == 0, "no rate");
     util_check(kvr_score_delay(100, 0, 5000) == 100, "no prompt");
 }
-END_TEST
 
 
 /* the quick bound is one, and close to what it is held against */
-START_TEST(test_score_least)
+TEST(test_score_least)
 {
     double       cost;
     uint64_t     least;
@@ -230,10 +228,9 @@ START_TEST(test_score_least)
                    (double) least, cost);
     }
 }
-END_TEST
 
 
-START_TEST(test_score_order)
+TEST(test_score_order)
 {
     double      cost;
     uint32_t    active, waiting, weight;
@@ -278,12 +275,3 @@ START_TEST(test_score_order)
                    > cost, "uncached");
     }
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "cases", &test_score_cases },
-    { "delay", &test_score_delay },
-    { "least", &test_score_least },
-    { "order", &test_score_order }
-);

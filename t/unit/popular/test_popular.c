@@ -68,7 +68,7 @@ clear(void)
 }
 
 
-START_TEST(test_popular_keys)
+TEST(test_popular_keys)
 {
     unsigned            i, k, n;
     kvr_popular_keys_t  keys, again;
@@ -98,11 +98,10 @@ START_TEST(test_popular_keys)
         }
     }
 }
-END_TEST
 
 
 /* halved every 42 seconds, however often the count is changed on the way */
-START_TEST(test_popular_decay)
+TEST(test_popular_decay)
 {
     double    have, want;
     unsigned  i, step;
@@ -154,10 +153,9 @@ START_TEST(test_popular_decay)
     util_check(count(64, now - 3000) == 1, "a clock behind");
     util_check(count(64, now + 24ULL * 60 * MINUTE) == 0, "after a day");
 }
-END_TEST
 
 
-START_TEST(test_popular_sticks)
+TEST(test_popular_sticks)
 {
     double    have;
     unsigned  i, k;
@@ -192,11 +190,10 @@ START_TEST(test_popular_sticks)
         util_check(count(64, 20000) <= 2, "%u: %.2f", i, count(64, 20000));
     }
 }
-END_TEST
 
 
 /* five beginnings for a bucket of four words */
-START_TEST(test_popular_bucket)
+TEST(test_popular_bucket)
 {
     double              have;
     unsigned            i, k;
@@ -235,10 +232,9 @@ START_TEST(test_popular_bucket)
     have = kvr_popular_count(&popular, keys[0].key[0], 1000);
     util_check(have == 0, "%.2f", have);
 }
-END_TEST
 
 
-START_TEST(test_popular_full)
+TEST(test_popular_full)
 {
     unsigned            i;
     kvr_popular_keys_t  keys;
@@ -260,7 +256,6 @@ START_TEST(test_popular_full)
     kvr_popular_keys(chain, 0, &keys);
     util_check(keys.n == 0, "of nothing there is nothing to count");
 }
-END_TEST
 
 
 /* block by block, what kvr_popular_shared() should come to */
@@ -298,7 +293,7 @@ plainly(unsigned entries, unsigned from, unsigned active, double least,
 }
 
 
-START_TEST(test_popular_view)
+TEST(test_popular_view)
 {
     unsigned            i;
     kvr_popular_keys_t  keys;
@@ -390,10 +385,9 @@ START_TEST(test_popular_view)
     util_check(v.count[0] == 3 && v.count[1] == KVR_SCORE_POPULAR + 3,
                "%.2f, %.2f", v.count[0], v.count[1]);
 }
-END_TEST
 
 
-START_TEST(test_popular_random)
+TEST(test_popular_random)
 {
     double              most, least, last;
     unsigned            i, k, n, active, entries, depth;
@@ -442,7 +436,6 @@ START_TEST(test_popular_random)
         }
     }
 }
-END_TEST
 
 
 static void *
@@ -463,7 +456,7 @@ count_in(void *data)
 }
 
 
-START_TEST(test_popular_together)
+TEST(test_popular_together)
 {
     unsigned   i;
     pthread_t  thread[4];
@@ -485,16 +478,3 @@ START_TEST(test_popular_together)
     util_check(count(64, 1000) <= 20000 && count(64, 1000) >= 10000, "%.1f",
                count(64, 1000));
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "keys", &test_popular_keys },
-    { "decay", &test_popular_decay },
-    { "sticks", &test_popular_sticks },
-    { "bucket", &test_popular_bucket },
-    { "full", &test_popular_full },
-    { "view", &test_popular_view },
-    { "random", &test_popular_random },
-    { "together", &test_popular_together }
-);

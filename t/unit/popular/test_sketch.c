@@ -21,7 +21,7 @@ static kvr_sketch_t  hot;
 static uint64_t   chain[MAX_UNITS];
 
 
-START_TEST(test_hot_share)
+TEST(test_hot_share)
 {
     unsigned  i;
     double    share;
@@ -60,10 +60,9 @@ START_TEST(test_hot_share)
     util_chain(chain, 1, 4, 3, 10);
     util_check(kvr_sketch_share(&hot, chain[0]) < 0.2, "the old one");
 }
-END_TEST
 
 
-START_TEST(test_hot_entry)
+TEST(test_hot_entry)
 {
     size_t    k;
     unsigned  i, entry;
@@ -127,10 +126,9 @@ START_TEST(test_hot_entry)
     util_chain(chain, 1, 0, 1, 1);
     util_check(kvr_sketch_entry(&hot, chain, 1, 0.125) == 0, "one unit");
 }
-END_TEST
 
 
-START_TEST(test_hot_key)
+TEST(test_hot_key)
 {
     memset(&hot, 0, sizeof(hot));
     util_chain(chain, 1, 0, 1, 1500);
@@ -151,11 +149,3 @@ START_TEST(test_hot_key)
                == kvr_sketch_entry(&hot, chain, 20, 0.5 / 8), "by shares");
     util_check(kvr_sketch_key(&hot, chain, 20, 0, 256, 0) == 0, "no peers");
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "share", &test_hot_share },
-    { "entry", &test_hot_entry },
-    { "key", &test_hot_key }
-);

@@ -97,7 +97,7 @@ prompt(util_buf_t *text, const unsigned *order, unsigned n, unsigned question)
 }
 
 
-START_TEST(test_document_shuffled)
+TEST(test_document_shuffled)
 {
     unsigned    i, k, t, order[DOCS];
     uint64_t    found;
@@ -146,7 +146,6 @@ START_TEST(test_document_shuffled)
 
     util_drop(&text);
 }
-END_TEST
 
 
 static void
@@ -185,15 +184,14 @@ shifted(unsigned lines)
 }
 
 
-START_TEST(test_document_shifted)
+TEST(test_document_shifted)
 {
     shifted(0);
     shifted(60);
 }
-END_TEST
 
 
-START_TEST(test_document_edited)
+TEST(test_document_edited)
 {
     size_t      at;
     unsigned    k;
@@ -224,11 +222,10 @@ START_TEST(test_document_edited)
 
     util_drop(&text);
 }
-END_TEST
 
 
 /* sizes, offsets, and the same documents in whatever pieces the text comes */
-START_TEST(test_document_pieces)
+TEST(test_document_pieces)
 {
     size_t      off, n;
     uint32_t    i;
@@ -288,10 +285,9 @@ START_TEST(test_document_pieces)
 
     util_drop(&text);
 }
-END_TEST
 
 
-START_TEST(test_document_limits)
+TEST(test_document_limits)
 {
     size_t      i;
     util_buf_t  text = { 0 };
@@ -334,13 +330,3 @@ START_TEST(test_document_limits)
 
     util_drop(&text);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "shuffled", &test_document_shuffled },
-    { "shifted", &test_document_shifted },
-    { "edited", &test_document_edited },
-    { "pieces", &test_document_pieces },
-    { "limits", &test_document_limits }
-);

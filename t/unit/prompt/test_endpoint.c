@@ -33,7 +33,7 @@ id(const char *path, const uint8_t **p)
 }
 
 
-START_TEST(test_endpoint_kinds)
+TEST(test_endpoint_kinds)
 {
     size_t  i;
 
@@ -90,10 +90,9 @@ START_TEST(test_endpoint_kinds)
                && !kvr_endpoint_computes(KVR_ENDPOINT_RESPONSE)
                && !kvr_endpoint_computes(KVR_ENDPOINT_LIGHT), "what computes");
 }
-END_TEST
 
 
-START_TEST(test_endpoint_ids)
+TEST(test_endpoint_ids)
 {
     char            path[200];
     size_t          i, n;
@@ -140,10 +139,3 @@ START_TEST(test_endpoint_ids)
         util_check(n == (i + 5 <= KVR_ENDPOINT_ID_LEN ? i + 5 : 0), "%zu", i);
     }
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "kinds", &test_endpoint_kinds },
-    { "ids", &test_endpoint_ids }
-);

@@ -192,7 +192,7 @@ system_is(const char *json, const char *want)
 }
 
 
-START_TEST(test_message_text)
+TEST(test_message_text)
 {
     message_is("{'role':'user','content':'hello'}", "^1user^2hello");
     message_is("{'role':'user','content':[{'type':'text','text':'hello'}]}",
@@ -244,10 +244,9 @@ START_TEST(test_message_text)
     message_is("[1,{'role':'user'}]", "");
     message_is("null ", "");
 }
-END_TEST
 
 
-START_TEST(test_message_order)
+TEST(test_message_order)
 {
     message_is("{'content':'hello','role':'user'}", "^1user^2hello");
     message_is("{'content':[{'text':'hello','type':'text'}],'role':'user'}",
@@ -290,10 +289,9 @@ START_TEST(test_message_order)
             "'role':'b'},{'content':'@'}]",
             "^1a^2@^1b^2@^1^2@");
 }
-END_TEST
 
 
-START_TEST(test_message_list)
+TEST(test_message_list)
 {
     list_is("[]", "");
     list_is("[{'role':'system','content':'s'},{'role':'user','content':'u'}]",
@@ -332,10 +330,9 @@ START_TEST(test_message_list)
     read_is(kvr_message_list, "[{'role':'user','content':['a' 'b']}]",
             KVR_ERROR, "", 0);
 }
-END_TEST
 
 
-START_TEST(test_message_tools)
+TEST(test_message_tools)
 {
     /* Chat Completions */
 
@@ -413,10 +410,9 @@ START_TEST(test_message_tools)
                "^1system^2x^7[{'a':1}]");
     message_is("{'role':'system','content':'x','tools':null}", "^1system^2x");
 }
-END_TEST
 
 
-START_TEST(test_message_media)
+TEST(test_message_media)
 {
     message_is("{'role':'user','content':[{'type':'image_url','image_url':"
                "{'url':'u1','detail':'high'}}]}", "^1user^2^4<u1>");
@@ -450,10 +446,9 @@ START_TEST(test_message_media)
     message_is("{'role':'user','images':null}", "^1user^2");
     message_is("{'role':'user','images':[]}", "^1user^2");
 }
-END_TEST
 
 
-START_TEST(test_message_system)
+TEST(test_message_system)
 {
     system_is("'You are.'", "You are.");
     system_is("[{'type':'text','text':'You are.'}]", "You are.");
@@ -487,14 +482,3 @@ START_TEST(test_message_system)
     read_is(kvr_message_content, "[{'type':'text','text':'x-anthropic-billing-"
             "header: 1", KVR_AGAIN, "", 1);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "text", &test_message_text },
-    { "order", &test_message_order },
-    { "list", &test_message_list },
-    { "tools", &test_message_tools },
-    { "media", &test_message_media },
-    { "system", &test_message_system }
-);

@@ -167,7 +167,7 @@ shares(uint32_t n, const char *a, const char *b)
 }
 
 
-START_TEST(test_prompt_shapes)
+TEST(test_prompt_shapes)
 {
     size_t  i;
 
@@ -294,10 +294,9 @@ START_TEST(test_prompt_shapes)
     get(&one, " \n", CHAT, NULL);
     util_check(one.rc == KVR_AGAIN, "blank");
 }
-END_TEST
 
 
-START_TEST(test_prompt_equal)
+TEST(test_prompt_equal)
 {
     /* text parts */
 
@@ -434,11 +433,10 @@ START_TEST(test_prompt_equal)
           "'type':'function_call','name':'f','arguments':'{}','status':"
           "'completed'},{'type':'function_call_output','output':'@b'}]}");
 }
-END_TEST
 
 
 /* what engines do not render */
-START_TEST(test_prompt_ignored)
+TEST(test_prompt_ignored)
 {
     size_t  i;
     char    body[512];
@@ -471,11 +469,10 @@ START_TEST(test_prompt_ignored)
         equal(body, "{" BASE "}");
     }
 }
-END_TEST
 
 
 /* what changes all that an engine renders, or where it looks it up */
-START_TEST(test_prompt_root)
+TEST(test_prompt_root)
 {
     size_t  i, k, n;
     char    a[512], b[512];
@@ -542,11 +539,10 @@ START_TEST(test_prompt_root)
     get(&two, "{'model':'n','messages':[]}", CHAT, "tenant");
     util_check(one.pr.model_root != two.pr.model_root, "model's root");
 }
-END_TEST
 
 
 /* what an engine does not look up, or does not take as it is */
-START_TEST(test_prompt_skips)
+TEST(test_prompt_skips)
 {
     size_t  i;
     char    body[512];
@@ -584,11 +580,10 @@ START_TEST(test_prompt_skips)
         util_check(one.pr.skips == cases[i].skips && one.pr.n, "%s", body);
     }
 }
-END_TEST
 
 
 /* 600 bytes are 150 tokens, as a rule */
-START_TEST(test_prompt_cut)
+TEST(test_prompt_cut)
 {
     good(&one, "{'prompt':'@a'}", "/v1/completions");
     util_check(one.pr.bytes > 590 && one.pr.n == 2 && !one.pr.odd, "whole");
@@ -623,10 +618,9 @@ START_TEST(test_prompt_cut)
          "/v1/responses");
     util_check(two.pr.odd && two.pr.n, "earlier turns");
 }
-END_TEST
 
 
-START_TEST(test_prompt_differs)
+TEST(test_prompt_differs)
 {
     /* a part ends where it ends, and roles count */
 
@@ -694,7 +688,6 @@ START_TEST(test_prompt_differs)
     equal("{'prompt':[[1,2,3,'@a']]}", "{'prompt':[1, 2,\n3,'@a']}");
     shares(0, "{'prompt':[1,2,3,'@a']}", "{'prompt':[1,2,4,'@a']}");
 }
-END_TEST
 
 
 static const char *
@@ -716,7 +709,7 @@ images(util_buf_t *b, const char *head, unsigned n, const char *tail)
 
 
 /* no more than so many images weigh, and no reading twice counts them twice */
-START_TEST(test_prompt_media)
+TEST(test_prompt_media)
 {
     unsigned    n;
     uint64_t    bytes;
@@ -777,11 +770,10 @@ START_TEST(test_prompt_media)
     util_drop(&b);
     util_drop(&c);
 }
-END_TEST
 
 
 /* each turn's chain starts with that of the turn before */
-START_TEST(test_prompt_append)
+TEST(test_prompt_append)
 {
     int         turn, api;
     util_buf_t  body, messages;
@@ -864,7 +856,6 @@ START_TEST(test_prompt_append)
     util_drop(&body);
     util_drop(&messages);
 }
-END_TEST
 
 
 static void
@@ -898,7 +889,7 @@ limit_is(const char *body, int64_t want)
 }
 
 
-START_TEST(test_prompt_fields)
+TEST(test_prompt_fields)
 {
     char  body[1000], text[400];
 
@@ -972,18 +963,3 @@ START_TEST(test_prompt_fields)
     limit_is("{'options':{'num_predict':10},'options':{}}", 0);
     limit_is("{'options':5}", 0);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "shapes", &test_prompt_shapes },
-    { "equal", &test_prompt_equal },
-    { "ignored", &test_prompt_ignored },
-    { "root", &test_prompt_root },
-    { "skips", &test_prompt_skips },
-    { "cut", &test_prompt_cut },
-    { "differs", &test_prompt_differs },
-    { "media", &test_prompt_media },
-    { "append", &test_prompt_append },
-    { "fields", &test_prompt_fields }
-);

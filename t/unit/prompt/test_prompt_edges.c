@@ -86,7 +86,7 @@ conf_init(kvr_prompt_conf_t *conf)
 }
 
 
-START_TEST(test_edges_cut)
+TEST(test_edges_cut)
 {
     size_t                  i, k, from;
     uint32_t                n;
@@ -153,11 +153,10 @@ START_TEST(test_edges_cut)
 
     util_drop(&body);
 }
-END_TEST
 
 
 /* whatever it is, a part of it is no error */
-START_TEST(test_edges_cut_random)
+TEST(test_edges_cut_random)
 {
     size_t                  end, k;
     unsigned                i, c, tried;
@@ -202,7 +201,6 @@ START_TEST(test_edges_cut_random)
     util_check(tried > util_cases(1500) * 2, "%u tried", tried);
     util_drop(&body);
 }
-END_TEST
 
 
 /* a file that cannot be read is a body that ends there */
@@ -245,7 +243,7 @@ fetch_failing_at(void *data, uint64_t offset, size_t *len)
 }
 
 
-START_TEST(test_edges_fail)
+TEST(test_edges_fail)
 {
     int                rc;
     size_t             i;
@@ -308,11 +306,10 @@ START_TEST(test_edges_fail)
 
     util_drop(&body);
 }
-END_TEST
 
 
 /* less memory gives less of the chain, and is never written beyond */
-START_TEST(test_edges_memory)
+TEST(test_edges_memory)
 {
     int                     rc;
     size_t                  i, n;
@@ -361,11 +358,10 @@ START_TEST(test_edges_memory)
 
     util_drop(&body);
 }
-END_TEST
 
 
 /* a prompt of some megabytes: the thin end of the chain, with every unit */
-START_TEST(test_edges_long)
+TEST(test_edges_long)
 {
     size_t                  i;
     unsigned                unit;
@@ -405,7 +401,6 @@ START_TEST(test_edges_long)
 
     util_drop(&body);
 }
-END_TEST
 
 
 static void
@@ -659,7 +654,7 @@ hostile_bodies(size_t len)
 }
 
 
-START_TEST(test_edges_hostile)
+TEST(test_edges_hostile)
 {
     /* valgrind has enough of the short ones */
 
@@ -671,7 +666,6 @@ START_TEST(test_edges_hostile)
     hostile_bodies(60000);
     hostile_bodies(1000000);
 }
-END_TEST
 
 
 /*
@@ -679,7 +673,7 @@ END_TEST
  * wherever more of them follow it is the same chain, and what comes after the
  * list counts.
  */
-START_TEST(test_edges_costly)
+TEST(test_edges_costly)
 {
     unsigned    i, k;
     cost_t      one, more, few, other;
@@ -762,11 +756,10 @@ START_TEST(test_edges_costly)
 
     util_drop(&b);
 }
-END_TEST
 
 
 /* bodies of clients are read to their end, however long */
-START_TEST(test_edges_clients)
+TEST(test_edges_clients)
 {
     size_t      n;
     unsigned    i, k;
@@ -831,16 +824,3 @@ START_TEST(test_edges_clients)
 
     util_drop(&b);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "cut", &test_edges_cut },
-    { "cut_random", &test_edges_cut_random },
-    { "fail", &test_edges_fail },
-    { "memory", &test_edges_memory },
-    { "long", &test_edges_long },
-    { "hostile", &test_edges_hostile },
-    { "costly", &test_edges_costly },
-    { "clients", &test_edges_clients }
-);

@@ -75,7 +75,7 @@ check_body(util_rng_t *r, const kvr_prompt_conf_t *conf, const uint8_t *body,
 }
 
 
-START_TEST(test_oracle_bodies)
+TEST(test_oracle_bodies)
 {
     unsigned            i, k;
     const char         *path;
@@ -133,9 +133,3 @@ START_TEST(test_oracle_bodies)
     util_check(stats.accepted > stats.bodies / 4, "few good ones");
     util_check(stats.rejected > stats.bodies / 4, "few bad ones");
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "bodies", &test_oracle_bodies }
-);

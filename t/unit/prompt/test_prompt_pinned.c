@@ -148,7 +148,7 @@ pinned_chain(unsigned _i)
 }
 
 
-START_TEST(test_pinned_chain)
+TEST(test_pinned_chain)
 {
     unsigned  i;
 
@@ -156,9 +156,3 @@ START_TEST(test_pinned_chain)
         pinned_chain(i);
     }
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "pinned_chain", &test_pinned_chain }
-);

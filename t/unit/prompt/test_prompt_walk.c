@@ -178,7 +178,7 @@ object_is(const char *text, int careful, int rc, const char *log, int rest)
 }
 
 
-START_TEST(test_walk_order)
+TEST(test_walk_order)
 {
     int  careful;
 
@@ -240,7 +240,6 @@ START_TEST(test_walk_order)
 
     object_is("{\"a\":\"\\x\",\"a\":\"2\"}.", 1, KVR_OK, "a=2 ", '.');
 }
-END_TEST
 
 
 static int
@@ -274,7 +273,7 @@ static const kvr_walk_key_t  deep[] = {
 
 
 /* what is deeper than the reader goes is passed over */
-START_TEST(test_walk_depth)
+TEST(test_walk_depth)
 {
     int          rc, objects, careful;
     unsigned     i, k, n;
@@ -329,7 +328,6 @@ START_TEST(test_walk_depth)
 
     util_drop(&text);
 }
-END_TEST
 
 
 static void
@@ -371,7 +369,7 @@ word_is(const char *text, size_t size, int rc, const char *word)
 }
 
 
-START_TEST(test_walk_word)
+TEST(test_walk_word)
 {
     word_is("\"\",", 8, KVR_OK, "");
     word_is(" \"user\",", 8, KVR_OK, "user");
@@ -389,7 +387,6 @@ START_TEST(test_walk_word)
     word_is("\"more than 8 and ", 8, KVR_AGAIN, "");
     word_is("[\"user\"", 8, KVR_AGAIN, "");
 }
-END_TEST
 
 
 static uint64_t
@@ -438,7 +435,7 @@ digest_of(const char *text, int rc)
 }
 
 
-START_TEST(test_walk_digest)
+TEST(test_walk_digest)
 {
     size_t       i, k, n;
     uint64_t     d[32], fold, block[8];
@@ -506,12 +503,3 @@ START_TEST(test_walk_digest)
     util_drop(&text);
     util_drop(&body);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "order", &test_walk_order },
-    { "depth", &test_walk_depth },
-    { "word", &test_walk_word },
-    { "digest", &test_walk_digest }
-);

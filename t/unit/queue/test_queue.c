@@ -78,7 +78,7 @@ admit(kvr_queue_t *q, kvr_queue_item_t *item, uint64_t now)
 }
 
 
-START_TEST(test_queue_order)
+TEST(test_queue_order)
 {
     unsigned           i, k, n, seq, class;
     uint32_t           last;
@@ -137,11 +137,10 @@ START_TEST(test_queue_order)
         }
     }
 }
-END_TEST
 
 
 /* a giant is passed by what arrives within its aging bound, and no later */
-START_TEST(test_queue_aging)
+TEST(test_queue_aging)
 {
     uint64_t           bound;
     kvr_queue_key_t    key;
@@ -167,14 +166,13 @@ START_TEST(test_queue_aging)
     kvr_queue_remove(&q, &giant);
     kvr_queue_remove(&q, &late);
 }
-END_TEST
 
 
 /*
  * Tenants of weight 1 and 3, the first with ten times the requests; and a third
  * that comes late and must not be paid for the time before.
  */
-START_TEST(test_queue_tenants)
+TEST(test_queue_tenants)
 {
     unsigned           i, k, t, let;
     uint64_t           given[3], sum;
@@ -233,10 +231,9 @@ START_TEST(test_queue_tenants)
     util_check(given[2] > 0.16 * sum && given[2] < 0.24 * sum,
                "%.3f of the work, not a fifth", (double) given[2] / sum);
 }
-END_TEST
 
 
-START_TEST(test_queue_arrivals)
+TEST(test_queue_arrivals)
 {
     int                none;
     kvr_queue_t        q;
@@ -283,14 +280,13 @@ START_TEST(test_queue_arrivals)
     util_check(admit(&q, &b, 1002 + KVR_QUEUE_STALE) == KVR_OK,
                "held up by one that is gone");
 }
-END_TEST
 
 
 /*
  * A tenant that comes back after any amount of work of others waits for no
  * more than its turn; with turns of 32 bits it would have waited for long.
  */
-START_TEST(test_queue_comes_back)
+TEST(test_queue_comes_back)
 {
     unsigned           i;
     kvr_queue_t        q;
@@ -317,11 +313,10 @@ START_TEST(test_queue_comes_back)
         kvr_queue_remove(&q, &b);
     }
 }
-END_TEST
 
 
 /* how fast they are let in, in bursts or one by one; and after a pause */
-START_TEST(test_queue_retry_after)
+TEST(test_queue_retry_after)
 {
     unsigned           i;
     uint32_t           s, pause;
@@ -355,7 +350,6 @@ START_TEST(test_queue_retry_after)
     util_check(kvr_queue_rate(shared, 71000) * 2
                <= kvr_queue_rate(shared, 61000) + 500, "the rate fades");
 }
-END_TEST
 
 
 /*
@@ -465,7 +459,7 @@ worker(tally_t *t, int generation, unsigned row)
 }
 
 
-START_TEST(test_queue_processes)
+TEST(test_queue_processes)
 {
     int        i, k, generation, sum, max;
     pid_t      pid[PROCESSES];
@@ -532,11 +526,10 @@ START_TEST(test_queue_processes)
 
     munmap(t, sizeof(tally_t));
 }
-END_TEST
 
 
 /* which may pass the first one, and that they are let in by its place */
-START_TEST(test_queue_near)
+TEST(test_queue_near)
 {
     int               left;
     unsigned          i, k, n, late;
@@ -618,16 +611,6 @@ START_TEST(test_queue_near)
                == KVR_DECLINED, "the other's is before it");
     kvr_queue_remove(&q, &item[1]);
 }
-END_TEST
 
 
-util_tests(setup, teardown,
-    { "order", &test_queue_order },
-    { "aging", &test_queue_aging },
-    { "tenants", &test_queue_tenants },
-    { "arrivals", &test_queue_arrivals },
-    { "comes_back", &test_queue_comes_back },
-    { "retry_after", &test_queue_retry_after },
-    { "near", &test_queue_near },
-    { "processes", &test_queue_processes }
-);
+util_around(setup, teardown);

@@ -34,7 +34,7 @@ teardown(void)
 
 
 /* how far one may be passed: a bound that its wait does not move for ever */
-START_TEST(test_queue_bound)
+TEST(test_queue_bound)
 {
     unsigned          i, n;
     uint64_t          now;
@@ -69,11 +69,10 @@ START_TEST(test_queue_bound)
                    "due %u ms after it", near[i]->due - first.due);
     }
 }
-END_TEST
 
 
 /* past the knee: at once if very many wait, else after a while */
-START_TEST(test_queue_long)
+TEST(test_queue_long)
 {
     unsigned          i, n;
     uint64_t          now;
@@ -113,10 +112,9 @@ START_TEST(test_queue_long)
 
     util_check(!kvr_queue_long(shared, 8, now), "anew");
 }
-END_TEST
 
 
-START_TEST(test_queue_young)
+TEST(test_queue_young)
 {
     kvr_queue_item_t  item;
 
@@ -140,7 +138,6 @@ START_TEST(test_queue_young)
     kvr_queue_item(&item, 1000, 3, 0, 1, 0, 0);
     util_check(!kvr_queue_may_wait(&item, 1000, 0), "with no work not at all");
 }
-END_TEST
 
 
 /* what one tenant's prompts had in caches is gone when they are let in */
@@ -157,7 +154,7 @@ room(void *data, kvr_queue_item_t *item)
 }
 
 
-START_TEST(test_queue_charge)
+TEST(test_queue_charge)
 {
     unsigned           i, given[2];
     kvr_queue_t        q;
@@ -183,12 +180,6 @@ START_TEST(test_queue_charge)
     util_check(given[0] >= 66 && given[0] <= 68,
                "%u and %u, not one to two", given[0], given[1]);
 }
-END_TEST
 
 
-util_tests(setup, teardown,
-    { "bound", &test_queue_bound },
-    { "long", &test_queue_long },
-    { "young", &test_queue_young },
-    { "charge", &test_queue_charge }
-);
+util_around(setup, teardown);

@@ -91,7 +91,7 @@ feed(kvr_reply_t *rep, kvr_response_part_e part, const util_buf_t *b,
 }
 
 
-START_TEST(test_reply_random)
+TEST(test_reply_random)
 {
     unsigned      i, k, n, unit, calls, parts, learned;
     util_buf_t    first, next, a, b;
@@ -215,10 +215,9 @@ START_TEST(test_reply_random)
     util_drop(&a);
     util_drop(&b);
 }
-END_TEST
 
 
-START_TEST(test_reply_bad)
+TEST(test_reply_bad)
 {
     util_buf_t    b;
     kvr_reply_t   rep;
@@ -261,10 +260,3 @@ START_TEST(test_reply_bad)
 
     util_drop(&b);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "random", &test_reply_random },
-    { "bad", &test_reply_bad }
-);

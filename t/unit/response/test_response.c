@@ -372,7 +372,7 @@ check(const sample_t *s, kvr_response_t *u, kvr_response_mode_e mode,
 
 
 /* every sample, byte by byte, and cut in three at every place */
-START_TEST(test_usage_split)
+TEST(test_usage_split)
 {
     size_t          i, a, b, at, len, step;
     reply_t         r;
@@ -430,11 +430,10 @@ START_TEST(test_usage_split)
 
     util_drop(&r.text);
 }
-END_TEST
 
 
 /* several samples one after another in one stream, in random pieces */
-START_TEST(test_usage_random)
+TEST(test_usage_random)
 {
     size_t          off, n, len;
     uint8_t         data[4096];
@@ -497,7 +496,6 @@ START_TEST(test_usage_random)
     util_drop(&whole.text);
     util_drop(&pieces.text);
 }
-END_TEST
 
 
 /* whose error it is, early and late */
@@ -541,7 +539,7 @@ static const struct {
 };
 
 
-START_TEST(test_usage_error)
+TEST(test_usage_error)
 {
     size_t          i, n, len, step;
     unsigned        mode, late;
@@ -585,12 +583,11 @@ START_TEST(test_usage_error)
 
     util_drop(&b);
 }
-END_TEST
 
 
 /* what is long is not read to its end */
 /* lines that differ in their text only are not parsed again: nor otherwise */
-START_TEST(test_usage_again)
+TEST(test_usage_again)
 {
     size_t          len, i;
     unsigned        n, seed, mode;
@@ -657,10 +654,9 @@ START_TEST(test_usage_again)
         }
     }
 }
-END_TEST
 
 
-START_TEST(test_usage_long)
+TEST(test_usage_long)
 {
     int             rc;
     size_t          n;
@@ -692,10 +688,9 @@ START_TEST(test_usage_long)
     kvr_response_tokens(&u, &t);
     util_check(t.prompt == -1, "nothing");
 }
-END_TEST
 
 
-START_TEST(test_usage_header)
+TEST(test_usage_header)
 {
     kvr_response_t  u;
     kvr_tokens_t    t;
@@ -718,14 +713,3 @@ START_TEST(test_usage_header)
     kvr_response_tokens(&u, &t);
     util_check(t.prompt == 12 && t.completion == 3 && t.cached == -1, "TGI");
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "split", &test_usage_split },
-    { "random", &test_usage_random },
-    { "error", &test_usage_error },
-    { "again", &test_usage_again },
-    { "long", &test_usage_long },
-    { "header", &test_usage_header }
-);

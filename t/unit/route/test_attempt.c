@@ -185,7 +185,7 @@ idle(void)
 
 
 /* begin, insert, first, settle, end: counted, held, counted out */
-START_TEST(test_attempt_good)
+TEST(test_attempt_good)
 {
     kvr_reservation_load_t  l;
 
@@ -219,7 +219,6 @@ START_TEST(test_attempt_good)
 
     teardown();
 }
-END_TEST
 
 
 /* no good answer: what was inserted is undone, once */
@@ -243,7 +242,7 @@ undone(unsigned answered)
 }
 
 
-START_TEST(test_attempt_undone)
+TEST(test_attempt_undone)
 {
     setup();
 
@@ -252,7 +251,6 @@ START_TEST(test_attempt_undone)
 
     teardown();
 }
-END_TEST
 
 
 /* what the queue has reserved is taken over, or given back */
@@ -286,7 +284,7 @@ reserved(uint64_t pending)
 }
 
 
-START_TEST(test_attempt_reserved)
+TEST(test_attempt_reserved)
 {
     setup();
 
@@ -295,7 +293,6 @@ START_TEST(test_attempt_reserved)
 
     teardown();
 }
-END_TEST
 
 
 /* returns by how much the clock moves, and in *age how old the prompt is then */
@@ -331,7 +328,7 @@ found(uint32_t units, unsigned rc, uint32_t *age)
  * What the engine has computed again moves the clock, whether it was most of
  * the prompt or not; the prompt was used when its request came, not after that.
  */
-START_TEST(test_attempt_missed)
+TEST(test_attempt_missed)
 {
     uint32_t  age;
 
@@ -354,7 +351,6 @@ START_TEST(test_attempt_missed)
 
     teardown();
 }
-END_TEST
 
 
 /* the age of a reply of one unit that ends while others are in flight, or not */
@@ -410,12 +406,11 @@ replied(unsigned others)
  * A prompt that came later has moved the clock, and the engine uses its blocks
  * after those of a reply that ends before it does.
  */
-START_TEST(test_attempt_reply)
+TEST(test_attempt_reply)
 {
     ck_assert_uint_eq(replied(0), UNITS);
     ck_assert_uint_eq(replied(1), UNITS + UNITS);
 }
-END_TEST
 
 
 /* a peer without a number is counted nowhere */
@@ -464,15 +459,14 @@ forgot(unsigned taught)
  * What only the mask of a line says may be another peer's: that it is not there
  * is no sign of a restart, by which all that the peer holds would be forgotten.
  */
-START_TEST(test_attempt_masked)
+TEST(test_attempt_masked)
 {
     util_check(forgot(1) == 1, "three prompts that it was taught are lost");
     util_check(forgot(0) == 0, "it never had them");
 }
-END_TEST
 
 
-START_TEST(test_attempt_nobody)
+TEST(test_attempt_nobody)
 {
     uint32_t  peer;
 
@@ -493,7 +487,6 @@ START_TEST(test_attempt_nobody)
 
     teardown();
 }
-END_TEST
 
 
 /* of a request that came when 48 of its 64 units were held */
@@ -543,7 +536,7 @@ admitted(uint32_t held, unsigned taken, kvr_admission_e rc, uint64_t charge)
 
 
 /* a tenant pays for what is left to compute when its request is let in */
-START_TEST(test_attempt_charge)
+TEST(test_attempt_charge)
 {
     setup();
 
@@ -557,16 +550,3 @@ START_TEST(test_attempt_charge)
 
     teardown();
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "good", &test_attempt_good },
-    { "undone", &test_attempt_undone },
-    { "reserved", &test_attempt_reserved },
-    { "missed", &test_attempt_missed },
-    { "reply", &test_attempt_reply },
-    { "masked", &test_attempt_masked },
-    { "nobody", &test_attempt_nobody },
-    { "charge", &test_attempt_charge }
-);

@@ -121,7 +121,7 @@ held(void)
 
 
 /* an insert moves the clock, and what it is told to have stored does not */
-START_TEST(test_capacity_clock)
+TEST(test_capacity_clock)
 {
     uint64_t  start;
 
@@ -172,11 +172,10 @@ START_TEST(test_capacity_clock)
     (void) kvr_hear_event(&s.heard, s.peer, 0, &s.event, 5000);
     ck_assert_uint_eq(clock_now(), start + 70);
 }
-END_TEST
 
 
 /* who expects a quarter of the capacity in vain believes no longer */
-START_TEST(test_capacity_silent)
+TEST(test_capacity_silent)
 {
     unsigned  i;
 
@@ -206,14 +205,13 @@ START_TEST(test_capacity_silent)
     ck_assert(!kvr_capacity_sure(&s.zone, s.peer, 6000));
     ck_assert(kvr_capacity_sure(&s.zone, s.peer, 70000));
 }
-END_TEST
 
 
 /*
  * Replies and misses are no reason to doubt: what the engine has stored of
  * them was told before they end.
  */
-START_TEST(test_capacity_replies)
+TEST(test_capacity_replies)
 {
     uint32_t       i;
     uint64_t       start;
@@ -243,10 +241,9 @@ START_TEST(test_capacity_replies)
     ck_assert_uint_eq(clock_now(), start);
     ck_assert(kvr_capacity_heard(&s.zone, s.peer));
 }
-END_TEST
 
 
-START_TEST(test_capacity_cleared)
+TEST(test_capacity_cleared)
 {
     kvr_peer_t  *peer;
 
@@ -278,11 +275,10 @@ START_TEST(test_capacity_cleared)
     ck_assert_uint_eq(held(), 0);
     ck_assert_uint_eq(kvr_get(&s.heard.events[s.peer].restarts), 1);
 }
-END_TEST
 
 
 /* how old blocks get is the capacity, if the engine has not told a smaller */
-START_TEST(test_capacity_age)
+TEST(test_capacity_age)
 {
     unsigned           i;
     uint32_t           resident;
@@ -353,11 +349,10 @@ START_TEST(test_capacity_age)
     ck_assert_uint_eq(kvr_get(&p->source), KVR_INDEX_ASSUMED);
     ck_assert_uint_eq(kvr_get(&p->capacity), 1000);
 }
-END_TEST
 
 
 /* each source counts until a better one is known, and when that one is gone */
-START_TEST(test_capacity_trust)
+TEST(test_capacity_trust)
 {
     unsigned     i;
     kvr_peer_t  *peer;
@@ -404,11 +399,10 @@ START_TEST(test_capacity_trust)
     kvr_capacity_configured(&s.zone, &s.pool, s.peer, 0, 6000);
     is(KVR_INDEX_REPORTED, 400, 6000);
 }
-END_TEST
 
 
 /* a capacity that is no longer reported counts for sixty intervals */
-START_TEST(test_capacity_fade)
+TEST(test_capacity_fade)
 {
     kvr_index_peer_t  *p;
 
@@ -441,11 +435,10 @@ START_TEST(test_capacity_fade)
     kvr_capacity_fade(&s.zone, &s.pool, s.peer, 72001, 72);
     ck_assert_uint_eq(kvr_get(&p->source), KVR_INDEX_ASSUMED);
 }
-END_TEST
 
 
 /* a report counts up to what can be, and up to what responses prove */
-START_TEST(test_capacity_lies)
+TEST(test_capacity_lies)
 {
     unsigned        i;
     kvr_feedback_t  *feedback;
@@ -483,16 +476,6 @@ START_TEST(test_capacity_lies)
     kvr_set(&feedback->factor, KVR_FEEDBACK_ONE / 4);
     is(KVR_INDEX_REPORTED, i / 4, 5000);
 }
-END_TEST
 
 
-util_tests(setup, teardown,
-    { "clock", &test_capacity_clock },
-    { "silent", &test_capacity_silent },
-    { "replies", &test_capacity_replies },
-    { "cleared", &test_capacity_cleared },
-    { "age", &test_capacity_age },
-    { "trust", &test_capacity_trust },
-    { "fade", &test_capacity_fade },
-    { "lies", &test_capacity_lies }
-);
+util_around(setup, teardown);

@@ -184,7 +184,7 @@ pick(kvr_policy_e policy, unsigned all)
 }
 
 
-START_TEST(test_eject_share)
+TEST(test_eject_share)
 {
     uint32_t  i, k, out;
 
@@ -217,11 +217,10 @@ START_TEST(test_eject_share)
 
     teardown();
 }
-END_TEST
 
 
 /* all of them fail: nobody does better, but for who was first */
-START_TEST(test_eject_all)
+TEST(test_eject_all)
 {
     uint32_t  i, k, out;
 
@@ -251,10 +250,9 @@ START_TEST(test_eject_all)
 
     teardown();
 }
-END_TEST
 
 
-START_TEST(test_eject_back)
+TEST(test_eject_back)
 {
     uint32_t  k;
     unsigned  rc;
@@ -285,10 +283,9 @@ START_TEST(test_eject_back)
 
     teardown();
 }
-END_TEST
 
 
-START_TEST(test_eject_slow)
+TEST(test_eject_slow)
 {
     uint32_t  i, k;
 
@@ -309,7 +306,6 @@ START_TEST(test_eject_slow)
 
     teardown();
 }
-END_TEST
 
 
 /* an answer of 401 at a server, for a request that came there so */
@@ -345,7 +341,7 @@ served(uint32_t i, kvr_trial_arm_e arm, uint32_t doubted)
 
 
 /* a server on trial, whose fault it is, and a client's */
-START_TEST(test_eject_trial)
+TEST(test_eject_trial)
 {
     uint32_t              k;
     unsigned              rc;
@@ -407,11 +403,10 @@ START_TEST(test_eject_trial)
 
     teardown();
 }
-END_TEST
 
 
 /* decisions look at states only if they are told to, but for now and then */
-START_TEST(test_eject_look)
+TEST(test_eject_look)
 {
     uint32_t              i, k;
     kvr_outlier_fleet_t  *fleet;
@@ -470,11 +465,10 @@ START_TEST(test_eject_look)
 
     teardown();
 }
-END_TEST
 
 
 /* accepts, and never answers */
-START_TEST(test_eject_silent)
+TEST(test_eject_silent)
 {
     uint32_t       i, k;
     kvr_attempt_t  a, b;
@@ -524,15 +518,3 @@ START_TEST(test_eject_silent)
 
     teardown();
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "share", &test_eject_share },
-    { "all", &test_eject_all },
-    { "back", &test_eject_back },
-    { "slow", &test_eject_slow },
-    { "trial", &test_eject_trial },
-    { "look", &test_eject_look },
-    { "silent", &test_eject_silent }
-);

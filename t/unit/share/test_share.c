@@ -14,7 +14,7 @@
 #include "share/hosts.h"
 
 
-START_TEST(test_share_lessons)
+TEST(test_share_lessons)
 {
     unsigned          i, h, c, peer;
     uint32_t          entries, here, there;
@@ -59,11 +59,10 @@ START_TEST(test_share_lessons)
         util_check(kvr_get(&host[h].self.share->stats.applied) > 0, "applied");
     }
 }
-END_TEST
 
 
 /* lessons are lost, and what comes later is known all the same */
-START_TEST(test_share_lost)
+TEST(test_share_lost)
 {
     unsigned          turn;
     uint32_t          entries;
@@ -111,10 +110,9 @@ START_TEST(test_share_lost)
                && held(1, chain[1], 1) <= kvr_chain_depth(37),
                "the common part: %u", held(1, chain[1], 1));
 }
-END_TEST
 
 
-START_TEST(test_share_void)
+TEST(test_share_void)
 {
     kvr_index_undo_t  undo;
 
@@ -151,10 +149,9 @@ START_TEST(test_share_void)
 
     util_check(held(1, chain[2], 3) == 50, "%u", held(1, chain[2], 3));
 }
-END_TEST
 
 
-START_TEST(test_share_extend)
+TEST(test_share_extend)
 {
     kvr_index_undo_t  undo;
 
@@ -170,11 +167,10 @@ START_TEST(test_share_extend)
     util_check(held(2, chain[0], 2) == kvr_chain_depth(129), "%u",
                held(2, chain[0], 2));
 }
-END_TEST
 
 
 /* a prompt of more values than a record has */
-START_TEST(test_share_long)
+TEST(test_share_long)
 {
     uint32_t           i, n, matched[KVR_PEERS];
     uint64_t          *c;
@@ -209,11 +205,10 @@ START_TEST(test_share_long)
                (unsigned long) kvr_get(&host[1].self.share->stats.applied));
     free(c);
 }
-END_TEST
 
 
 /* an owner dies at any point between two acks; another goes on */
-START_TEST(test_share_once)
+TEST(test_share_once)
 {
     size_t            len;
     unsigned          i, cut;
@@ -291,7 +286,6 @@ START_TEST(test_share_once)
     util_check(rc == KVR_SHARE_OK, "%d", rc);
     util_check(kvr_get(&s->stats.applied) - before == 8, "the rest of it");
 }
-END_TEST
 
 
 static int
@@ -301,7 +295,7 @@ alive(void *data, kvr_load_owner_t owner)
 }
 
 
-START_TEST(test_share_owner)
+TEST(test_share_owner)
 {
     int                taken;
     kvr_share_t       *s;
@@ -336,11 +330,10 @@ START_TEST(test_share_owner)
     util_check(kvr_share_own(s, 12, now + 1902, alive, &living, &taken),
                "given up");
 }
-END_TEST
 
 
 /* a batch of one host is read by another that has other peers and another key */
-START_TEST(test_share_ignored)
+TEST(test_share_ignored)
 {
     size_t            len;
     kvr_share_t      *s;
@@ -387,11 +380,10 @@ START_TEST(test_share_ignored)
                                (uint8_t *) "kvroute", 7, now, 1)
                == KVR_SHARE_NONE, "no batch");
 }
-END_TEST
 
 
 /* more hosts than there is room for; old ones make room */
-START_TEST(test_share_crowd)
+TEST(test_share_crowd)
 {
     size_t        len;
     unsigned      i;
@@ -420,7 +412,6 @@ START_TEST(test_share_crowd)
     util_check(rc == KVR_SHARE_OK, "the first ones are silent");
     util_check(kvr_get(&s->host[0].id) == 5000 + i - 1, "its place");
 }
-END_TEST
 
 
 static unsigned
@@ -450,7 +441,7 @@ bind(unsigned h, uint64_t key, unsigned peer, uint32_t seconds)
 }
 
 
-START_TEST(test_share_bind)
+TEST(test_share_bind)
 {
     unsigned  h;
     uint64_t  head;
@@ -492,10 +483,9 @@ START_TEST(test_share_bind)
         util_check(bound(h, 2ULL << 50) == 4, "host %u", h);
     }
 }
-END_TEST
 
 
-START_TEST(test_share_floor)
+TEST(test_share_floor)
 {
     unsigned          h;
     uint64_t          clock;
@@ -531,11 +521,10 @@ START_TEST(test_share_floor)
     flush_all(0);
     util_check(held(1, chain[2], 2) == 0, "all of it");
 }
-END_TEST
 
 
 /* a host that is new is told what the others know, by one of them */
-START_TEST(test_share_help)
+TEST(test_share_help)
 {
     unsigned          i, h, c, peer, told;
     uint32_t          here, there, known;
@@ -608,11 +597,10 @@ START_TEST(test_share_help)
     kvr_share_tick(&host[0].self, &host[0].owner, now + KVR_SHARE_WANTS);
     util_check(kvr_get(&host[0].self.share->wants) == 0, "given up");
 }
-END_TEST
 
 
 /* all are new: who has learned something tells it, once */
-START_TEST(test_share_help_new)
+TEST(test_share_help_new)
 {
     unsigned          i, h, told;
     kvr_index_undo_t  undo;
@@ -662,11 +650,10 @@ START_TEST(test_share_help_new)
 
     util_check(told < 20, "%u batches", told);
 }
-END_TEST
 
 
 /* an entry names any of the peers that a batch may have */
-START_TEST(test_share_known)
+TEST(test_share_known)
 {
     unsigned            i;
     uint16_t            peer[KVR_PEERS];
@@ -698,22 +685,6 @@ START_TEST(test_share_known)
                held(0, chain[0], 2));
     util_check(held(0, chain[0], 1) == 0, "of no other");
 }
-END_TEST
 
 
-util_tests(hosts_begin, hosts_end,
-    { "lessons", &test_share_lessons },
-    { "lost", &test_share_lost },
-    { "void", &test_share_void },
-    { "extend", &test_share_extend },
-    { "long", &test_share_long },
-    { "once", &test_share_once },
-    { "owner", &test_share_owner },
-    { "ignored", &test_share_ignored },
-    { "crowd", &test_share_crowd },
-    { "bind", &test_share_bind },
-    { "floor", &test_share_floor },
-    { "help", &test_share_help },
-    { "help_new", &test_share_help_new },
-    { "known", &test_share_known }
-);
+util_around(hosts_begin, hosts_end);

@@ -60,7 +60,7 @@ arrived(uint64_t taught)
 
 
 /* an owner is stopped after it has sent, and another one takes its place */
-START_TEST(test_share_acked_late)
+TEST(test_share_acked_late)
 {
     unsigned          more;
     uint64_t          taught;
@@ -115,11 +115,10 @@ START_TEST(test_share_acked_late)
     kvr_share_acked(&host[0].self, &host[0].owner);
     util_check(kvr_get(&host[0].self.share->acked) == taught, "nothing");
 }
-END_TEST
 
 
 /* an owner is stopped while it frames: the other has used its number */
-START_TEST(test_share_frame_late)
+TEST(test_share_frame_late)
 {
     uint64_t          number;
     kvr_share_t      *s;
@@ -147,11 +146,10 @@ START_TEST(test_share_frame_late)
     kvr_share_acked(&host[0].self, &host[0].owner);
     arrived(2);
 }
-END_TEST
 
 
 /* batches of help are lost, or come twice, and their owner dies */
-START_TEST(test_share_help_again)
+TEST(test_share_help_again)
 {
     size_t             len;
     unsigned           i, c, peer, batches;
@@ -235,7 +233,6 @@ START_TEST(test_share_help_again)
 
     util_check(known > 1000, "there is something: %u", known);
 }
-END_TEST
 
 
 /* a server goes, and its number is given to another one */
@@ -266,7 +263,7 @@ rename_peer(unsigned h, uint32_t number, const char *name)
 }
 
 
-START_TEST(test_share_renamed)
+TEST(test_share_renamed)
 {
     uint32_t          n, m, matched[KVR_PEERS];
     kvr_index_undo_t  undo;
@@ -317,11 +314,10 @@ START_TEST(test_share_renamed)
                             matched);
     util_check(matched[m] == 50, "%u", matched[m]);
 }
-END_TEST
 
 
 /* times that an owner before has written may be later than this one's */
-START_TEST(test_share_clocks)
+TEST(test_share_clocks)
 {
     size_t  len;
 
@@ -335,13 +331,6 @@ START_TEST(test_share_clocks)
                (unsigned long) kvr_get(&host[0].self.share->stats.lag_ms));
     util_check(kvr_get(&host[0].self.share->stats.late) == 0, "it is not late");
 }
-END_TEST
 
 
-util_tests(hosts_begin, hosts_end,
-    { "acked_late", &test_share_acked_late },
-    { "frame_late", &test_share_frame_late },
-    { "help_again", &test_share_help_again },
-    { "renamed", &test_share_renamed },
-    { "clocks", &test_share_clocks }
-);
+util_around(hosts_begin, hosts_end);

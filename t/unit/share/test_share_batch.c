@@ -92,7 +92,7 @@ make(void)
 }
 
 
-START_TEST(test_share_batch_round)
+TEST(test_share_batch_round)
 {
     size_t              len;
     unsigned            i;
@@ -124,10 +124,9 @@ START_TEST(test_share_batch_round)
 
     util_check(!kvr_share_batch_next(&r, &record), "no more");
 }
-END_TEST
 
 
-START_TEST(test_share_batch_full)
+TEST(test_share_batch_full)
 {
     unsigned            i;
     uint64_t            words[101] = { 0 };
@@ -143,11 +142,10 @@ START_TEST(test_share_batch_full)
     util_check(kvr_share_batch_finish(&w, &key, 1, 1, name, 0)
                == 8 * (11 + 101 * i), "length");
 }
-END_TEST
 
 
 /* each bit of it */
-START_TEST(test_share_batch_changed)
+TEST(test_share_batch_changed)
 {
     size_t              i, len;
     uint8_t            *p;
@@ -172,10 +170,9 @@ START_TEST(test_share_batch_changed)
                    "%zu bytes: %d", i, rc);
     }
 }
-END_TEST
 
 
-START_TEST(test_share_batch_foreign)
+TEST(test_share_batch_foreign)
 {
     size_t              len;
     uint8_t            *p;
@@ -216,11 +213,10 @@ START_TEST(test_share_batch_foreign)
                "foreign");
     util_check(strcmp((char *) r.name, "ho") == 0, "no control characters");
 }
-END_TEST
 
 
 /* of a host that has the key and lies: lengths, peers, positions */
-START_TEST(test_share_batch_lies)
+TEST(test_share_batch_lies)
 {
     unsigned            i;
     uint64_t            words[8];
@@ -299,11 +295,10 @@ START_TEST(test_share_batch_lies)
                                                            name, 0))
                == KVR_SHARE_LENGTH, "no number");
 }
-END_TEST
 
 
 /* the formula of the count, against the rule */
-START_TEST(test_share_batch_told)
+TEST(test_share_batch_told)
 {
     uint32_t  i, from, end, n;
 
@@ -319,14 +314,6 @@ START_TEST(test_share_batch_told)
         }
     }
 }
-END_TEST
 
 
-util_tests(begin, NULL,
-    { "round", &test_share_batch_round },
-    { "full", &test_share_batch_full },
-    { "changed", &test_share_batch_changed },
-    { "foreign", &test_share_batch_foreign },
-    { "lies", &test_share_batch_lies },
-    { "told", &test_share_batch_told }
-);
+util_around(begin, NULL);

@@ -25,7 +25,7 @@ popular(unsigned h, const uint64_t *c)
 }
 
 
-START_TEST(test_share_load)
+TEST(test_share_load)
 {
     unsigned        h, i;
     kvr_load_sum_t  sum;
@@ -97,11 +97,10 @@ START_TEST(test_share_load)
                           NULL, NULL);
     util_check(elsewhere(0, 1).active == 2, "still there");
 }
-END_TEST
 
 
 /* it counts when it is heard, not when somebody looks around */
-START_TEST(test_share_load_now)
+TEST(test_share_load_now)
 {
     kvr_load_add(host[0].zone.load, host[0].zone.row, host[0].number[3], 4,
                  4000);
@@ -125,14 +124,13 @@ START_TEST(test_share_load_now)
     flush(0, KVR_SHARE_BYE);
     util_check(elsewhere(1, 3).active == 1, "%u", elsewhere(1, 3).active);
 }
-END_TEST
 
 
 /*
  * Loads that come too late are worse than none: a host that hears late by what
  * it tells itself believes nobody's, and one that tells late is not believed.
  */
-START_TEST(test_share_load_late)
+TEST(test_share_load_late)
 {
     size_t  len;
 
@@ -192,11 +190,10 @@ START_TEST(test_share_load_late)
     flush(1, 0);
     util_check(elsewhere(0, 2).active == 7, "and believed");
 }
-END_TEST
 
 
 /* a beginning that a third of the requests here have had counts as often */
-START_TEST(test_share_popular)
+TEST(test_share_popular)
 {
     double              there;
     unsigned            i, h;
@@ -229,11 +226,10 @@ START_TEST(test_share_popular)
     util_check(kvr_get(&host[0].self.share->stats.applied) == 0,
                "it is no lesson");
 }
-END_TEST
 
 
 /* a peer that another host gives work does not rest, nor is it the next one */
-START_TEST(test_share_given)
+TEST(test_share_given)
 {
     uint32_t           a, b;
     kvr_registry_t    *registry;
@@ -259,13 +255,6 @@ START_TEST(test_share_given)
     util_check(kvr_prefill_rest(&registry->peer[a].prefill, now) == 0, "busy");
     util_check(kvr_prefill_rest(&registry->peer[b].prefill, now) == 3, "rests");
 }
-END_TEST
 
 
-util_tests(hosts_begin, hosts_end,
-    { "load", &test_share_load },
-    { "now", &test_share_load_now },
-    { "late", &test_share_load_late },
-    { "popular", &test_share_popular },
-    { "given", &test_share_given }
-);
+util_around(hosts_begin, hosts_end);

@@ -19,7 +19,7 @@ same(const char *a, const char *b)
 }
 
 
-START_TEST(test_counter_rows)
+TEST(test_counter_rows)
 {
     uint32_t              i, k;
     const kvr_counter_t  *a, *b;
@@ -76,10 +76,9 @@ START_TEST(test_counter_rows)
         }
     }
 }
-END_TEST
 
 
-START_TEST(test_counter_names)
+TEST(test_counter_names)
 {
     uint32_t              i, k, n;
     const char           *name;
@@ -98,10 +97,9 @@ START_TEST(test_counter_names)
                     + KVR_DISAGGREGATE_MAX - 1,
                "%u places", n);
 }
-END_TEST
 
 
-START_TEST(test_counter_values)
+TEST(test_counter_values)
 {
     uint32_t              i;
     kvr_member_t          member;
@@ -150,7 +148,6 @@ START_TEST(test_counter_values)
         }
     }
 }
-END_TEST
 
 
 /* whether all of a part of a structure has this byte */
@@ -168,7 +165,7 @@ filled(const void *p, size_t size, uint8_t byte)
 
 
 /* a counter without a row would be left, and what is no counter is kept */
-START_TEST(test_counter_reset)
+TEST(test_counter_reset)
 {
     size_t             padding;
     kvr_member_t       member;
@@ -215,10 +212,9 @@ START_TEST(test_counter_reset)
     util_check(s.hits && s.queries && s.preemptions && s.running && s.health,
                "what the engine told");
 }
-END_TEST
 
 
-START_TEST(test_counter_copy)
+TEST(test_counter_copy)
 {
     kvr_member_t  a, b;
 
@@ -229,13 +225,3 @@ START_TEST(test_counter_copy)
 
     util_check(filled(&b, sizeof(kvr_member_t), 0x5a), "all of it");
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "rows", &test_counter_rows },
-    { "names", &test_counter_names },
-    { "values", &test_counter_values },
-    { "reset", &test_counter_reset },
-    { "copy", &test_counter_copy }
-);

@@ -77,7 +77,7 @@ check_sum(kvr_load_t *load, uint32_t column, uint32_t active, uint64_t pending)
 }
 
 
-START_TEST(test_load_words)
+TEST(test_load_words)
 {
     uint32_t     row, k, n;
     int64_t      a, p, da, dp;
@@ -147,11 +147,10 @@ START_TEST(test_load_words)
         kvr_load_add(load, row, COLUMNS - 1, -(int32_t) a, -p);
     }
 }
-END_TEST
 
 
 /* every word of every row is one of its own; a sum is over all rows */
-START_TEST(test_load_layout)
+TEST(test_load_layout)
 {
     uint32_t         i, n, column, rows, columns;
     kvr_load_t      *load;
@@ -193,7 +192,6 @@ START_TEST(test_load_layout)
         util_check(sizeof(kvr_load_row_t) % KVR_CACHE_LINE == 0, "row");
     }
 }
-END_TEST
 
 
 /* processes of a test without processes: those from a number on are alive */
@@ -288,7 +286,7 @@ heal(void *data, kvr_load_row_t *row, uint32_t column, _Atomic uint64_t *word)
 }
 
 
-START_TEST(test_load_sweep)
+TEST(test_load_sweep)
 {
     uint32_t     n;
     world_t      w;
@@ -349,11 +347,10 @@ START_TEST(test_load_sweep)
                "own");
     check_sum(load, 10, 2, 100);
 }
-END_TEST
 
 
 /* what cannot be put right at once is done by another sweep, and no more */
-START_TEST(test_load_sweep_again)
+TEST(test_load_sweep_again)
 {
     world_t      w;
     kvr_load_t  *load;
@@ -414,11 +411,10 @@ START_TEST(test_load_sweep_again)
     kvr_load_sweep(load, OWNER(3), alive, drop, heal, &w);
     util_check(w.dropped == 2 && load->row[ROWS].held == 5, "shared");
 }
-END_TEST
 
 
 /* the number of a process is used again: the start tells them apart */
-START_TEST(test_load_pid_reuse)
+TEST(test_load_pid_reuse)
 {
     world_t           w;
     kvr_load_t       *load;
@@ -446,11 +442,10 @@ START_TEST(test_load_pid_reuse)
     util_check(kvr_load_sweep(load, two, alive, drop, heal, &w) == 1, "sweep");
     check_sum(load, 0, 10, 10);
 }
-END_TEST
 
 
 /* a sweeper died at any point: the next one goes on */
-START_TEST(test_load_sweep_broken)
+TEST(test_load_sweep_broken)
 {
     unsigned         stage;
     world_t          w;
@@ -517,10 +512,9 @@ START_TEST(test_load_sweep_broken)
         util_check(row->sweeper == 0 && row->owner == 0, "free");
     }
 }
-END_TEST
 
 
-START_TEST(test_load_release)
+TEST(test_load_release)
 {
     world_t      w;
     kvr_load_t  *load;
@@ -552,10 +546,9 @@ START_TEST(test_load_release)
                && w.pending == 1, "swept");
     util_check(!kvr_load_used(load, 100), "free");
 }
-END_TEST
 
 
-START_TEST(test_load_exhausted)
+TEST(test_load_exhausted)
 {
     uint32_t     n;
     uint64_t     names[kvr_load_names_words(COLUMNS)];
@@ -609,10 +602,9 @@ START_TEST(test_load_exhausted)
 
     util_check(kvr_load_claim(load, OWNER(7), 9) == 0, "row");
 }
-END_TEST
 
 
-START_TEST(test_load_names)
+TEST(test_load_names)
 {
     uint32_t     i, column;
     uint64_t     names[kvr_load_names_words(COLUMNS)];
@@ -663,7 +655,6 @@ START_TEST(test_load_names)
     util_check(kvr_load_used(load, 50) && kvr_load_used(load, 51), "counts");
     util_check(!kvr_load_used(load, 52), "does not count");
 }
-END_TEST
 
 
 /*
@@ -809,7 +800,7 @@ hire(uint32_t serial, unsigned sweeps)
 }
 
 
-START_TEST(test_load_kills)
+TEST(test_load_kills)
 {
     int             status;
     pid_t           pid[WORKERS + SWEEPERS];
@@ -924,11 +915,10 @@ START_TEST(test_load_kills)
         util_check(yard->load->row[n].owner == 0, "row %u", n);
     }
 }
-END_TEST
 
 
 /* those who share a row count exactly all the same */
-START_TEST(test_load_shared)
+TEST(test_load_shared)
 {
     int          status;
     pid_t        pid[4];
@@ -964,19 +954,3 @@ START_TEST(test_load_shared)
 
     check_sum(load, 0, 4 * n, 400ULL * n);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "words", &test_load_words },
-    { "layout", &test_load_layout },
-    { "sweep", &test_load_sweep },
-    { "sweep again", &test_load_sweep_again },
-    { "pid reuse", &test_load_pid_reuse },
-    { "sweep broken", &test_load_sweep_broken },
-    { "release", &test_load_release },
-    { "exhausted", &test_load_exhausted },
-    { "names", &test_load_names },
-    { "kills", &test_load_kills },
-    { "shared", &test_load_shared }
-);

@@ -470,7 +470,7 @@ index_schedules(const char *name, unsigned cases, unsigned turns,
 }
 
 
-START_TEST(test_steps_index)
+TEST(test_steps_index)
 {
     index_schedules("index steps, often", util_cases(30000), 4, 0);
     util_check(tags == 0, "%llu wrong hints of %llu",
@@ -480,20 +480,18 @@ START_TEST(test_steps_index)
     util_check(tags == 0, "%llu wrong hints of %llu",
                (unsigned long long) tags, (unsigned long long) credits);
 }
-END_TEST
 
 
 /*
  * Killed as well: a wrong hint takes two to be in a window of a few steps, and
  * one of them to die there.  Measured: 1 in 2 * 10^7.
  */
-START_TEST(test_steps_index_kills)
+TEST(test_steps_index_kills)
 {
     index_schedules("index steps, kills", util_cases(50000), 4, 4);
     util_check(tags <= 1, "%llu wrong hints of %llu",
                (unsigned long long) tags, (unsigned long long) credits);
 }
-END_TEST
 
 
 /*
@@ -526,7 +524,7 @@ second_thread(unsigned self)
 }
 
 
-START_TEST(test_steps_index_each)
+TEST(test_steps_index_each)
 {
     unsigned  i, k, dies, most;
 
@@ -582,7 +580,6 @@ START_TEST(test_steps_index_each)
     util_check(tags == 0, "%llu wrong hints of %llu",
                (unsigned long long) tags, (unsigned long long) credits);
 }
-END_TEST
 
 
 /*
@@ -851,7 +848,7 @@ load_case(const char *name, unsigned i, unsigned turns, unsigned kills)
 }
 
 
-START_TEST(test_steps_load)
+TEST(test_steps_load)
 {
     unsigned  i;
 
@@ -859,10 +856,9 @@ START_TEST(test_steps_load)
         load_case("load steps", i, 5, 0);
     }
 }
-END_TEST
 
 
-START_TEST(test_steps_load_kills)
+TEST(test_steps_load_kills)
 {
     unsigned  i;
 
@@ -871,7 +867,6 @@ START_TEST(test_steps_load_kills)
         load_case("load steps, some kills", i, 8, 20);
     }
 }
-END_TEST
 
 
 /*
@@ -970,7 +965,7 @@ reg_check(void)
 }
 
 
-START_TEST(test_steps_registry)
+TEST(test_steps_registry)
 {
     size_t            size;
     uint32_t          matched[KVR_PEERS], id, found;
@@ -1074,14 +1069,3 @@ START_TEST(test_steps_registry)
 
     util_check(most > 100, "%u steps", most);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "index", &test_steps_index },
-    { "index kills", &test_steps_index_kills },
-    { "index each", &test_steps_index_each },
-    { "load", &test_steps_load },
-    { "load kills", &test_steps_load_kills },
-    { "registry", &test_steps_registry }
-);

@@ -108,7 +108,7 @@ knows(zone_t *z, uint32_t id, uint64_t block)
 }
 
 
-START_TEST(test_registry_peers)
+TEST(test_registry_peers)
 {
     uint32_t  a, b;
     zone_t    z;
@@ -148,10 +148,9 @@ START_TEST(test_registry_peers)
 
     zone_free(&z);
 }
-END_TEST
 
 
-START_TEST(test_registry_capacity)
+TEST(test_registry_capacity)
 {
     uint32_t  a;
     zone_t    z;
@@ -185,10 +184,9 @@ START_TEST(test_registry_capacity)
 
     zone_free(&z);
 }
-END_TEST
 
 
-START_TEST(test_registry_names)
+TEST(test_registry_names)
 {
     char      name[300];
     uint32_t  a, b;
@@ -237,10 +235,9 @@ START_TEST(test_registry_names)
 
     zone_free(&z);
 }
-END_TEST
 
 
-START_TEST(test_registry_seats)
+TEST(test_registry_seats)
 {
     char      name[32];
     uint32_t  a, b, i, s[4];
@@ -300,10 +297,9 @@ START_TEST(test_registry_seats)
 
     zone_free(&z);
 }
-END_TEST
 
 
-START_TEST(test_registry_reserved)
+TEST(test_registry_reserved)
 {
     char      name[32];
     uint32_t  a, i, s;
@@ -341,11 +337,10 @@ START_TEST(test_registry_reserved)
 
     zone_free(&z);
 }
-END_TEST
 
 
 /* a number is given away only when nothing names it and nothing counts there */
-START_TEST(test_registry_reuse)
+TEST(test_registry_reuse)
 {
     unsigned  i;
     uint32_t  id[4], n, s;
@@ -426,11 +421,10 @@ START_TEST(test_registry_reuse)
 
     zone_free(&z);
 }
-END_TEST
 
 
 /* a number never used before one given up */
-START_TEST(test_registry_fresh)
+TEST(test_registry_fresh)
 {
     unsigned  i;
     zone_t    z;
@@ -463,11 +457,10 @@ START_TEST(test_registry_fresh)
 
     zone_free(&z);
 }
-END_TEST
 
 
 /* who gets none is told what there is too little of */
-START_TEST(test_registry_limit)
+TEST(test_registry_limit)
 {
     char      name[KVR_REGISTRY_TITLE_LEN + 2];
     uint32_t  i, a;
@@ -518,11 +511,10 @@ START_TEST(test_registry_limit)
 
     zone_free(&z);
 }
-END_TEST
 
 
 /* configurations come and go, with other upstreams each time */
-START_TEST(test_registry_upstreams)
+TEST(test_registry_upstreams)
 {
     char      name[32];
     uint32_t  a, i, s, first;
@@ -561,11 +553,10 @@ START_TEST(test_registry_upstreams)
 
     zone_free(&z);
 }
-END_TEST
 
 
 /* what is left by a writer that was killed halfway */
-START_TEST(test_registry_halfway)
+TEST(test_registry_halfway)
 {
     uint32_t  a, s;
     zone_t    z;
@@ -611,11 +602,10 @@ START_TEST(test_registry_halfway)
 
     zone_free(&z);
 }
-END_TEST
 
 
 /* ranks have names of their own, and share what is the address's */
-START_TEST(test_registry_ranks)
+TEST(test_registry_ranks)
 {
     zone_t    z;
     uint32_t  a, b, r1, r12;
@@ -661,7 +651,6 @@ START_TEST(test_registry_ranks)
 
     zone_free(&z);
 }
-END_TEST
 
 
 /* what there is of a zone with its peers, but for lines */
@@ -688,7 +677,7 @@ memory_each(uint32_t processes)
  * As docs/setup.md has it: 512 peers take no more than 1 MB and what a process
  * counts of each, which depends on how many of those there may be.
  */
-START_TEST(test_registry_memory)
+TEST(test_registry_memory)
 {
     size_t    each, row;
     uint32_t  processes;
@@ -705,20 +694,3 @@ START_TEST(test_registry_memory)
                    "%u processes take %zu bytes of a peer", processes, row);
     }
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "peers", &test_registry_peers },
-    { "capacity", &test_registry_capacity },
-    { "names", &test_registry_names },
-    { "seats", &test_registry_seats },
-    { "reserved", &test_registry_reserved },
-    { "reuse", &test_registry_reuse },
-    { "limit", &test_registry_limit },
-    { "fresh", &test_registry_fresh },
-    { "upstreams", &test_registry_upstreams },
-    { "halfway", &test_registry_halfway },
-    { "ranks", &test_registry_ranks },
-    { "memory", &test_registry_memory }
-);

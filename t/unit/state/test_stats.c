@@ -18,7 +18,7 @@ static kvr_stats_t     stats;
 static kvr_receipts_t  ring;
 
 
-START_TEST(test_stats_bounds)
+TEST(test_stats_bounds)
 {
     double           last;
     uint32_t         i, n, kind;
@@ -36,10 +36,9 @@ START_TEST(test_stats_bounds)
         }
     }
 }
-END_TEST
 
 
-START_TEST(test_stats_observe)
+TEST(test_stats_observe)
 {
     uint32_t          i, k, n;
     uint64_t          sum;
@@ -91,7 +90,6 @@ START_TEST(test_stats_observe)
     kvr_counter_reset(KVR_COUNTER_STATS, &stats);
     util_check(h->sum == 0 && h->bucket[n] == 0, "reset");
 }
-END_TEST
 
 
 /* all that is in it follows from one number */
@@ -124,7 +122,7 @@ receipt_whole(kvr_receipt_t *rc)
 }
 
 
-START_TEST(test_stats_receipts)
+TEST(test_stats_receipts)
 {
     uint64_t       n;
     kvr_receipt_t  in, out;
@@ -162,7 +160,6 @@ START_TEST(test_stats_receipts)
 
     kvr_receipt_ttft(&ring, 0, 77, 1);
 }
-END_TEST
 
 
 static void *
@@ -183,7 +180,7 @@ receipts_write(void *data)
 }
 
 
-START_TEST(test_stats_readers)
+TEST(test_stats_readers)
 {
     uint32_t       i;
     uint64_t       n, good, last;
@@ -214,10 +211,9 @@ START_TEST(test_stats_readers)
     pthread_join(tid, NULL);
     util_check(good > 0, "none was seen");
 }
-END_TEST
 
 
-START_TEST(test_stats_trace)
+TEST(test_stats_trace)
 {
     size_t    i;
     uint64_t  trace[2];
@@ -256,13 +252,3 @@ START_TEST(test_stats_trace)
                    "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x",
                    57, trace) == KVR_OK, "a later version");
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "bounds", &test_stats_bounds },
-    { "observe", &test_stats_observe },
-    { "receipts", &test_stats_receipts },
-    { "readers", &test_stats_readers },
-    { "trace", &test_stats_trace }
-);

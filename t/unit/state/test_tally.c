@@ -65,7 +65,7 @@ requests(kvr_tally_kind_e kind, uint32_t upstream, const char *name)
 }
 
 
-START_TEST(test_tally_names)
+TEST(test_tally_names)
 {
     char  name[200];
 
@@ -117,10 +117,9 @@ START_TEST(test_tally_names)
                && tally.other[KVR_TALLY_MODEL][1].requests == 0, "forgotten");
     util_check(requests(KVR_TALLY_MODEL, 2, "m") == 0, "the other is not");
 }
-END_TEST
 
 
-START_TEST(test_tally_many)
+TEST(test_tally_many)
 {
     int       i;
     char      name[32];
@@ -156,10 +155,9 @@ START_TEST(test_tally_many)
 
     util_check(sum == 2002, "they add up: %lu", (unsigned long) sum);
 }
-END_TEST
 
 
-START_TEST(test_tally_killed)
+TEST(test_tally_killed)
 {
     uint32_t          i;
     kvr_tally_view_t  view;
@@ -180,10 +178,9 @@ START_TEST(test_tally_killed)
     take(KVR_TALLY_MODEL, 0, "m", 1, 1000 + KVR_TALLY_CLAIM);
     util_check(requests(KVR_TALLY_MODEL, 0, "m") == 1, "for a while");
 }
-END_TEST
 
 
-START_TEST(test_tally_rows)
+TEST(test_tally_rows)
 {
     size_t              i;
     uint32_t            n;
@@ -209,12 +206,3 @@ START_TEST(test_tally_rows)
         util_check(n < kvr_counter_rows, "field %zu", i);
     }
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "names", &test_tally_names },
-    { "many", &test_tally_many },
-    { "killed", &test_tally_killed },
-    { "rows", &test_tally_rows }
-);

@@ -200,7 +200,7 @@ same(kvr_zone_t *a, kvr_zone_t *b)
 }
 
 
-START_TEST(test_again)
+TEST(test_again)
 {
     util_buf_t                file;
     kvr_zone_t                a, b;
@@ -258,11 +258,10 @@ START_TEST(test_again)
     drop(&a);
     drop(&b);
 }
-END_TEST
 
 
 /* more than eight holders are a mask */
-START_TEST(test_mask)
+TEST(test_mask)
 {
     unsigned                  i;
     util_buf_t                file;
@@ -294,10 +293,9 @@ START_TEST(test_mask)
     drop(&a);
     drop(&b);
 }
-END_TEST
 
 
-START_TEST(test_sizes)
+TEST(test_sizes)
 {
     unsigned                  n, half;
     util_buf_t                file;
@@ -332,7 +330,6 @@ START_TEST(test_sizes)
     drop(&a);
     drop(&b);
 }
-END_TEST
 
 
 /*
@@ -340,7 +337,7 @@ END_TEST
  * is read by one for 64: nobody is taken for those that there is no room for;
  * and by one for 512, where they are found.
  */
-START_TEST(test_narrow)
+TEST(test_narrow)
 {
     uint32_t                  i, matched[KVR_PEERS];
     kvr_zone_t                a, b;
@@ -390,10 +387,9 @@ START_TEST(test_narrow)
     drop(&a);
     drop(&b);
 }
-END_TEST
 
 
-START_TEST(test_refused)
+TEST(test_refused)
 {
     size_t                    i, n;
     uint8_t                   bit;
@@ -480,11 +476,10 @@ START_TEST(test_refused)
     drop(&b);
     drop(&fresh);
 }
-END_TEST
 
 
 /* an engine that was restarted meanwhile, by its first answer */
-START_TEST(test_start)
+TEST(test_start)
 {
     kvr_metrics_t             m;
     kvr_zone_t                a, b;
@@ -518,11 +513,10 @@ START_TEST(test_start)
     drop(&a);
     drop(&b);
 }
-END_TEST
 
 
 /* a number that is given to another peer while it is written */
-START_TEST(test_renamed)
+TEST(test_renamed)
 {
     size_t                    n;
     uint32_t                  i, matched[KVR_PEERS];
@@ -568,7 +562,6 @@ START_TEST(test_renamed)
     drop(&a);
     drop(&b);
 }
-END_TEST
 
 
 static _Atomic int  stop;
@@ -602,7 +595,7 @@ by_key(const void *a, const void *b)
 
 
 /* others teach and evict all the time, each chain to one peer only */
-START_TEST(test_torn)
+TEST(test_torn)
 {
     size_t           n;
     unsigned         c, i, k;
@@ -661,16 +654,3 @@ START_TEST(test_torn)
 
     drop(&a);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "again", &test_again },
-    { "mask", &test_mask },
-    { "sizes", &test_sizes },
-    { "narrow", &test_narrow },
-    { "refused", &test_refused },
-    { "start", &test_start },
-    { "renamed", &test_renamed },
-    { "torn", &test_torn }
-);

@@ -91,7 +91,7 @@ peek_case(kvr_json_t *j, const void *arg)
 }
 
 
-START_TEST(test_json_peek)
+TEST(test_json_peek)
 {
     int       i, want;
     char      text[8];
@@ -125,7 +125,6 @@ START_TEST(test_json_peek)
     want = KVR_AGAIN;
     each_window("", 0, peek_case, &want);
 }
-END_TEST
 
 
 static void
@@ -167,7 +166,7 @@ seek_case(kvr_json_t *j, const void *arg)
 }
 
 
-START_TEST(test_json_seek)
+TEST(test_json_seek)
 {
     size_t           len;
     kvr_json_t       j;
@@ -204,7 +203,6 @@ START_TEST(test_json_seek)
 
     util_unfeed(&f);
 }
-END_TEST
 
 
 typedef struct {
@@ -270,7 +268,7 @@ keys_case(kvr_json_t *j, const void *arg)
     } while (0)
 
 
-START_TEST(test_json_keys)
+TEST(test_json_keys)
 {
     int     i, k, rc;
     char    text[400], key[200];
@@ -372,7 +370,6 @@ START_TEST(test_json_keys)
         util_unfeed(&f);
     }
 }
-END_TEST
 
 
 typedef struct {
@@ -427,7 +424,7 @@ items_are(const char *text, int rc, unsigned n, const char *rest)
 }
 
 
-START_TEST(test_json_items)
+TEST(test_json_items)
 {
     items_are("[]", KVR_DECLINED, 0, "");
     items_are(" [ \n ] x", KVR_DECLINED, 0, " x");
@@ -452,7 +449,6 @@ START_TEST(test_json_items)
     items_are("[\"1\" ,", KVR_AGAIN, 1, NULL);
     items_are("[[1],[2", KVR_AGAIN, 1, NULL);
 }
-END_TEST
 
 
 typedef struct {
@@ -515,7 +511,7 @@ string_is(const char *text, int rc, const char *value, size_t len,
 }
 
 
-START_TEST(test_json_string)
+TEST(test_json_string)
 {
     size_t  i;
     char    text[100];
@@ -578,7 +574,6 @@ START_TEST(test_json_string)
 
     string_is("  ", KVR_AGAIN, NULL, 0, NULL);
 }
-END_TEST
 
 
 /* all escapes there are, in both forms, against the slow reference */
@@ -658,7 +653,7 @@ escape_range(kvr_json_t *j, const char *text, size_t len)
 }
 
 
-START_TEST(test_json_escape)
+TEST(test_json_escape)
 {
     unsigned      u, k;
     kvr_json_t    j;
@@ -705,7 +700,6 @@ START_TEST(test_json_escape)
 
     util_drop(&text);
 }
-END_TEST
 
 
 typedef struct {
@@ -744,7 +738,7 @@ integer_is(const char *text, int rc, int64_t value, const char *rest)
 }
 
 
-START_TEST(test_json_integer)
+TEST(test_json_integer)
 {
     integer_is("0,", KVR_OK, 0, ",");
     integer_is(" 7 ", KVR_OK, 7, " ");
@@ -792,7 +786,6 @@ START_TEST(test_json_integer)
     integer_is("", KVR_AGAIN, 0, NULL);
     integer_is("[1", KVR_AGAIN, 0, NULL);
 }
-END_TEST
 
 
 typedef struct {
@@ -826,7 +819,7 @@ skip_is(const char *text, int rc, const char *rest)
 }
 
 
-START_TEST(test_json_skip)
+TEST(test_json_skip)
 {
     size_t  i;
     char    text[200], deep[600];
@@ -909,16 +902,3 @@ START_TEST(test_json_skip)
     deep[0] = '[';
     skip_is(deep, KVR_OK, NULL);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "peek", &test_json_peek },
-    { "seek", &test_json_seek },
-    { "keys", &test_json_keys },
-    { "items", &test_json_items },
-    { "string", &test_json_string },
-    { "escape", &test_json_escape },
-    { "integer", &test_json_integer },
-    { "skip", &test_json_skip }
-);

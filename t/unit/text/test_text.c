@@ -369,7 +369,7 @@ put_container(util_buf_t *b, util_rng_t *r, size_t len, unsigned dense)
 }
 
 
-START_TEST(test_text_random)
+TEST(test_text_random)
 {
     size_t       n;
     unsigned     i, k, m;
@@ -439,11 +439,10 @@ START_TEST(test_text_random)
 
     util_drop(&text);
 }
-END_TEST
 
 
 /* every cut of some texts, from every fill of the stream */
-START_TEST(test_text_cuts)
+TEST(test_text_cuts)
 {
     size_t       n;
     unsigned     i, k, c;
@@ -486,11 +485,10 @@ START_TEST(test_text_cuts)
 
     util_drop(&text);
 }
-END_TEST
 
 
 /* escapes at each place of steps and blocks */
-START_TEST(test_text_edges)
+TEST(test_text_edges)
 {
     size_t       at, i, f, c;
     unsigned     k;
@@ -561,11 +559,10 @@ START_TEST(test_text_edges)
 
     util_drop(&text);
 }
-END_TEST
 
 
 /* every byte in every place of four digits */
-START_TEST(test_text_hex)
+TEST(test_text_hex)
 {
     unsigned     c, i, k;
     job_t        job;
@@ -596,11 +593,10 @@ START_TEST(test_text_hex)
 
     util_drop(&text);
 }
-END_TEST
 
 
 /* a digest is the same for all kernels, at each length and alignment */
-START_TEST(test_text_digest)
+TEST(test_text_digest)
 {
     size_t       len, off;
     unsigned     k;
@@ -623,7 +619,6 @@ START_TEST(test_text_digest)
         }
     }
 }
-END_TEST
 
 
 static void
@@ -672,7 +667,7 @@ raw_is(const char *text, int rc, const char *want)
 
 
 /* any value */
-START_TEST(test_text_raw)
+TEST(test_text_raw)
 {
     util_buf_t  text, want;
 
@@ -712,7 +707,6 @@ START_TEST(test_text_raw)
     util_drop(&text);
     util_drop(&want);
 }
-END_TEST
 
 
 /* the linker's name for what is wrapped in util.c */
@@ -720,7 +714,7 @@ const kvr_text_ops_t *__real_kvr_text_ops(void);
 
 
 /* the choice of kernels */
-START_TEST(test_text_ops)
+TEST(test_text_ops)
 {
     unsigned  n;
 
@@ -737,15 +731,3 @@ START_TEST(test_text_ops)
     util_check(__real_kvr_text_ops() == kvr_text_ops_nth(0), "not the best");
     util_check(__real_kvr_text_ops() == kvr_text_ops_nth(0), "not the best");
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "ops", &test_text_ops },
-    { "digest", &test_text_digest },
-    { "edges", &test_text_edges },
-    { "hex", &test_text_hex },
-    { "cuts", &test_text_cuts },
-    { "random", &test_text_random },
-    { "raw", &test_text_raw }
-);

@@ -168,7 +168,7 @@ random_text(util_buf_t *text, util_rng_t *rng, size_t len)
 }
 
 
-START_TEST(test_window_bytes)
+TEST(test_window_bytes)
 {
     size_t       sizes[8], n, k;
     unsigned     i, kind;
@@ -227,11 +227,10 @@ START_TEST(test_window_bytes)
         util_drop(&text);
     }
 }
-END_TEST
 
 
 /* a file that ends too early, or cannot be read, is told */
-START_TEST(test_window_failed)
+TEST(test_window_failed)
 {
     size_t      len, sizes[] = { 100, 200 };
     pieces_t    p;
@@ -261,11 +260,10 @@ START_TEST(test_window_failed)
     free(p.part);
     util_drop(&text);
 }
-END_TEST
 
 
 /* what is large, or stands alone, is not copied */
-START_TEST(test_window_direct)
+TEST(test_window_direct)
 {
     size_t      len;
     pieces_t    p;
@@ -311,11 +309,10 @@ START_TEST(test_window_direct)
 
     util_drop(&text);
 }
-END_TEST
 
 
 /* one step to anywhere: so many pieces and bytes, however long the text is */
-START_TEST(test_window_step)
+TEST(test_window_step)
 {
     unsigned    i, k;
     uint64_t    steps, gathered;
@@ -379,7 +376,6 @@ START_TEST(test_window_step)
 
     util_drop(&text);
 }
-END_TEST
 
 
 /*
@@ -493,7 +489,7 @@ work(const util_buf_t *body, const size_t *sizes, pieces_e kind,
 }
 
 
-START_TEST(test_window_work)
+TEST(test_window_work)
 {
     unsigned    i, k, kind;
     util_buf_t  body;
@@ -543,13 +539,3 @@ START_TEST(test_window_work)
 
     util_drop(&body);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "bytes", &test_window_bytes },
-    { "failed", &test_window_failed },
-    { "direct", &test_window_direct },
-    { "step", &test_window_step },
-    { "work", &test_window_work }
-);

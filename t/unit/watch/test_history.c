@@ -61,7 +61,7 @@ count(uint32_t member, uint64_t requests, uint64_t errors, uint64_t prompt,
 }
 
 
-START_TEST(test_history_steps)
+TEST(test_history_steps)
 {
     uint32_t              i, n;
     kvr_history_minute_t  m;
@@ -124,10 +124,9 @@ START_TEST(test_history_steps)
 
     drop();
 }
-END_TEST
 
 
-START_TEST(test_history_rejects)
+TEST(test_history_rejects)
 {
     uint32_t  i;
 
@@ -150,11 +149,10 @@ START_TEST(test_history_rejects)
 
     drop();
 }
-END_TEST
 
 
 /* the queue keeps its counters when a zone is made anew */
-START_TEST(test_history_first)
+TEST(test_history_first)
 {
     kvr_history_minute_t  m;
 
@@ -199,11 +197,10 @@ START_TEST(test_history_first)
 
     drop();
 }
-END_TEST
 
 
 /* a reset is no minus; a 5xx that was a failure as well is one error */
-START_TEST(test_history_counters)
+TEST(test_history_counters)
 {
     make();
 
@@ -238,11 +235,10 @@ START_TEST(test_history_counters)
 
     drop();
 }
-END_TEST
 
 
 /* who took the step was killed before it had looked, or while it did */
-START_TEST(test_history_killed)
+TEST(test_history_killed)
 {
     uint32_t              i, n;
     kvr_history_minute_t  m;
@@ -286,13 +282,3 @@ START_TEST(test_history_killed)
 
     drop();
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "steps", &test_history_steps },
-    { "rejects", &test_history_rejects },
-    { "first", &test_history_first },
-    { "counters", &test_history_counters },
-    { "killed", &test_history_killed }
-);

@@ -60,7 +60,7 @@ good(void)
 }
 
 
-START_TEST(test_verdict_green)
+TEST(test_verdict_green)
 {
     day();
     good();
@@ -79,10 +79,9 @@ START_TEST(test_verdict_green)
     kvr_verdict(&upstream, server, 0, &v);
     util_check(v.state == KVR_VERDICT_GREEN, "no servers yet");
 }
-END_TEST
 
 
-START_TEST(test_verdict_fails)
+TEST(test_verdict_fails)
 {
     kvr_verdict_why_t  *why;
 
@@ -108,10 +107,9 @@ START_TEST(test_verdict_fails)
     why = is(KVR_VERDICT_RED, KVR_VERDICT_ERRORS);
     util_check(why->percent <= 100 && why->of_all <= 100, "%u%%", why->percent);
 }
-END_TEST
 
 
-START_TEST(test_verdict_states)
+TEST(test_verdict_states)
 {
     uint32_t            i;
     kvr_verdict_why_t  *why;
@@ -162,10 +160,9 @@ START_TEST(test_verdict_states)
     server[5].uncounted = 1;
     (void) is(KVR_VERDICT_AMBER, KVR_VERDICT_UNCOUNTED);
 }
-END_TEST
 
 
-START_TEST(test_verdict_rejected)
+TEST(test_verdict_rejected)
 {
     kvr_verdict_why_t  *why;
 
@@ -177,11 +174,10 @@ START_TEST(test_verdict_rejected)
     upstream.rejects = 1;
     why = is(KVR_VERDICT_AMBER, KVR_VERDICT_REJECTS);
 }
-END_TEST
 
 
 /* what is red comes first, and does not fall out for want of room */
-START_TEST(test_verdict_worst)
+TEST(test_verdict_worst)
 {
     uint32_t  i;
 
@@ -217,10 +213,9 @@ START_TEST(test_verdict_worst)
                && v.why[2].state == KVR_VERDICT_AMBER, "%u, %u",
                v.why[0].reason, v.why[1].reason);
 }
-END_TEST
 
 
-START_TEST(test_verdict_slow)
+TEST(test_verdict_slow)
 {
     kvr_verdict_why_t  *why;
 
@@ -238,10 +233,9 @@ START_TEST(test_verdict_slow)
     server[1].ttft = server[0].ttft = server[7].ttft = 90;
     good();
 }
-END_TEST
 
 
-START_TEST(test_verdict_hot)
+TEST(test_verdict_hot)
 {
     kvr_verdict_why_t  *why;
 
@@ -257,11 +251,10 @@ START_TEST(test_verdict_hot)
     kvr_verdict(&upstream, &server[4], 1, &v);
     util_check(v.n == 0, "one of one");
 }
-END_TEST
 
 
 /* a good day: requests go anywhere, and some server has more of them by chance */
-START_TEST(test_verdict_chance)
+TEST(test_verdict_chance)
 {
     uint32_t  i, k, n, hot;
     uint64_t  x;
@@ -290,11 +283,10 @@ START_TEST(test_verdict_chance)
 
     util_check(hot == 0, "%u of %u looks", hot, 4000 * SERVERS);
 }
-END_TEST
 
 
 /* whatever happens at once, what fits is told, and the state is the worst */
-START_TEST(test_verdict_all)
+TEST(test_verdict_all)
 {
     uint32_t  i;
 
@@ -315,17 +307,3 @@ START_TEST(test_verdict_all)
     kvr_verdict(&upstream, server, SERVERS, &v);
     util_check(v.state == KVR_VERDICT_RED && v.n == KVR_VERDICT_WHY, "%u", v.n);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "green", &test_verdict_green },
-    { "fails", &test_verdict_fails },
-    { "states", &test_verdict_states },
-    { "rejected", &test_verdict_rejected },
-    { "worst", &test_verdict_worst },
-    { "slow", &test_verdict_slow },
-    { "hot", &test_verdict_hot },
-    { "chance", &test_verdict_chance },
-    { "all", &test_verdict_all }
-);
