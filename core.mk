@@ -32,6 +32,15 @@ CORE_FUZZ_LIB   := $(BUILD)/core/fuzz/libcore.a
 vpath %.c $(CORE_DIRS)
 
 
+# compiles and notes the headers; the source itself is left out, as it may move
+
+define core_compile
+	@mkdir -p $(@D)
+	$(1) -MMD -MP -c -o $@ $<
+	@sed -i 's| $<||' $(@:.o=.d)
+endef
+
+
 # of an archive, a compiler and its flags
 
 define core_lib
@@ -40,8 +49,7 @@ $(1): $(CORE_SRCS:%.c=$(dir $(1))%.o)
 	@$(AR) rcs $$@ $$^
 
 $(dir $(1))%.o: %.c
-	@mkdir -p $$(@D)
-	$(2) $(3) -MMD -MP -c -o $$@ $$<
+	$$(call core_compile,$(2) $(3))
 
 -include $(CORE_SRCS:%.c=$(dir $(1))%.d)
 
