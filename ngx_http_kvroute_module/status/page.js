@@ -215,23 +215,16 @@ const drawPeers = (u, then, seconds) => {
 
 /* --- tiles */
 
-const tiles = (box, list) => {
-  while (box.children.length > list.length) box.lastChild.remove();
-  list.forEach(([title, value, more], i) => {
-    let e = box.children[i];
-    if (!e) {
-      e = make("div", undefined, "tile");
-      e.append(make("span", undefined, "soft"), make("b"),
-               make("span", undefined, "soft"));
-      box.append(e);
-    }
-    set(e.children[0], title);
-    set(e.children[1], value);
-    set(e.children[2], more || "");
-    e.dataset.title = title;
-    explain(e, title.replace(/^.*: /, ""));
-  });
-};
+const tiles = (box, list) => drawList(box, list, () => {
+  const e = make("div", undefined, "tile");
+  e.append(make("span", undefined, "soft"), make("b"),
+           make("span", undefined, "soft"));
+  return e;
+}, (e, [title, value, more]) => {
+  [title, value, more || ""].forEach((v, k) => set(e.children[k], v));
+  e.dataset.title = title;
+  explain(e, title.replace(/^.*: /, ""));
+});
 
 const drawFleet = (u, prev, first, seconds, span) => {
   const states = {};

@@ -1,4 +1,4 @@
-/* where the JSON is: beside the page, unless ?json=/path says otherwise */
+/* where the JSON is: next to the page, or at ?json=/path */
 
 const source = (() => {
   const asked = new URLSearchParams(location.search).get("json");
@@ -20,6 +20,30 @@ const make = (name, text, cls) => {
 };
 
 const set = (e, text) => { if (e.textContent !== text) e.textContent = text; };
+
+/* gives a box one child per item */
+
+const drawList = (box, list, create, update) => {
+  while (box.children.length > list.length) box.lastChild.remove();
+  list.forEach((x, i) =>
+    update(box.children[i] || box.appendChild(create()), x));
+};
+
+/* gives a table one row per item: its key, its cells, and which are wrong; kinds:
+   a letter per column, "n" for numbers */
+
+const drawTable = (id, key, kinds, list) => drawList($(id).tBodies[0], list,
+  () => {
+    const tr = make("tr");
+    tr.append(...[...kinds].map((k) => make("td", "", k === "n" ? "num" : "")));
+    return tr;
+  }, (tr, x) => {
+    tr.dataset[key] = x.key;
+    x.cells.forEach((v, k) => {
+      set(tr.cells[k], v);
+      tr.cells[k].classList.toggle("wrong", (x.wrong || []).includes(k));
+    });
+  });
 
 /* --- numbers for people */
 
@@ -45,13 +69,13 @@ const time = (s) => s === null || s === undefined ? "–"
                   : s >= 1e-3 ? (s * 1e3).toFixed(0) + " ms"
                   : (s * 1e6).toFixed(0) + " µs";
 
-/* counters may be reset: what goes down starts anew */
+/* a counter that went down was reset */
 
 const delta = (now, then) => now >= then ? now - then : now;
 
 const total = (u, key) => u.peers.reduce((n, p) => n + (p[key] || 0), 0);
 
-/* the value below which a share q of a histogram's new observations lies */
+/* the quantile q of a histogram's new observations */
 
 const quantile = (now, then, q) => {
   if (!now) return null;

@@ -1,5 +1,4 @@
-/* --- what kvroute would have found beside another method: since start, as
-   traffic may pause, and recently */
+/* --- shadow: what kvroute would have found, since start and recently */
 
 const drawShadow = (u, base, span) => {
   $("beside").hidden = u.shadow_requests === undefined;
@@ -50,22 +49,9 @@ const drawLegs = (s, u, base, span) => {
     ["leg 1 median", time(q(.5)), "P95 " + time(q(.95))]
   ]);
 
-  const body = $("outcomes").tBodies[0];
-  while (body.rows.length > list.length) body.lastChild.remove();
-  list.forEach((k, i) => {
-    let tr = body.rows[i];
-    if (!tr) {
-      tr = make("tr");
-      tr.append(make("td"), make("td", "", "num"), make("td", "", "num"),
-                make("td"));
-      body.append(tr);
-    }
-    tr.dataset.outcome = k;
-    [k, count(late(k)), count(now[k]), outcomes[k].means]
-      .forEach((v, n) => set(tr.cells[n], v));
-    tr.cells[1].classList.toggle("wrong", outcomes[k].kind === "bad"
-                                          && late(k) > 0);
-  });
+  drawTable("outcomes", "outcome", "tnnt", list.map((k) => ({ key: k,
+    cells: [k, count(late(k)), count(now[k]), outcomes[k].means],
+    wrong: outcomes[k].kind === "bad" && late(k) > 0 ? [1] : [] })));
 };
 
 /* --- by model and by tenant: most errors first, then most requests */
@@ -98,32 +84,21 @@ const drawTally = (u, base, span) => {
   set($("window"), list.length ? `requests that have ended, ${span}`
     : "no tenant was served: set kvroute_tenant");
 
-  const body = $("tally").tBodies[0];
-  while (body.rows.length > list.length) body.lastChild.remove();
-  list.forEach((x, i) => {
-    let tr = body.rows[i];
-    if (!tr) {
-      tr = make("tr");
-      for (let k = 0; k < 7; k++) tr.append(make("td", "", k ? "num" : ""));
-      body.append(tr);
-    }
-    tr.dataset.name = x.name === undefined ? "" : x.name;
-    [x.name === undefined ? "all others" : x.name, count(x.requests),
-     x.errors ? `${count(x.errors)} (${share(x.errors, x.requests)})` : "0",
-     count(x.rejects), bytes(x.prompt), share(x.matched, x.prompt),
-     time(x.streams ? x.ttft / x.streams : null)]
-      .forEach((v, k) => set(tr.cells[k], v));
-    tr.cells[2].classList.toggle("wrong", x.errors >= .05 * x.requests
-                                          && x.errors > 0);
-    tr.cells[3].classList.toggle("wrong", x.rejects
-                                          >= .05 * (x.requests + x.rejects)
-                                          && x.rejects > 0);
-  });
+  const many = (n, all) => n > 0 && n >= .05 * all;
+
+  drawTable("tally", "name", "tnnnnnn", list.map((x) => ({
+    key: x.name === undefined ? "" : x.name,
+    cells: [x.name === undefined ? "all others" : x.name, count(x.requests),
+      x.errors ? `${count(x.errors)} (${share(x.errors, x.requests)})` : "0",
+      count(x.rejects), bytes(x.prompt), share(x.matched, x.prompt),
+      time(x.streams ? x.ttft / x.streams : null)],
+    wrong: [many(x.errors, x.requests) && 2,
+            many(x.rejects, x.requests + x.rejects) && 3] })));
 };
 
 /* --- the queue, the index */
 
-/* as kvroute_priority has them */
+/* names of kvroute_priority */
 
 const classes = ["critical", "high", "interactive", "normal", "", "low", "batch",
                  "background"];
@@ -144,26 +119,14 @@ const drawQueue = (u, base) => {
     ["rejected", count(lost), count(sum("passed")) + " passed at once"]
   ]);
 
-  /* classes that were ever used */
-
-  const body = $("classes").tBodies[0];
   const keys = ["size", "passed", "waited", "wait_time_mean", "full",
                 "timeouts", "late", "shed", "gone"];
-  const list = u.queue.classes.filter((c) => keys.some((k) => c[k] > 0));
+  const used = u.queue.classes.filter((c) => keys.some((k) => c[k] > 0));
 
-  while (body.rows.length > list.length) body.lastChild.remove();
-  list.forEach((c, i) => {
-    let tr = body.rows[i];
-    if (!tr) {
-      tr = make("tr");
-      tr.append(make("td"), ...keys.map(() => make("td", "", "num")));
-      body.append(tr);
-    }
-    tr.dataset.class = c.class;
-    set(tr.cells[0], classes[c.class] || String(c.class));
-    keys.forEach((k, n) => set(tr.cells[n + 1], k === "wait_time_mean"
-      ? time(c.waited ? c[k] / 1000 : null) : count(c[k])));
-  });
+  drawTable("classes", "class", "tnnnnnnnnn", used.map((c) => ({ key: c.class,
+    cells: [classes[c.class] || String(c.class), ...keys.map((k) =>
+      k === "wait_time_mean" ? time(c.waited ? c[k] / 1000 : null)
+                             : count(c[k]))] })));
 };
 
 const drawZones = (s, u) => {
@@ -183,33 +146,19 @@ const drawZones = (s, u) => {
 
 /* --- receipts */
 
-const drawReceipts = (s, name) => {
-  const body = $("receipts").tBodies[0];
-  const list = s.receipts.filter((r) => r.upstream === name).slice(0, 12);
-  while (body.rows.length > list.length) body.lastChild.remove();
-  list.forEach((r, i) => {
-    let tr = body.rows[i];
-    if (!tr) {
-      tr = make("tr");
-      for (let k = 0; k < 10; k++)
-        tr.append(make("td", "", k >= 4 && k <= 8 ? "num" : ""));
-      tr.lastChild.append(make("code"));
-      body.append(tr);
-    }
-    tr.dataset.number = r.number;
-    [r.time.slice(11, 23), r.peer, r.reason, r.policy, bytes(r.prompt_bytes),
-     bytes(r.matched_bytes), bytes(r.best_bytes),
-     r.best_bytes > r.matched_bytes
-       ? bytes(r.best_bytes - r.matched_bytes) : "0",
-     r.ttft === undefined || r.stream ? time(r.ttft)
-       : time(r.ttft) + " (whole)"].forEach((v, k) => set(tr.cells[k], v));
-    set(tr.cells[9].firstChild, r.prompt || "–");
-  });
-};
+const drawReceipts = (s, name) => drawTable("receipts", "number", "ttttnnnnnt",
+  s.receipts.filter((r) => r.upstream === name).slice(0, 12).map((r) => ({
+    key: r.number,
+    cells: [r.time.slice(11, 23), r.peer, r.reason, r.policy,
+      bytes(r.prompt_bytes), bytes(r.matched_bytes), bytes(r.best_bytes),
+      r.best_bytes > r.matched_bytes
+        ? bytes(r.best_bytes - r.matched_bytes) : "0",
+      time(r.ttft) + (r.ttft === undefined || r.stream ? "" : " (whole)"),
+      r.prompt || "–"] })));
 
 /* --- missing signals, and how to get them */
 
-const who = (some, all) => some.length === all.length ? "any engine"
+const named = (some, all) => some.length === all.length ? "any engine"
   : some.length <= 3 ? some.map((p) => p.name).join(", ")
   : `${some.length} of ${all.length} servers`;
 
@@ -228,14 +177,14 @@ const drawSignals = (s, u) => {
 
   if (silent.length)
     list.push(["delivered", `Cached tokens: none reported by `
-      + `${who(silent, known)}. vLLM reports them with `
+      + `${named(silent, known)}. vLLM reports them with `
       + "--enable-prompt-tokens-details, SGLang with --enable-cache-report; "
       + "llama.cpp, TGI and TensorRT-LLM need no flag; in streams of chat and "
       + "completions only if clients request usage (stream_options). Without "
       + "them predictions cannot be checked."]);
   if (unread.length)
     list.push(["kv", `KV use and capacity: not reported by `
-      + `${who(unread, u.peers)}. Set kvroute_probe in this upstream; vLLM has `
+      + `${named(unread, u.peers)}. Set kvroute_probe in this upstream; vLLM has `
       + "/metrics by default, SGLang needs --enable-metrics, llama.cpp "
       + "--metrics. Without it the assumed cache of each server is "
       + `${bytes(unread[0].capacity_bytes)} (${unread[0].capacity_source}).`]);
@@ -268,11 +217,8 @@ const drawSignals = (s, u) => {
       list.push(["full", `The index of zone ${name} is full and forgets what `
         + "engines may still hold: a larger zone would remember more."]);
 
-  const box = $("signals");
   $("missing").hidden = list.length === 0;
-  while (box.children.length > list.length) box.lastChild.remove();
-  list.forEach(([id, text], i) => {
-    const e = box.children[i] || box.appendChild(make("li"));
+  drawList($("signals"), list, () => make("li"), (e, [id, text]) => {
     e.dataset.signal = id;
     set(e, text);
   });
