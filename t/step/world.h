@@ -82,6 +82,12 @@ void victim_do(unsigned op, util_rng_t *rng);
 /* what must hold when the victim was killed, anywhere; or util_check() fails */
 void world_check(util_rng_t *rng);
 
+/*
+ * Part of world_check(): an ejected server is no candidate, and returns.  One
+ * too many may be ejected, as the process that counts them may have died.
+ */
+void world_ejection(void);
+
 /* a receipt that can be told from one half written */
 void world_receipt(kvr_receipt_t *r, uint64_t n);
 

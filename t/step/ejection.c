@@ -1,0 +1,80 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "world.h"
+
+
+/* one request after the other, at one server */
+static void
+check_answer(uint32_t peer, uint64_t now)
+{
+    kvr_begin_t    b;
+    kvr_first_t    f;
+    kvr_attempt_t  at;
+
+    memset(&b, 0, sizeof(b));
+    memset(&f, 0, sizeof(f));
+
+    b.peer = peer;
+    b.member = peer;
+    b.pool = &ejecting;
+    f.ok = 1;
+
+    kvr_attempt_begin(&at, &living, &b, NULL, now);
+    (void) kvr_attempt_first(&at, &living, &ejecting, &f, now);
+    (void) kvr_attempt_judge(&at, &living, &ejecting, KVR_OUTLIER_NONE, now);
+    (void) kvr_attempt_release(&at, &living);
+    (void) kvr_attempt_end(&at, &living);
+}
+
+
+void
+world_ejection(void)
+{
+    unsigned              i, k, out;
+    uint64_t              now;
+    kvr_view_t            v;
+    kvr_member_t         *member;
+    kvr_candidate_t       c;
+    kvr_outlier_fleet_t  *fleet;
+
+    fleet = kvr_eject_fleet(&living, &ejecting);
+    now = kvr_max(NOW, kvr_get(&fleet->look));
+
+    memset(&v, 0, sizeof(v));
+    v.zone = &living;
+    v.pool = &ejecting;
+    v.bound = v.pin = v.owner = KVR_PEERS;
+    v.now = now;
+
+    kvr_candidate_view(&v);
+
+    for (i = 0, out = 0; i < PEERS; i++) {
+        kvr_candidate_init(&v, &c, i, i, 0);
+
+        util_check(c.sick == (unsigned) kvr_eject_sick(&living, i, now),
+                   "server %u: %u", i, c.sick);
+
+        member = &living.registry->member[i];
+        out += (unsigned) kvr_outlier_out(kvr_get(&member->outlier.state));
+    }
+
+    util_check(out <= PEERS / 2 + 1, "%u are out", out);
+
+    for (i = 0; i < PEERS; i++) {
+        member = &living.registry->member[i];
+
+        for (k = 0; kvr_outlier_out(kvr_get(&member->outlier.state)); k++) {
+            util_check(k < 10, "server %u does not come back", i);
+            now += 64 * ejecting.eject.time;
+            check_answer(i, now);
+        }
+    }
+
+    now += KVR_OUTLIER_LOOK;
+    (void) kvr_eject_looked(&living, &ejecting, KVR_REGISTRY_NONE, now);
+    util_check(kvr_get(&fleet->out) == 0, "nobody is out");
+}
