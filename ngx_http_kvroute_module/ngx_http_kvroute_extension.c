@@ -11,8 +11,25 @@ ngx_int_t
 ngx_http_kvroute_extension_add(ngx_conf_t *cf,
     const ngx_http_kvroute_extension_t *ext)
 {
+    ngx_uint_t                            i;
     ngx_http_kvroute_main_conf_t         *kmcf;
     const ngx_http_kvroute_extension_t  **extp;
+
+    /*
+     * The linker binds an extension to the first router in the process.  After
+     * a reload with another path that may be the router of the old cycle.
+     */
+
+    for (i = 0; cf->cycle->modules[i] != &ngx_http_kvroute_module; i++) {
+        if (cf->cycle->modules[i] == NULL) {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "module \"%s\" cannot be loaded while "
+                          "\"ngx_http_kvroute_module\" of another path is "
+                          "still in use: restart nginx, or reload without "
+                          "\"%s\" first", ext->name, ext->name);
+            return NGX_ERROR;
+        }
+    }
 
     if (ngx_strcmp(ext->build, NGX_HTTP_KVROUTE_BUILD) != 0) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,

@@ -215,10 +215,27 @@ is(ask(1)->{reason}, 'affinity', 'its own layout: nothing is forgotten');
          'another module is logged');
     is(ask(1)->{matched}, 0, 'and starts cold');
 
+    # optional modules would be bound to the router that is still in use
+
     $t->{module} = $module;
-    conf('zone=z:2m', \@three);
-    $t->reload();
-    is(ask(1)->{matched}, 0, 'also on the way back');
+
+    if ($t->modules() > 1) {
+        my $re = qr/module "ngx_http_kvroute_\w+" cannot be loaded while "ngx_http_kvroute_module" of another path is still in use/;
+
+        $t->expect_log($re);
+        conf('zone=z:2m', \@three);
+        kill 'HUP', $t->{master};
+        ok(wait_for(sub { $t->log() =~ $re }), 'back with optional modules: refused');
+        is(ask(1)->{reason}, 'affinity', 'and the old configuration goes on');
+    }
+
+    {
+        local $ENV{KVROUTE_MODULES} = 'router';
+
+        conf('zone=z:2m', \@three);
+        $t->reload();
+        is(ask(1)->{matched}, 0, 'back with the router: starts cold');
+    }
 }
 
 # another size starts cold, and says so
