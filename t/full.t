@@ -119,7 +119,7 @@ sub everywhere {
     return wait_for(sub {
         return !grep {
             late();
-            my ($rows) = $t->get('/kvroute/json')->{body} =~ /"late":\s*(\{.*?\}\s*\])/s;
+            my ($rows) = $t->get('/kvroute/json')->{body} =~ /"late":\s*\{.*?"peers":\s*\[(.*?\}\s*\])/s;
 
             $many != (() = ($rows // '') =~ /"id":\s*\d/g);
         } 1 .. 8 * $t->{workers};
