@@ -4,18 +4,14 @@
 # restarts, reloads; publishers that are none; and that predictions are better
 # for it.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use JSON::PP;
 use Kvroute;
 
 my $t = Kvroute->new(workers => 2);
 my $true = JSON::PP::true;
 
-my @encodings = qw(vllm-map vllm-array vllm-bytes sglang trtllm);
+my @encodings = qw(vllm-map vllm-array vllm-bytes sglang sglang-array trtllm);
 my (%e, %zmq, %replay);
 
 # an engine whose events are at its own port and 1000 or more
@@ -82,18 +78,11 @@ my $locations = join '', map {
 } sort keys %conf;
 
 $t->conf(<<"EOF");
-http {
-%%TEMP%%
-    access_log off;
     kvroute_zone zone=z:8m;
     client_body_buffer_size 1m;
 $upstreams
-    server {
-        listen 127.0.0.1:%%PORT%%;
+
 $locations
-        location /kvroute/ { kvroute_status; }
-    }
-}
 EOF
 
 $t->run();

@@ -3,11 +3,7 @@
 # KV events of the emulated engine: what they say of its cache, in each encoding, and
 # what can go wrong with them.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/../lib";
+use lib 't/lib';
 use JSON::PP;
 use Kvroute;
 use Kvroute::Zmtp qw(unpack_msgpack);
@@ -279,8 +275,8 @@ ok(!eval { $z->message(); 1 }, 'down: closed');
 # encodings
 
 for my $case ([ 'vllm-array', 'array', 8, 3 ], [ 'vllm-bytes', 'array', 8, 3 ],
-              [ 'sglang', 'array', 7, 3 ], [ 'trtllm', 'map', 8, 4 ],
-              [ 'vllm-map', 'map', 11, 4 ])
+              [ 'sglang', 'map', 7, 3 ], [ 'sglang-array', 'array', 7, 3 ],
+              [ 'trtllm', 'map', 8, 4 ], [ 'vllm-map', 'map', 11, 4 ])
 {
     my ($name, $kind, $fields, $answer) = @$case;
 

@@ -5,7 +5,8 @@
 
 
 static const char  *kve_encodings[] = {
-    "vllm-map", "vllm-array", "vllm-bytes", "sglang", "trtllm", NULL
+    "vllm-map", "vllm-array", "vllm-bytes", "sglang", "sglang-array", "trtllm",
+    NULL
 };
 
 
@@ -27,7 +28,8 @@ kve_encoding(const char *name)
 static int
 kve_encode_is_map(kve_kv_encoding_e encoding)
 {
-    return encoding == KVE_KV_VLLM_MAP || encoding == KVE_KV_TRTLLM;
+    return encoding == KVE_KV_VLLM_MAP || encoding == KVE_KV_SGLANG
+           || encoding == KVE_KV_TRTLLM;
 }
 
 
@@ -53,6 +55,7 @@ kve_encode_hash(kve_buf_t *b, kve_kv_encoding_e encoding, uint64_t hash)
         return;
 
     case KVE_KV_SGLANG:
+    case KVE_KV_SGLANG_ARRAY:
     case KVE_KV_TRTLLM:
         pack_int(b, (int64_t) hash);
         return;
@@ -149,14 +152,12 @@ static void
 kve_encode_map(kve_buf_t *b, kve_kv_encoding_e encoding,
     const kve_stored_event_t *ev)
 {
-    uint32_t  i;
+    uint32_t  i, n;
 
-    if (encoding == KVE_KV_TRTLLM) {
-        pack_map(b, 8);
+    n = encoding == KVE_KV_SGLANG ? 7
+        : encoding == KVE_KV_TRTLLM ? 8 : 11 + (ev->session != NULL);
 
-    } else {
-        pack_map(b, 11 + (ev->session != NULL));
-    }
+    pack_map(b, n);
 
     pack_str(b, "type");
     pack_str(b, "BlockStored");
@@ -165,6 +166,10 @@ kve_encode_map(kve_buf_t *b, kve_kv_encoding_e encoding,
 
     pack_str(b, "medium");
     pack_str(b, "GPU");
+
+    if (encoding == KVE_KV_SGLANG) {
+        return;
+    }
 
     if (encoding == KVE_KV_TRTLLM) {
         pack_str(b, "locality");
@@ -207,12 +212,12 @@ kve_encode_stored(kve_buf_t *b, kve_kv_encoding_e encoding,
         return;
     }
 
-    pack_array(b, encoding == KVE_KV_SGLANG ? 7 : 8);
+    pack_array(b, encoding == KVE_KV_SGLANG_ARRAY ? 7 : 8);
     pack_str(b, "BlockStored");
     kve_encode_common(b, encoding, ev);
     pack_str(b, "GPU");
 
-    if (encoding != KVE_KV_SGLANG) {
+    if (encoding != KVE_KV_SGLANG_ARRAY) {
         pack_str(b, ev->lora_name);
     }
 }
@@ -222,7 +227,7 @@ void
 kve_encode_removed(kve_buf_t *b, kve_kv_encoding_e encoding, uint64_t hash)
 {
     if (kve_encode_is_map(encoding)) {
-        pack_map(b, encoding == KVE_KV_TRTLLM ? 3 : 4);
+        pack_map(b, encoding == KVE_KV_VLLM_MAP ? 4 : 3);
         pack_str(b, "type");
         pack_str(b, "BlockRemoved");
         pack_str(b, "block_hashes");

@@ -13,7 +13,8 @@ typedef enum {
     KVE_KV_VLLM_MAP = 0,        /* maps: vLLM, about 0.24 and later */
     KVE_KV_VLLM_ARRAY,          /* arrays with a name in front: before */
     KVE_KV_VLLM_BYTES,          /* the same, and hashes of 32 bytes */
-    KVE_KV_SGLANG,              /* arrays, signed hashes */
+    KVE_KV_SGLANG,              /* maps, signed hashes: SGLang 0.5.23 */
+    KVE_KV_SGLANG_ARRAY,        /* arrays, signed hashes: before */
     KVE_KV_TRTLLM               /* maps, signed hashes */
 } kve_kv_encoding_e;
 
