@@ -4,11 +4,7 @@
 # is removed is no more held, what comes back is; and what two upstreams, a
 # reload, a killed worker and an emptied cache do to that.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use Kvroute::Publisher;
 
@@ -18,9 +14,6 @@ my $p = Kvroute::Publisher->new($t, 'one', '--kv-cache-size', 1024);
 my ($e, $live, $replay) = @$p{qw(port live replay)};
 
 $t->conf(<<"EOF");
-http {
-%%TEMP%%
-    access_log off;
     kvroute_zone zone=z:4m;
     client_body_buffer_size 1m;
     upstream one {
@@ -37,14 +30,10 @@ http {
         server 127.0.0.2:$e down;
         kvroute_events port=$live replay=$replay;
     }
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        add_header X-Matched \$kvroute_matched_bytes always;
-        location /one/ { proxy_pass http://one/; }
-        location /two/ { proxy_pass http://two/; }
-        location /kvroute/ { kvroute_status; }
-    }
-}
+
+    add_header X-Matched \$kvroute_matched_bytes always;
+    location /one/ { proxy_pass http://one/; }
+    location /two/ { proxy_pass http://two/; }
 EOF
 
 $t->run();

@@ -4,11 +4,7 @@
 # once, so that nothing but that tells them apart; and clients that would have the engine
 # say something else.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use JSON::PP;
 use Kvroute;
 use Kvroute::Publisher;
@@ -25,9 +21,6 @@ my $p = Kvroute::Publisher->new($t, 'one', '--max-num-seqs', AT_ONCE, '--kv-cach
 my ($e, $live, $replay) = @$p{qw(port live replay)};
 
 $t->conf(<<"EOC");
-http {
-%%TEMP%%
-    access_log off;
     kvroute_zone zone=z:4m;
     client_body_buffer_size 1m;
     upstream one {
@@ -37,16 +30,12 @@ http {
         server 127.0.0.2:$e down;
         kvroute_events port=$live replay=$replay aliases=1m session=\$request_id;
     }
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        add_header X-Matched \$kvroute_matched_bytes always;
-        location / {
-            proxy_pass http://one;
-            proxy_set_header X-Session-ID \$request_id;
-        }
-        location /kvroute/ { kvroute_status; }
+
+    add_header X-Matched \$kvroute_matched_bytes always;
+    location / {
+        proxy_pass http://one;
+        proxy_set_header X-Session-ID \$request_id;
     }
-}
 EOC
 
 $t->run();

@@ -5,11 +5,7 @@
 # another site's page.  Draining is in the policies' tests; that reset leaves no
 # counter is in t/reset.t.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use JSON::PP;
 use Kvroute;
 
@@ -21,33 +17,23 @@ $t->upstream('u', 'kvroute kv_cache zone=z capacity=1m;', 'B0 B1');
 $t->upstream('o', 'kvroute kv_cache zone=other;', 'B0');
 
 my $conf = <<'EOC';
-http {
-%%TEMP%%
     kvroute_zone zone=z:2m;
     kvroute_zone zone=other:2m;
-    access_log off;
     add_header X-Matched $kvroute_matched_bytes;
 
-%%UPSTREAMS%%
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / { proxy_pass http://u; }
-        location /o/ { proxy_pass http://o; }
-        location /kvroute/ { kvroute_status; }
-        location /api/ { kvroute_api write=on; }
-        location /look/ { kvroute_api; }
-        location = /exact { kvroute_api; }
-        location /if/ {
-            if ($arg_peer) { set $given 1; }
-            kvroute_api write=on;
-        }
-        location = /status_if {
-            if ($arg_x) { set $given 1; }
-            kvroute_status json;
-        }
+    location / { proxy_pass http://u; }
+    location /o/ { proxy_pass http://o; }
+    location /api/ { kvroute_api write=on; }
+    location /look/ { kvroute_api; }
+    location = /exact { kvroute_api; }
+    location /if/ {
+        if ($arg_peer) { set $given 1; }
+        kvroute_api write=on;
     }
-}
+    location = /status_if {
+        if ($arg_x) { set $given 1; }
+        kvroute_status json;
+    }
 EOC
 
 $t->conf($conf)->run();

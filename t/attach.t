@@ -2,11 +2,7 @@
 
 # kvroute_upstream: into upstreams that somebody else has written, by name.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -14,10 +10,6 @@ my $t = Kvroute->new();
 $t->backend("B$_") for 0 .. 2;
 
 my $conf = <<'EOC';
-http {
-%%TEMP%%
-    kvroute_zone zone=z:2m;
-    access_log off;
     add_header X-Receipt "$kvroute_policy $kvroute_reason";
     proxy_http_version 1.1;
     proxy_set_header Connection "";
@@ -51,16 +43,11 @@ http {
         server 127.0.0.1:%%B1%%;
     }
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location /vllm/ { proxy_pass http://vs_ml_llm_vllm; }
-        location /other/ { proxy_pass http://vs_ml_llm_other; }
-        location /own/ { proxy_pass http://own; }
-        location /plain/ { proxy_pass http://plain; }
-        location /direct/ { proxy_pass http://127.0.0.1:%%B0%%; }
-        location /kvroute/ { kvroute_status; }
-    }
-}
+    location /vllm/ { proxy_pass http://vs_ml_llm_vllm; }
+    location /other/ { proxy_pass http://vs_ml_llm_other; }
+    location /own/ { proxy_pass http://own; }
+    location /plain/ { proxy_pass http://plain; }
+    location /direct/ { proxy_pass http://127.0.0.1:%%B0%%; }
 EOC
 
 sub attach {

@@ -2,11 +2,7 @@
 
 # What users expect of any balancer of nginx, and where this one does better.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -30,14 +26,10 @@ $t->upstream('twice', 'B0 B0 max_conns=1');
 $t->upstream('shared', 'B0 B3');
 
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
-    kvroute_zone zone=z:2m;
     log_format kv '$arg_n $upstream_addr $kvroute_peer $kvroute_reason '
                   '$kvroute_matched_bytes $status';
     access_log %%DIR%%/access.log kv;
 
-%%UPSTREAMS%%
     upstream unzoned {
         kvroute kv_cache zone=z;
         server 127.0.0.1:%%B0%%;
@@ -49,17 +41,10 @@ http {
     proxy_http_version 1.1;
     proxy_set_header Connection "";
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-
-        location / { proxy_pass http://kv; }
-        location /once/ { proxy_next_upstream off; proxy_pass http://kv; }
-        location /unzoned/ { proxy_pass http://unzoned; }
-        %%LOCATIONS%%
-        location /lr/ { proxy_buffering off; proxy_pass http://lr; }
-        location /kvroute/ { kvroute_status; }
-    }
-}
+    location / { proxy_pass http://kv; }
+    location /once/ { proxy_next_upstream off; proxy_pass http://kv; }
+    location /unzoned/ { proxy_pass http://unzoned; }
+    location /lr/ { proxy_buffering off; proxy_pass http://lr; }
 EOF
 
 $t->run();

@@ -2,12 +2,8 @@
 
 # Bodies however they come: read where they lie, and passed on as they are.
 
-use strict;
-use warnings;
-
 use Digest::SHA qw(sha1_hex);
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();

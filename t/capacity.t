@@ -4,11 +4,7 @@
 # an operator sets holds against an engine's reports, and a report holds for as
 # long as it is repeated, and for no more than can be.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use JSON::PP;
 use Time::HiRes qw(time);
 use Kvroute;
@@ -51,11 +47,8 @@ $t->serve('L', sub {
 });
 
 my $conf = <<'EOC';
-http {
-%%TEMP%%
     kvroute_zone zone=z:2m;
     kvroute_zone zone=y:2m;
-    access_log off;
 
     upstream u {
         zone u 64k;
@@ -76,13 +69,8 @@ http {
         kvroute_probe interval=20ms timeout=1s path=/metrics;
     }
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / { proxy_pass http://u; }
-        location /kvroute/ { kvroute_status; }
-        location /api/ { kvroute_api write=on; }
-    }
-}
+    location / { proxy_pass http://u; }
+    location /api/ { kvroute_api write=on; }
 EOC
 
 $t->conf($conf)->run();

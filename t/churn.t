@@ -7,11 +7,7 @@
 #                         of some replacements as fast as nginx sees them;
 #                         KVROUTE_JSON=FILE gets what was seen
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use Kvroute::Dns;
 use POSIX ();
@@ -68,10 +64,7 @@ sub publish {
 publish();
 
 $t->conf(<<'EOC')->run();
-http {
-%%TEMP%%
     kvroute_zone zone=z:16m max_peers=512;
-    access_log off;
 
     resolver 127.0.0.1:%%DNS%% valid=1s ipv6=off;
     resolver_timeout 5s;
@@ -82,15 +75,10 @@ http {
         %%ENGINES%%
     }
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / {
-            proxy_next_upstream error timeout non_idempotent;
-            proxy_pass http://u;
-        }
-        location /kvroute/ { kvroute_status; }
+    location / {
+        proxy_next_upstream error timeout non_idempotent;
+        proxy_pass http://u;
     }
-}
 EOC
 
 sub peers {

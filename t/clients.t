@@ -8,11 +8,8 @@
 # Debian 12's curl has no HTTP/3, nor has its nginx: KVROUTE_CURL is another
 # one, as t/matrix/run has it.
 
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use JSON::PP;
 use Kvroute;
 

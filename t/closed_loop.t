@@ -4,11 +4,7 @@
 # forgets is found out by its responses alone, after three prefixes and no
 # less; one that says nothing of its cache is left alone.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -24,8 +20,6 @@ my ($asked) = $t->engines(1, '--hardware', 'none', '--model', 'm',
                           '--enable-prompt-tokens-details');
 
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
     kvroute_zone zone=z:4m;
     log_format kv '$arg_n $kvroute_prompt_tokens $kvroute_cached_tokens '
                   '$kvroute_matched_bytes';
@@ -44,16 +38,12 @@ http {
                      server 127.0.0.1:%%E4%%; server 127.0.0.1:%%E1%% down;
                      kvroute_probe interval=50ms; }
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location /a/ { proxy_pass http://a/; }
-        location /b/ { proxy_pass http://b/; }
-        location /mute/ { proxy_pass http://mute/; }
-        location /asked/ { proxy_pass http://asked/; }
-        location /small/ { proxy_pass http://small/; }
-        location = /kvroute/json { kvroute_status json; access_log off; }
-    }
-}
+    location /a/ { proxy_pass http://a/; }
+    location /b/ { proxy_pass http://b/; }
+    location /mute/ { proxy_pass http://mute/; }
+    location /asked/ { proxy_pass http://asked/; }
+    location /small/ { proxy_pass http://small/; }
+    location = /kvroute/json { kvroute_status json; access_log off; }
 EOF
 
 $t->run();

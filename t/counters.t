@@ -3,11 +3,7 @@
 # Counters are exact whatever happens: clients that go, workers that are
 # killed, reloads, forced shutdowns, more processes than rows.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new(workers => $ENV{KVROUTE_WORKERS} || 2);

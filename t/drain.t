@@ -3,11 +3,7 @@
 # What keeps requests from a peer under every policy: a cap on its pending
 # work, max_conns, being drained, warming up, being down; and the control API.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -76,8 +72,6 @@ $t->upstream('again', 'kvroute least_request zone=againz slow_start=1h;',
 $t->upstream('last', 'kvroute least_request zone=z;', 'B0 B1 fail_timeout=1h');
 
 my $conf = <<'EOF' =~ s/UPSTREAMS/$upstreams/r =~ s/LOCATIONS/$locations/r;
-http {
-%%TEMP%%
     %%LOG%%
     kvroute_zone zone=z:4m;
     kvroute_zone zone=slow:4m;
@@ -85,29 +79,19 @@ http {
 UPSTREAMS
     kvroute_zone zone=backz:4m;
 
-%%UPSTREAMS%%
-
     # the same engines, another upstream
 
-
     kvroute_zone zone=againz:4m;
-
 
     client_body_buffer_size 1m;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
     proxy_next_upstream error non_idempotent;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
 LOCATIONS
-        %%LOCATIONS%%
-        location /last/off/ { kvroute_policy off; proxy_pass http://last; }
-        location /kvroute/ { kvroute_status; }
-        location /api/ { kvroute_api write=on; }
-        location /look/ { kvroute_api; }
-    }
-}
+    location /last/off/ { kvroute_policy off; proxy_pass http://last; }
+    location /api/ { kvroute_api write=on; }
+    location /look/ { kvroute_api; }
 EOF
 
 my $put = 'server ' . address('B2') . ';';

@@ -3,14 +3,10 @@
 # A server that is drained gets empty, though all prompts begin alike: what
 # others hold as well makes no prompt its own, and after timeout= nothing does.
 
-use strict;
-use warnings;
-
 use Digest::SHA qw(sha512);
-use FindBin;
 use MIME::Base64;
 
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -30,26 +26,17 @@ $t->upstream('sticky',
              'B0 B1 B2 B3');
 
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
     %%LOG%%
     kvroute_zone zone=z:4m key_file=%%DIR%%/key;
-
-%%UPSTREAMS%%
 
     kvroute_pin $http_x_pin;
     client_body_buffer_size 1m;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / { proxy_pass http://kv; }
-        location /sticky/ { proxy_pass http://sticky; }
-        location /kvroute/ { kvroute_status; access_log off; }
-        location /api/ { kvroute_api write=on; access_log off; }
-    }
-}
+    location / { proxy_pass http://kv; }
+    location /sticky/ { proxy_pass http://sticky; }
+    location /api/ { kvroute_api write=on; access_log off; }
 EOF
 
 $t->run();

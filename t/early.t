@@ -3,11 +3,7 @@
 # Early decisions: headers of the upstream request say where it goes, and what
 # is reserved for it is given back, whatever becomes of the request.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -81,8 +77,6 @@ $t->upstream('one', 'B1 max_fails=0');
 $t->upstream('out', 'B1 down');
 
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
     kvroute_zone zone=z:4m;
     kvroute_zone zone=full:1m max_peers=1;
     log_format e '$uri $status $kvroute_peer $upstream_addr '
@@ -91,8 +85,6 @@ http {
     proxy_cache_path %%DIR%%/cache keys_zone=c:1m;
     client_body_buffer_size 64k;
 
-%%UPSTREAMS%%
-
     map $http_x_pool $pool { default u; one one; none nothing; }
 
     proxy_set_header X-Told-Peer $kvroute_peer;
@@ -100,107 +92,101 @@ http {
     proxy_set_header X-Told-Reason $kvroute_reason;
     proxy_set_header X-Told-Early $kvroute_early;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
+    kvroute_early on;
+    kvroute_pin $http_x_pin;
 
-        kvroute_early on;
-        kvroute_pin $http_x_pin;
-
-        location / { proxy_pass http://u; }
-        location /late/ { kvroute_early off; proxy_pass http://u; }
-        %%LOCATIONS%%
-        location /bypass/ { kvroute_bypass 1; proxy_pass http://u; }
-        location /again/ {
-            proxy_next_upstream error timeout non_idempotent;
-            proxy_pass http://u;
-        }
-        location /named/ { kvroute_queue_for $pool; proxy_pass http://$pool; }
-        location /other/ {
-            kvroute_queue_for $pool;
-            set $to one;
-            proxy_pass http://$to;
-        }
-        location /held/ {
-            proxy_cache c;
-            proxy_cache_methods POST;
-            proxy_cache_key $uri;
-            proxy_cache_valid 200 1h;
-            proxy_cache_lock on;
-            proxy_cache_lock_timeout 60s;
-            proxy_cache_lock_age 60s;
-            proxy_pass http://falls;
-        }
-        location /nobody/ {
-            mirror /mirror;
-            proxy_cache c;
-            proxy_cache_methods POST;
-            proxy_cache_key $uri;
-            proxy_cache_lock on;
-            proxy_cache_lock_timeout 60s;
-            proxy_cache_lock_age 60s;
-            proxy_next_upstream off;
-            proxy_pass http://nobody;
-        }
-        location /sent/ { proxy_pass http://u; }
-        location /failed/ {
-            proxy_intercept_errors on;
-            error_page 503 = @one;
-            proxy_pass http://u;
-        }
-        location /included/ { ssi on; ssi_types *; proxy_pass http://u; }
-        location /stale/ {
-            proxy_cache c;
-            proxy_cache_methods POST;
-            proxy_cache_key $uri;
-            proxy_cache_valid 200 1s;
-            proxy_cache_use_stale updating;
-            proxy_cache_background_update on;
-            add_header X-Cache $upstream_cache_status;
-            proxy_pass http://one;
-        }
-        location /mirrored/ { mirror /mirror; proxy_pass http://u; }
-        location /mirror { internal; proxy_pass http://one; }
-        location /refused/ { error_page 502 = @late; proxy_pass http://out; }
-        location /page/ {
-            recursive_error_pages on;
-            error_page 502 = @out;
-            proxy_pass http://out;
-        }
-        location @out { error_page 502 = @one; proxy_pass http://out; }
-        location @one { proxy_pass http://one; }
-        location @late { kvroute_early off; proxy_pass http://u; }
-        location /checked/ { %%AUTH%% proxy_pass http://u; }
-        location /check {
-            internal;
-            proxy_method GET;
-            proxy_pass_request_body off;
-            proxy_set_header Content-Length "";
-            proxy_set_header X-Told-Peer $kvroute_peer;
-            proxy_pass http://one;
-        }
-        set $nowhere nothing;
-        location /nowhere/ {
-            kvroute_queue_for u;
-            proxy_pass http://$nowhere;
-            location /nowhere/one/ {
-                error_page 502 = @one;
-                proxy_pass http://$nowhere;
-            }
-            location /nowhere/late/ {
-                error_page 502 = @late;
-                proxy_pass http://$nowhere;
-            }
-            location /nowhere/queued/ {
-                error_page 502 = @queued;
-                proxy_pass http://$nowhere;
-            }
-        }
-        location @queued { proxy_pass http://queued; }
-        location /post/ { post_action /posted; proxy_pass http://u; }
-        location /posted { internal; proxy_pass http://one; }
-        location /kvroute { kvroute_early off; kvroute_status; }
+    location / { proxy_pass http://u; }
+    location /late/ { kvroute_early off; proxy_pass http://u; }
+    location /bypass/ { kvroute_bypass 1; proxy_pass http://u; }
+    location /again/ {
+        proxy_next_upstream error timeout non_idempotent;
+        proxy_pass http://u;
     }
-}
+    location /named/ { kvroute_queue_for $pool; proxy_pass http://$pool; }
+    location /other/ {
+        kvroute_queue_for $pool;
+        set $to one;
+        proxy_pass http://$to;
+    }
+    location /held/ {
+        proxy_cache c;
+        proxy_cache_methods POST;
+        proxy_cache_key $uri;
+        proxy_cache_valid 200 1h;
+        proxy_cache_lock on;
+        proxy_cache_lock_timeout 60s;
+        proxy_cache_lock_age 60s;
+        proxy_pass http://falls;
+    }
+    location /nobody/ {
+        mirror /mirror;
+        proxy_cache c;
+        proxy_cache_methods POST;
+        proxy_cache_key $uri;
+        proxy_cache_lock on;
+        proxy_cache_lock_timeout 60s;
+        proxy_cache_lock_age 60s;
+        proxy_next_upstream off;
+        proxy_pass http://nobody;
+    }
+    location /sent/ { proxy_pass http://u; }
+    location /failed/ {
+        proxy_intercept_errors on;
+        error_page 503 = @one;
+        proxy_pass http://u;
+    }
+    location /included/ { ssi on; ssi_types *; proxy_pass http://u; }
+    location /stale/ {
+        proxy_cache c;
+        proxy_cache_methods POST;
+        proxy_cache_key $uri;
+        proxy_cache_valid 200 1s;
+        proxy_cache_use_stale updating;
+        proxy_cache_background_update on;
+        add_header X-Cache $upstream_cache_status;
+        proxy_pass http://one;
+    }
+    location /mirrored/ { mirror /mirror; proxy_pass http://u; }
+    location /mirror { internal; proxy_pass http://one; }
+    location /refused/ { error_page 502 = @late; proxy_pass http://out; }
+    location /page/ {
+        recursive_error_pages on;
+        error_page 502 = @out;
+        proxy_pass http://out;
+    }
+    location @out { error_page 502 = @one; proxy_pass http://out; }
+    location @one { proxy_pass http://one; }
+    location @late { kvroute_early off; proxy_pass http://u; }
+    location /checked/ { %%AUTH%% proxy_pass http://u; }
+    location /check {
+        internal;
+        proxy_method GET;
+        proxy_pass_request_body off;
+        proxy_set_header Content-Length "";
+        proxy_set_header X-Told-Peer $kvroute_peer;
+        proxy_pass http://one;
+    }
+    set $nowhere nothing;
+    location /nowhere/ {
+        kvroute_queue_for u;
+        proxy_pass http://$nowhere;
+        location /nowhere/one/ {
+            error_page 502 = @one;
+            proxy_pass http://$nowhere;
+        }
+        location /nowhere/late/ {
+            error_page 502 = @late;
+            proxy_pass http://$nowhere;
+        }
+        location /nowhere/queued/ {
+            error_page 502 = @queued;
+            proxy_pass http://$nowhere;
+        }
+    }
+    location @queued { proxy_pass http://queued; }
+    location /post/ { post_action /posted; proxy_pass http://u; }
+    location /posted { internal; proxy_pass http://one; }
+    location /kvroute { kvroute_early off; kvroute_status; }
 EOF
 
 $t->run();

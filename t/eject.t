@@ -3,11 +3,7 @@
 # Servers that do worse than the others: each way of being sick with the
 # emulated engine, beside round robin, and how many retries an outage gets.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
@@ -64,17 +60,9 @@ EOF
 }
 
 $t->conf(<<"EOF");
-http {
-%%TEMP%%
-    kvroute_zone zone=z:2m;
-    access_log off;
 $upstreams
-    server {
-        listen 127.0.0.1:%%PORT%%;
+
 $locations
-        location /kvroute/ { kvroute_status; }
-    }
-}
 EOF
 
 $t->run();

@@ -3,11 +3,7 @@
 # Publishers of KV events that are found by asking engines for them (port=auto);
 # answers that are wrong, or that name other hosts; ranks.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use JSON::PP;
 use Kvroute;
 
@@ -125,9 +121,6 @@ EOF
 my $servers = join '', map { "server 127.0.1.$_:$t->{vars}{answers};\n" } 1 .. @answers;
 
 $t->conf(<<"EOF");
-http {
-%%TEMP%%
-    access_log off;
     kvroute_zone zone=z:8m;
     kvroute_zone zone=two:8m;
     kvroute_zone zone=answers_z:8m;
@@ -138,12 +131,8 @@ $upstreams
         kvroute_events port=auto;
         $servers
     }
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location /engine/ { proxy_pass http://engine/; }
-        location /kvroute/ { kvroute_status; }
-    }
-}
+
+    location /engine/ { proxy_pass http://engine/; }
 EOF
 
 $t->run();

@@ -3,11 +3,7 @@
 # Publishers of KV events that are none, or mean harm: nobody else is held up, and the log
 # stays short.  And one engine that several listen to, reloads at bad moments, and the end.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use IO::Select;
 use Kvroute;
 
@@ -94,9 +90,6 @@ my $locations = join '', map {
 } sort keys %says;
 
 $t->conf(<<"EOF");
-http {
-%%TEMP%%
-    access_log off;
     kvroute_zone zone=one:2m;
     kvroute_zone zone=two:2m;
 $upstreams
@@ -118,13 +111,9 @@ $upstreams
         kvroute_events port=$zmq replay=$replay;
         server 127.0.0.1:$engine;
     }
-    server {
-        listen 127.0.0.1:%%PORT%%;
+
 $locations
-        location /a/ { proxy_pass http://a/; }
-        location /kvroute/ { kvroute_status; }
-    }
-}
+    location /a/ { proxy_pass http://a/; }
 EOF
 
 $t->run();

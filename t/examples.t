@@ -4,11 +4,8 @@
 # requests go through those that can be served here.  YAML, alert rules and the
 # dashboard are checked by what is there to check them.
 
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use JSON::PP;
 use Kvroute;
 

@@ -3,11 +3,7 @@
 # A zone of as many servers as there can be, and more than that: who has no
 # number is chosen by load, and gets one when another is gone.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -34,8 +30,6 @@ sub conf {
     $t->upstream('late', '%%RANKS%%', 'B0 B1 max_fails=0');
 
     $t->conf(<<'EOC');
-http {
-%%TEMP%%
     kvroute_zone zone=z:16m max_peers=512;
     kvroute_zone zone=few:1m max_peers=2;
     log_format r '$uri $status $kvroute_peer $kvroute_reason';
@@ -46,7 +40,6 @@ http {
         kvroute kv_cache zone=z;
         %%MANY%%
     }
-%%UPSTREAMS%%
 
     upstream placed {
         zone placed 64k;
@@ -64,16 +57,11 @@ http {
 
     proxy_set_header X-Data-Parallel-Rank $kvroute_rank;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        kvroute_pin $http_x_pin;
-        location /placed/ { proxy_pass http://placed; }
-        location /waits/ { proxy_pass http://waits; }
-        location /many/ { proxy_pass http://many; }
-        location /late/ { proxy_pass http://late; }
-        location /kvroute { kvroute_status; }
-    }
-}
+    kvroute_pin $http_x_pin;
+    location /placed/ { proxy_pass http://placed; }
+    location /waits/ { proxy_pass http://waits; }
+    location /many/ { proxy_pass http://many; }
+    location /late/ { proxy_pass http://late; }
 EOC
 }
 

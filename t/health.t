@@ -4,11 +4,7 @@
 # up when it is back, one under pressure is spared but has not failed; when all
 # are down they are tried anyway.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use IO::Socket::UNIX;
 
@@ -72,15 +68,11 @@ $t->upstream('over', 'kvroute kv_cache zone=x;', 'E3 E4');
 $t->upstream('proxy', 'kvroute kv_cache zone=x;', 'P', 'E3 backup');
 
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
     kvroute_zone zone=z:2m;
     kvroute_zone zone=y:2m;
     kvroute_zone zone=x:2m;
     log_format kv '$upstream_addr $status $kvroute_reason';
     access_log %%DIR%%/access.log kv;
-
-%%UPSTREAMS%%
 
     kvroute_zone zone=namedz:1m;
 
@@ -92,31 +84,25 @@ http {
                        status=404;
     }
 
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location /over/ {
-            proxy_pass http://over/;
-            proxy_buffering off;
-            proxy_next_upstream error timeout http_503 non_idempotent;
-        }
-        location /proxy/ {
-            proxy_pass http://proxy/;
-            proxy_next_upstream error timeout http_503 non_idempotent;
-        }
-        location /busy/ { proxy_pass http://busy/; proxy_buffering off; }
-        location /spare/ {
-            proxy_pass http://spare/;
-            proxy_next_upstream error timeout http_429 non_idempotent;
-        }
-        location /v1/ {
-            proxy_pass http://h;
-            proxy_next_upstream error timeout http_503 http_429
-                                non_idempotent;
-        }
-        location /kvroute/ { kvroute_status; access_log off; }
+    location /over/ {
+        proxy_pass http://over/;
+        proxy_buffering off;
+        proxy_next_upstream error timeout http_503 non_idempotent;
     }
-}
+    location /proxy/ {
+        proxy_pass http://proxy/;
+        proxy_next_upstream error timeout http_503 non_idempotent;
+    }
+    location /busy/ { proxy_pass http://busy/; proxy_buffering off; }
+    location /spare/ {
+        proxy_pass http://spare/;
+        proxy_next_upstream error timeout http_429 non_idempotent;
+    }
+    location /v1/ {
+        proxy_pass http://h;
+        proxy_next_upstream error timeout http_503 http_429
+                            non_idempotent;
+    }
 EOF
 
 $t->run();

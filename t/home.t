@@ -4,11 +4,7 @@
 # same servers, if both say hosts= and have one key, or share by a store that
 # is not there; without it they do not.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 use JSON::PP;
@@ -33,9 +29,6 @@ sub conf {
     chmod 0600, "$h->{dir}/key";
 
     $h->conf(<<"EOC");
-http {
-%%TEMP%%
-    access_log off;
     kvroute_zone zone=h:4m key_file=key hosts=2;
     kvroute_zone zone=a:4m key_file=key;
     kvroute_zone zone=d:4m key_file=key;
@@ -66,18 +59,14 @@ http {
         kvroute sticky zone=a;
         $servers
     }
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        add_header X-Reason \$kvroute_reason;
-        add_header X-Matched \$kvroute_matched_bytes;
-        location /home/ { proxy_pass http://home; }
-        location /apart/ { proxy_pass http://apart; }
-        location /down/ { proxy_pass http://down; }
-        location /session/ { proxy_pass http://session; }
-        location /alone/ { proxy_pass http://alone; }
-        location /kvroute/ { kvroute_status; }
-    }
-}
+
+    add_header X-Reason \$kvroute_reason;
+    add_header X-Matched \$kvroute_matched_bytes;
+    location /home/ { proxy_pass http://home; }
+    location /apart/ { proxy_pass http://apart; }
+    location /down/ { proxy_pass http://down; }
+    location /session/ { proxy_pass http://session; }
+    location /alone/ { proxy_pass http://alone; }
 EOC
 }
 

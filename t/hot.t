@@ -2,11 +2,7 @@
 
 # One prompt that everybody sends at once: 64 requests on 4 peers.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 use List::Util qw(max min sum);
@@ -16,44 +12,20 @@ my @names = map { "B$_" } 0 .. 3;
 
 $t->backend($_) for @names;
 
-$t->{vars}{SERVERS} = join "\n        ",
-    map { "server 127.0.0.1:%%$_%%;" =~ s/%%(\w+)%%/$t->{vars}{$1}/r } @names;
-
 my @cases = map { [ $_, /^(kv_cache|least_request|prefix)/ ] }
             qw(kv_cache_cold least_request_cold prefix_cold kv_cache_8k
                kv_cache_32k kv_cache_shared);
 
-$t->{vars}{UPSTREAMS} = join '', map { <<"EOF" } @cases;
-    upstream $_->[0] {
-        zone $_->[0] 64k;
-        kvroute $_->[1] zone=z;
-        $t->{vars}{SERVERS}
-    }
-EOF
+$t->upstream($_->[0], "kvroute $_->[1] zone=z;", "@names") for @cases;
 
-$t->{vars}{LOCATIONS} = join "\n        ", map {
-    "location /$_->[0]/ { proxy_pass http://$_->[0]; }" } @cases;
-
-$t->conf(<<'EOF');
-http {
-%%TEMP%%
+$t->conf(<<'EOF')->run();
     %%LOG%%
     kvroute_zone zone=z:4m;
-%%UPSTREAMS%%
     client_body_buffer_size 1m;
     lingering_close off;        # or the log comes five seconds later
     proxy_http_version 1.1;
     proxy_set_header Connection "";
-
-    server {
-        listen 127.0.0.1:%%PORT%% backlog=256;
-        %%LOCATIONS%%
-        location /kvroute/ { kvroute_status; }
-    }
-}
 EOF
-
-$t->run();
 
 sub active {
     my ($upstream) = @_;

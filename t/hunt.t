@@ -4,12 +4,9 @@
 # life of nginx under chaos (make chaos), and a kill at each store to shared
 # memory that a dozen calls make (make step-kill).
 
-use strict;
-use warnings;
-
 use FindBin;
 use File::Basename qw(dirname);
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use JSON::PP;
 use Kvroute;
 

@@ -4,12 +4,8 @@
 # and in temporary files, in pieces, chunked, over HTTP/2; and that what
 # arrives at the engine is what the client has sent.
 
-use strict;
-use warnings;
-
 use Digest::MD5 qw(md5_hex);
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use Time::HiRes qw(sleep);
 
@@ -52,13 +48,10 @@ $t->upstream('small', 'B0 B1');
 $t->upstream('large', 'kvroute kv_cache zone=second;', 'B2 B3');
 
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
     %%LOG%%
     kvroute_zone zone=z:2m;
     kvroute_zone zone=second:2m block=1024;
 
-%%UPSTREAMS%%
     upstream other {
         server 127.0.0.1:%%B4%%;
     }
@@ -74,51 +67,46 @@ http {
     client_max_body_size 8m;
     proxy_http_version 1.1;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        %%HTTP2%%
+    %%HTTP2%%
 
-        location / {
-            kvroute_inspect on;
-            client_body_buffer_size 1m;
-            proxy_pass http://$pool;
-        }
-        location /file/ {
-            kvroute_inspect on;
-            client_body_buffer_size 1k;
-            proxy_pass http://$pool;
-        }
-        location /only/ {
-            kvroute_inspect on;
-            client_body_in_file_only clean;
-            proxy_pass http://$pool;
-        }
-        location /unbuffered/ {
-            kvroute_inspect on;
-            proxy_request_buffering off;
-            proxy_pass http://$pool;
-        }
-        location /small-limit/ {
-            kvroute_inspect on;
-            client_max_body_size 1k;
-            proxy_pass http://$pool;
-        }
-        location /page/ {
-            kvroute_inspect on;
-            error_page 400 413 = /page.txt;
-            client_max_body_size 1k;
-            proxy_pass http://$pool;
-        }
-        location = /page.txt { kvroute_inspect on; root %%DIR%%; }
-        location /short/ {
-            kvroute_inspect on;
-            kvroute_max_body 1k;
-            proxy_pass http://$pool;
-        }
-        location /without/ { proxy_pass http://$pool; }
-        location /kvroute/ { kvroute_status; }
+    location / {
+        kvroute_inspect on;
+        client_body_buffer_size 1m;
+        proxy_pass http://$pool;
     }
-}
+    location /file/ {
+        kvroute_inspect on;
+        client_body_buffer_size 1k;
+        proxy_pass http://$pool;
+    }
+    location /only/ {
+        kvroute_inspect on;
+        client_body_in_file_only clean;
+        proxy_pass http://$pool;
+    }
+    location /unbuffered/ {
+        kvroute_inspect on;
+        proxy_request_buffering off;
+        proxy_pass http://$pool;
+    }
+    location /small-limit/ {
+        kvroute_inspect on;
+        client_max_body_size 1k;
+        proxy_pass http://$pool;
+    }
+    location /page/ {
+        kvroute_inspect on;
+        error_page 400 413 = /page.txt;
+        client_max_body_size 1k;
+        proxy_pass http://$pool;
+    }
+    location = /page.txt { kvroute_inspect on; root %%DIR%%; }
+    location /short/ {
+        kvroute_inspect on;
+        kvroute_max_body 1k;
+        proxy_pass http://$pool;
+    }
+    location /without/ { proxy_pass http://$pool; }
 EOF
 
 Kvroute::write_file("$t->{dir}/page.txt", 'a page');

@@ -3,11 +3,7 @@
 # The key of a zone: two hosts that have the same one put prompts at the same
 # servers.  A key that is no good is refused, and none is ever shown.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 use MIME::Base64;
@@ -37,9 +33,6 @@ sub conf {
     my $servers = join "\n", map { "server 127.0.0.1:%%B$_%%;" } 0 .. 3;
 
     $h->conf(<<"EOC");
-http {
-%%TEMP%%
-    access_log off;
     kvroute_zone zone=k:$keyed;
     kvroute_zone zone=r:$random;
 
@@ -53,13 +46,9 @@ http {
         kvroute prefix length=1k zone=r;
         $servers
     }
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location /keyed/ { proxy_pass http://keyed; }
-        location /random/ { proxy_pass http://random; }
-        location /kvroute/ { kvroute_status; }
-    }
-}
+
+    location /keyed/ { proxy_pass http://keyed; }
+    location /random/ { proxy_pass http://random; }
 EOC
 }
 

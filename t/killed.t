@@ -5,12 +5,8 @@
 # behind that lock goes on at once, and what is, too, if it can be known whose
 # lock it was.
 
-use strict;
-use warnings;
-
-use FindBin;
 use File::Basename qw(dirname);
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $workers = $ENV{KVROUTE_WORKERS} || 2;
@@ -30,24 +26,13 @@ $t->upstream('queued', 'B0 max_fails=0 max_conns=100', 'B1 down',
              'kvroute_queue max=10;');
 
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
     kvroute_zone zone=z:2m;
     kvroute_zone zone=y:2m;
-    access_log off;
-
-%%UPSTREAMS%%
 
     client_body_buffer_size 1m;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / { proxy_pass http://u; }
-        %%LOCATIONS%%
-        location /static { return 200 static; }
-        location /kvroute/ { kvroute_status; }
-    }
-}
+    location / { proxy_pass http://u; }
+    location /static { return 200 static; }
 EOF
 
 {

@@ -5,12 +5,8 @@
 # servers and other locks: it leaves what it cannot put right to the dead
 # worker's successor, which here comes late.  (make chaos found that.)
 
-use strict;
-use warnings;
-
-use FindBin;
 use File::Basename qw(dirname);
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new(workers => 1);
@@ -23,19 +19,7 @@ $t->backend("B$_") for 0 .. 1;
 $t->upstream('u', 'B0 B1 max_fails=0');
 
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
-    kvroute_zone zone=z:2m;
-    access_log off;
-
-%%UPSTREAMS%%
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / { proxy_pass http://u; }
-        location /kvroute/ { kvroute_status; }
-    }
-}
+    location / { proxy_pass http://u; }
 EOF
 
 my $die = "$t->{dir}/die";

@@ -3,13 +3,9 @@
 # Prefill and decode by two servers: what each of them is sent, byte for byte,
 # and what follows when one of them fails.
 
-use strict;
-use warnings;
-
-use FindBin;
 use JSON::PP;
 
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use Kvroute::Recorder 'recorder';
 
@@ -32,8 +28,6 @@ recorder($t, $_, $answer{substr $_, 0, 1}) for qw(P0 P1 D0 D1);
 $t->engines(4, '--model', 'm', '--hardware', 'none');
 
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
     log_format kv '$http_x_n $status $kvroute_disaggregated $kvroute_leg1_status '
                   '[$kvroute_leg1_peer] $kvroute_leg1_time $kvroute_peer '
                   '$kvroute_reason';
@@ -74,82 +68,76 @@ http {
     proxy_http_version 1.1;
     proxy_set_header Connection "";
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-
-        location / { proxy_pass http://decode; }
-        location /p/ {
-            kvroute_prefill off;
-            add_header X-Matched $kvroute_matched_bytes;
-            proxy_pass http://prefill/;
-        }
-        location /off/ {
-            kvroute_prefill off;
-            add_header X-Matched $kvroute_matched_bytes;
-            proxy_pass http://decode/;
-        }
-        location /file/ {
-            client_body_in_file_only clean;
-            proxy_pass http://decode/;
-        }
-        location /strict/ {
-            kvroute_prefill prefill when=always min=2k fallback=none tries=1;
-            proxy_pass http://decode/;
-        }
-        location /cost/ {
-            kvroute_prefill prefill min=2k transfer=0.01;
-            proxy_pass http://decode/;
-        }
-        location /dear/ {
-            kvroute_prefill prefill min=2k transfer=100;
-            proxy_pass http://decode/;
-        }
-        location /link/ {
-            kvroute_prefill prefill min=2k transfer=1000g/1;
-            proxy_pass http://decode/;
-        }
-        location /slow/ {
-            kvroute_prefill prefill min=2k transfer=1/1g;
-            proxy_pass http://decode/;
-        }
-        location /store/ {
-            kvroute_prefill prefill when=always min=2k connector=store;
-            proxy_pass http://decode/;
-        }
-        location /one/ {
-            kvroute_prefill oneprefill when=always min=2k;
-            proxy_pass http://onedecode/;
-        }
-        location /header/ {
-            kvroute_prefill prefill when=always min=2k connector=header;
-            proxy_set_header X-Prefiller-Host-Port $kvroute_leg1_peer;
-            proxy_pass http://decode/;
-        }
-        location /header/cost/ {
-            kvroute_prefill prefill min=2k connector=header;
-            proxy_set_header X-Prefiller-Host-Port $kvroute_leg1_peer;
-            proxy_pass http://decode/;
-        }
-        location /again/ {
-            proxy_next_upstream error timeout http_500 non_idempotent;
-            proxy_pass http://decode/;
-        }
-        location /page/ {
-            error_page 502 504 = @other;
-            proxy_pass http://decode/;
-        }
-        location @other {
-            kvroute_prefill off;
-            proxy_pass http://127.0.0.1:%%P1%%;
-        }
-        location /engine/ {
-            kvroute_prefill eprefill when=always min=2k;
-            proxy_pass http://edecode/;
-        }
-        location /small/ { kvroute_max_body 16k; proxy_pass http://decode/; }
-        location /kvroute/ { kvroute_status; access_log off; }
+    location / { proxy_pass http://decode; }
+    location /p/ {
+        kvroute_prefill off;
+        add_header X-Matched $kvroute_matched_bytes;
+        proxy_pass http://prefill/;
     }
-}
+    location /off/ {
+        kvroute_prefill off;
+        add_header X-Matched $kvroute_matched_bytes;
+        proxy_pass http://decode/;
+    }
+    location /file/ {
+        client_body_in_file_only clean;
+        proxy_pass http://decode/;
+    }
+    location /strict/ {
+        kvroute_prefill prefill when=always min=2k fallback=none tries=1;
+        proxy_pass http://decode/;
+    }
+    location /cost/ {
+        kvroute_prefill prefill min=2k transfer=0.01;
+        proxy_pass http://decode/;
+    }
+    location /dear/ {
+        kvroute_prefill prefill min=2k transfer=100;
+        proxy_pass http://decode/;
+    }
+    location /link/ {
+        kvroute_prefill prefill min=2k transfer=1000g/1;
+        proxy_pass http://decode/;
+    }
+    location /slow/ {
+        kvroute_prefill prefill min=2k transfer=1/1g;
+        proxy_pass http://decode/;
+    }
+    location /store/ {
+        kvroute_prefill prefill when=always min=2k connector=store;
+        proxy_pass http://decode/;
+    }
+    location /one/ {
+        kvroute_prefill oneprefill when=always min=2k;
+        proxy_pass http://onedecode/;
+    }
+    location /header/ {
+        kvroute_prefill prefill when=always min=2k connector=header;
+        proxy_set_header X-Prefiller-Host-Port $kvroute_leg1_peer;
+        proxy_pass http://decode/;
+    }
+    location /header/cost/ {
+        kvroute_prefill prefill min=2k connector=header;
+        proxy_set_header X-Prefiller-Host-Port $kvroute_leg1_peer;
+        proxy_pass http://decode/;
+    }
+    location /again/ {
+        proxy_next_upstream error timeout http_500 non_idempotent;
+        proxy_pass http://decode/;
+    }
+    location /page/ {
+        error_page 502 504 = @other;
+        proxy_pass http://decode/;
+    }
+    location @other {
+        kvroute_prefill off;
+        proxy_pass http://127.0.0.1:%%P1%%;
+    }
+    location /engine/ {
+        kvroute_prefill eprefill when=always min=2k;
+        proxy_pass http://edecode/;
+    }
+    location /small/ { kvroute_max_body 16k; proxy_pass http://decode/; }
 EOF
 
 $t->run();

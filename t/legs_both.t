@@ -3,13 +3,9 @@
 # Two legs at once: what either server is sent, and that neither is left waiting
 # for the other one, whoever fails or leaves, and when.
 
-use strict;
-use warnings;
-
-use FindBin;
 use JSON::PP;
 
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use Kvroute::Http2;
 use Kvroute::Recorder;
@@ -85,9 +81,12 @@ $t->upstreams(
     ldecode => ['LD'],
 );
 
+$t->upstream('eprefill', 'E0 E1', 'keepalive 4;');
+$t->upstream('edecode', 'E2 E3', 'keepalive 4;');
+$t->upstream('mprefill', 'E4 E5');
+$t->upstream('mdecode', 'E6 E7');
+
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
     log_format kv '$http_x_n $status $kvroute_disaggregated $kvroute_leg1_status '
                   '[$kvroute_leg1_peer]';
     access_log %%DIR%%/access.log kv;
@@ -95,134 +94,100 @@ http {
     kvroute_zone zone=z:4m;
     proxy_cache_path %%DIR%%/cache keys_zone=c:1m;
 
-%%UPSTREAMS%%
-
-    upstream eprefill {
-        zone eprefill 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E0%%;
-        server 127.0.0.1:%%E1%%;
-        keepalive 4;
-    }
-    upstream edecode {
-        zone edecode 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E2%%;
-        server 127.0.0.1:%%E3%%;
-        keepalive 4;
-    }
-    upstream mprefill {
-        zone mprefill 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E4%%;
-        server 127.0.0.1:%%E5%%;
-    }
-    upstream mdecode {
-        zone mdecode 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E6%%;
-        server 127.0.0.1:%%E7%%;
-    }
-
     kvroute_prefill prefill connector=sglang bootstrap_port=7001;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        listen 127.0.0.1:%%H2%%%%LISTEN%%;
+    listen 127.0.0.1:%%H2%%%%LISTEN%%;
 
-        location / { proxy_pass http://decode; }
-        location /unbuffered/ {
-            proxy_request_buffering off;
-            proxy_pass http://decode/;
-        }
-        location /whole/ { proxy_buffering off; proxy_pass http://decode/; }
-        location /file/ {
-            client_body_in_file_only clean;
-            proxy_pass http://decode/;
-        }
-        location /length/ {
-            proxy_set_header Content-Length $content_length;
-            proxy_pass http://decode/;
-        }
-        location /cached/ {
-            proxy_cache c;
-            proxy_cache_methods POST;
-            proxy_cache_key $request_uri;
-            proxy_cache_valid any 1h;
-            proxy_cache_lock on;
-            proxy_cache_lock_age 1h;
-            proxy_cache_lock_timeout 1h;
-            proxy_pass http://decode/;
-        }
-        location /once/ {
-            kvroute_prefill one connector=sglang tries=1;
-            proxy_pass http://decode/;
-        }
-        location /none/ {
-            kvroute_prefill none connector=sglang;
-            proxy_pass http://decode/;
-        }
-        location /spare/ {
-            kvroute_prefill spare connector=sglang;
-            proxy_pass http://decode/;
-        }
-        location /large/ {
-            kvroute_prefill lprefill connector=sglang;
-            client_max_body_size 16m;
-            proxy_buffering off;
-            proxy_pass http://ldecode/;
-        }
-        location /moon/ {
-            kvroute_prefill prefill connector=mooncake when=always min=1
-                            bootstrap_port=7001;
-            proxy_next_upstream error timeout http_500 non_idempotent;
-            proxy_pass http://two/;
-
-            location /moon/file/ {
-                client_body_in_file_only clean;
-                proxy_pass http://two/;
-            }
-            location /moon/whole/ {
-                proxy_buffering off;
-                proxy_pass http://two/;
-            }
-            location /moon/strict/ {
-                kvroute_prefill prefill connector=mooncake when=always min=1
-                                fallback=none;
-                proxy_pass http://two/;
-            }
-        }
-        location /engine/ {
-            kvroute_prefill eprefill connector=sglang;
-            proxy_pass http://edecode/;
-        }
-        location /moons/ {
-            kvroute_prefill mprefill connector=mooncake when=always min=1;
-            proxy_pass http://mdecode/;
-        }
-        location /same/ {
-            kvroute_prefill same2 connector=sglang tries=1;
-            kvroute_pin %%NONE%%;
-            proxy_pass http://same/;
-        }
-        location /again/ {
-            kvroute_prefill again2 connector=sglang tries=1;
-            proxy_pass http://again/;
-        }
-        location /half/ {
-            proxy_next_upstream error timeout http_500 non_idempotent;
-            proxy_pass http://half/;
-        }
-        location /page/ { error_page 502 = @other; proxy_pass http://decode/; }
-        location @other {
-            kvroute_prefill off;
-            proxy_pass http://127.0.0.1:%%D1%%;
-        }
-        location /kvroute/ { kvroute_status; access_log off; }
+    location / { proxy_pass http://decode; }
+    location /unbuffered/ {
+        proxy_request_buffering off;
+        proxy_pass http://decode/;
     }
-}
+    location /whole/ { proxy_buffering off; proxy_pass http://decode/; }
+    location /file/ {
+        client_body_in_file_only clean;
+        proxy_pass http://decode/;
+    }
+    location /length/ {
+        proxy_set_header Content-Length $content_length;
+        proxy_pass http://decode/;
+    }
+    location /cached/ {
+        proxy_cache c;
+        proxy_cache_methods POST;
+        proxy_cache_key $request_uri;
+        proxy_cache_valid any 1h;
+        proxy_cache_lock on;
+        proxy_cache_lock_age 1h;
+        proxy_cache_lock_timeout 1h;
+        proxy_pass http://decode/;
+    }
+    location /once/ {
+        kvroute_prefill one connector=sglang tries=1;
+        proxy_pass http://decode/;
+    }
+    location /none/ {
+        kvroute_prefill none connector=sglang;
+        proxy_pass http://decode/;
+    }
+    location /spare/ {
+        kvroute_prefill spare connector=sglang;
+        proxy_pass http://decode/;
+    }
+    location /large/ {
+        kvroute_prefill lprefill connector=sglang;
+        client_max_body_size 16m;
+        proxy_buffering off;
+        proxy_pass http://ldecode/;
+    }
+    location /moon/ {
+        kvroute_prefill prefill connector=mooncake when=always min=1
+                        bootstrap_port=7001;
+        proxy_next_upstream error timeout http_500 non_idempotent;
+        proxy_pass http://two/;
+
+        location /moon/file/ {
+            client_body_in_file_only clean;
+            proxy_pass http://two/;
+        }
+        location /moon/whole/ {
+            proxy_buffering off;
+            proxy_pass http://two/;
+        }
+        location /moon/strict/ {
+            kvroute_prefill prefill connector=mooncake when=always min=1
+                            fallback=none;
+            proxy_pass http://two/;
+        }
+    }
+    location /engine/ {
+        kvroute_prefill eprefill connector=sglang;
+        proxy_pass http://edecode/;
+    }
+    location /moons/ {
+        kvroute_prefill mprefill connector=mooncake when=always min=1;
+        proxy_pass http://mdecode/;
+    }
+    location /same/ {
+        kvroute_prefill same2 connector=sglang tries=1;
+        kvroute_pin %%NONE%%;
+        proxy_pass http://same/;
+    }
+    location /again/ {
+        kvroute_prefill again2 connector=sglang tries=1;
+        proxy_pass http://again/;
+    }
+    location /half/ {
+        proxy_next_upstream error timeout http_500 non_idempotent;
+        proxy_pass http://half/;
+    }
+    location /page/ { error_page 502 = @other; proxy_pass http://decode/; }
+    location @other {
+        kvroute_prefill off;
+        proxy_pass http://127.0.0.1:%%D1%%;
+    }
 EOF
 
 $t->run();

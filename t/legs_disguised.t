@@ -8,11 +8,10 @@ use strict;
 use warnings;
 no warnings "recursion";
 
-use FindBin;
 use Encode ();
 use JSON::PP;
 
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use Kvroute::Servers;
 
@@ -136,20 +135,12 @@ my $locations = join '', map {
 } @where;
 
 $t->conf(<<"EOC");
-http {
-%%TEMP%%
-    access_log off;
     kvroute_zone zone=z:4m;
-%%UPSTREAMS%%
     client_body_buffer_size 64k;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        $locations
-        location /kvroute/ { kvroute_status; }
-    }
-}
+
+    $locations
 EOC
 
 $t->run();

@@ -5,16 +5,12 @@
 #
 # With KVROUTE_ROWS=FILE the rows are written there, as JSON (make bench-pd).
 
-use strict;
-use warnings;
-
-use FindBin;
 use IO::Socket::INET;
 use JSON::PP;
 use Socket qw(SOL_SOCKET SO_LINGER);
 use Time::HiRes ();
 
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -209,73 +205,63 @@ $t->{vars}{MAX} = 1;
 
 sub configure {
     my $conf = <<'EOF';
-http {
-%%TEMP%%
     log_format kv '$http_x_n $status $kvroute_disaggregated $kvroute_leg1_status '
                   '$kvroute_leg1_time';
     access_log %%DIR%%/access.log kv;
 
     kvroute_zone zone=z:4m;
 
-%%UPSTREAMS%%
-
     kvroute_prefill prefill when=always min=1k max_params=4k;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
     proxy_buffering off;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-
-        location / { proxy_pass http://decode; }
-        location /again/ {
-            proxy_next_upstream error timeout http_500 non_idempotent;
-            proxy_pass http://decode/;
-        }
-        location /quick/ {
-            kvroute_prefill prefill when=always min=1k timeout=100ms;
-            proxy_pass http://decode/;
-        }
-        location /strict/ {
-            kvroute_prefill prefill when=always min=1k fallback=none;
-            proxy_pass http://decode/;
-        }
-        location /lease/ {
-            kvroute_prefill prefill when=always min=1k lease=1s;
-            proxy_pass http://decode/;
-        }
-        location /once/ {
-            kvroute_prefill prefill when=always min=1k tries=1;
-            proxy_pass http://decode/;
-        }
-        location /one/ {
-            kvroute_prefill one when=always min=1k;
-            kvroute_pin 127.0.0.1:%%D0%%;
-            proxy_next_upstream error timeout http_500 non_idempotent;
-            proxy_pass http://decode/;
-        }
-        location /unreachable/ {
-            kvroute_prefill unreachable when=always min=1k;
-            proxy_pass http://decode/;
-        }
-        location /nobody/ {
-            kvroute_prefill nobody when=always min=1k;
-            proxy_pass http://decode/;
-        }
-        location /refused/ {
-            kvroute_pin 127.0.0.1:%%DEAD%%;
-            proxy_pass http://refused/;
-        }
-        location /late/ {
-            kvroute_prefill prefill when=always min=1k lease=1s;
-            kvroute_pin 127.0.0.1:%%FULL%%;
-            proxy_connect_timeout 1h;
-            proxy_pass http://slow/;
-        }
-        location /narrow/ { proxy_pass http://narrow/; }
-        location /kvroute/ { kvroute_status; access_log off; }
+    location / { proxy_pass http://decode; }
+    location /again/ {
+        proxy_next_upstream error timeout http_500 non_idempotent;
+        proxy_pass http://decode/;
     }
-}
+    location /quick/ {
+        kvroute_prefill prefill when=always min=1k timeout=100ms;
+        proxy_pass http://decode/;
+    }
+    location /strict/ {
+        kvroute_prefill prefill when=always min=1k fallback=none;
+        proxy_pass http://decode/;
+    }
+    location /lease/ {
+        kvroute_prefill prefill when=always min=1k lease=1s;
+        proxy_pass http://decode/;
+    }
+    location /once/ {
+        kvroute_prefill prefill when=always min=1k tries=1;
+        proxy_pass http://decode/;
+    }
+    location /one/ {
+        kvroute_prefill one when=always min=1k;
+        kvroute_pin 127.0.0.1:%%D0%%;
+        proxy_next_upstream error timeout http_500 non_idempotent;
+        proxy_pass http://decode/;
+    }
+    location /unreachable/ {
+        kvroute_prefill unreachable when=always min=1k;
+        proxy_pass http://decode/;
+    }
+    location /nobody/ {
+        kvroute_prefill nobody when=always min=1k;
+        proxy_pass http://decode/;
+    }
+    location /refused/ {
+        kvroute_pin 127.0.0.1:%%DEAD%%;
+        proxy_pass http://refused/;
+    }
+    location /late/ {
+        kvroute_prefill prefill when=always min=1k lease=1s;
+        kvroute_pin 127.0.0.1:%%FULL%%;
+        proxy_connect_timeout 1h;
+        proxy_pass http://slow/;
+    }
+    location /narrow/ { proxy_pass http://narrow/; }
 EOF
     $t->conf($conf);
 }

@@ -3,13 +3,10 @@
 # What other routers send to the two servers of a request (t/legs, recorded), and
 # what we send for the same one: each difference is in the tables below.
 
-use strict;
-use warnings;
-
 use FindBin;
 use JSON::PP;
 
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use Kvroute::Recorder;
 
@@ -66,11 +63,8 @@ recorder($t, 'P0', "{\"id\":\"1\",\"kv_transfer_params\":$descriptor}");
 recorder($t, 'D0', '{"id":"2"}');
 
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
     kvroute_zone zone=z:4m;
     kvroute_salt $http_x_case;
-    access_log off;
 
     upstream prefill { kvroute kv_cache zone=z; server 127.0.0.1:%%P0%%; }
     upstream decode { kvroute kv_cache zone=z; server 127.0.0.1:%%D0%%; }
@@ -79,24 +73,19 @@ http {
     proxy_set_header Connection "";
     proxy_http_version 1.1;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-
-        location /vllm-nixl/ {
-            kvroute_prefill prefill connector=nixl when=always min=1;
-            proxy_pass http://decode/;
-        }
-        location /vllm-mooncake/ {
-            kvroute_prefill prefill connector=mooncake when=always min=1
-                            bootstrap_port=18998;
-            proxy_pass http://decode/;
-        }
-        location /sglang/ {
-            kvroute_prefill prefill connector=sglang bootstrap_port=18998;
-            proxy_pass http://decode/;
-        }
+    location /vllm-nixl/ {
+        kvroute_prefill prefill connector=nixl when=always min=1;
+        proxy_pass http://decode/;
     }
-}
+    location /vllm-mooncake/ {
+        kvroute_prefill prefill connector=mooncake when=always min=1
+                        bootstrap_port=18998;
+        proxy_pass http://decode/;
+    }
+    location /sglang/ {
+        kvroute_prefill prefill connector=sglang bootstrap_port=18998;
+        proxy_pass http://decode/;
+    }
 EOF
 
 $t->run();

@@ -4,13 +4,9 @@
 # does with such a request: mirror, post_action, auth_request, error_page,
 # HTTP/2, bodies in memory, in a file, in chunks with trailers.
 
-use strict;
-use warnings;
-
-use FindBin;
 use JSON::PP;
 
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use Kvroute::Http2;
 
@@ -84,8 +80,6 @@ $t->upstreams(
 );
 
 my $conf = <<'CONF';
-http {
-%%TEMP%%
     log_format kv '$http_x_n $uri $status $kvroute_disaggregated';
     access_log %%DIR%%/access.log kv;
     proxy_cache_path %%DIR%%/cache keys_zone=c:1m;
@@ -93,7 +87,6 @@ http {
     kvroute_zone zone=z:8m;
     kvroute_zone zone=y:2m;
 
-%%UPSTREAMS%%
     upstream prefill2 {
         zone prefill2 64k;
         kvroute kv_cache zone=y;
@@ -112,77 +105,72 @@ http {
     proxy_http_version 1.1;
     proxy_set_header Connection "";
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        listen 127.0.0.1:%%H2%%@h2@;
-        @on@
+    listen 127.0.0.1:%%H2%%@h2@;
+    @on@
 
-        location / { proxy_pass http://decode; }
-        location /file/ {
-            client_body_in_file_only clean;
-            proxy_pass http://decode/;
-        }
-        location /small/ {
-            client_body_buffer_size 2k;
-            proxy_pass http://decode/;
-        }
-        location /said/ {
-            proxy_set_body $request_body;
-            proxy_pass http://decode/;
-        }
-        location /length/ {
-            proxy_set_header Content-Length $content_length;
-            proxy_set_header X-Length $content_length;
-            proxy_pass http://decode/;
-        }
-        location /two/ {
-            kvroute_prefill prefill2 when=always min=1k;
-            proxy_pass http://decode2/;
-        }
-        location /mirror/ { mirror /mirrored; proxy_pass http://decode/; }
-        location = /mirrored {
-            internal;
-            kvroute_prefill off;
-            proxy_pass http://127.0.0.1:%%M%%;
-        }
-        location /mirror3/ {
-            mirror /mirrored;
-            client_body_in_file_only clean;
-            proxy_pass http://decode/;
-        }
-        location /mirror2/ { mirror /mirrored2; proxy_pass http://decode/; }
-        location = /mirrored2 { internal; proxy_pass http://decode; }
-        location /told/ { post_action /after; proxy_pass http://decode/; }
-        location = /after { proxy_pass http://127.0.0.1:%%A%%; }
-        location /told2/ { post_action /after2; proxy_pass http://decode/; }
-        location = /after2 { proxy_pass http://decode; }
-        location /auth/ { auth_request /may; proxy_pass http://decode/; }
-        location = /may {
-            internal;
-            proxy_pass_request_body off;
-            proxy_set_header Content-Length "";
-            proxy_pass http://127.0.0.1:%%A%%;
-        }
-        location /page/ {
-            proxy_intercept_errors on;
-            error_page 500 = @page2;
-            proxy_pass http://decode/;
-        }
-        location @page2 {
-            kvroute_prefill prefill2 when=always min=1k;
-            rewrite ^/page(/.*) $1 break;
-            proxy_pass http://decode2;
-        }
-        location /cached/ {
-            proxy_cache c;
-            proxy_cache_methods POST;
-            proxy_cache_key $request_uri;
-            proxy_cache_valid any 1h;
-            proxy_pass http://decode/;
-        }
-        location /kvroute/ { kvroute_status; access_log off; }
+    location / { proxy_pass http://decode; }
+    location /file/ {
+        client_body_in_file_only clean;
+        proxy_pass http://decode/;
     }
-}
+    location /small/ {
+        client_body_buffer_size 2k;
+        proxy_pass http://decode/;
+    }
+    location /said/ {
+        proxy_set_body $request_body;
+        proxy_pass http://decode/;
+    }
+    location /length/ {
+        proxy_set_header Content-Length $content_length;
+        proxy_set_header X-Length $content_length;
+        proxy_pass http://decode/;
+    }
+    location /two/ {
+        kvroute_prefill prefill2 when=always min=1k;
+        proxy_pass http://decode2/;
+    }
+    location /mirror/ { mirror /mirrored; proxy_pass http://decode/; }
+    location = /mirrored {
+        internal;
+        kvroute_prefill off;
+        proxy_pass http://127.0.0.1:%%M%%;
+    }
+    location /mirror3/ {
+        mirror /mirrored;
+        client_body_in_file_only clean;
+        proxy_pass http://decode/;
+    }
+    location /mirror2/ { mirror /mirrored2; proxy_pass http://decode/; }
+    location = /mirrored2 { internal; proxy_pass http://decode; }
+    location /told/ { post_action /after; proxy_pass http://decode/; }
+    location = /after { proxy_pass http://127.0.0.1:%%A%%; }
+    location /told2/ { post_action /after2; proxy_pass http://decode/; }
+    location = /after2 { proxy_pass http://decode; }
+    location /auth/ { auth_request /may; proxy_pass http://decode/; }
+    location = /may {
+        internal;
+        proxy_pass_request_body off;
+        proxy_set_header Content-Length "";
+        proxy_pass http://127.0.0.1:%%A%%;
+    }
+    location /page/ {
+        proxy_intercept_errors on;
+        error_page 500 = @page2;
+        proxy_pass http://decode/;
+    }
+    location @page2 {
+        kvroute_prefill prefill2 when=always min=1k;
+        rewrite ^/page(/.*) $1 break;
+        proxy_pass http://decode2;
+    }
+    location /cached/ {
+        proxy_cache c;
+        proxy_cache_methods POST;
+        proxy_cache_key $request_uri;
+        proxy_cache_valid any 1h;
+        proxy_pass http://decode/;
+    }
 CONF
 
 $conf =~ s/\@h2\@/$listen_h2/;

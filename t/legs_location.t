@@ -3,12 +3,8 @@
 # Two servers for one request, and what else its location says: errors that are
 # intercepted, files that are stored, other locations that it leads to.
 
-use strict;
-use warnings;
 
-use FindBin;
-
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use Kvroute::Recorder;
 

@@ -4,11 +4,7 @@
 # answered, also where no client and no filter sees the answer; and what is
 # taught by one policy is right for the others.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -35,38 +31,29 @@ $t->upstream('e', 'kvroute kv_cache zone=z capacity=64k;',
              'B0 B1 max_fails=0');
 
 $t->conf(<<'EOF')->run();
-http {
-%%TEMP%%
-    kvroute_zone zone=z:2m;
     log_format kv '$arg_n $kvroute_matched_bytes $kvroute_best_bytes';
     access_log %%DIR%%/access.log kv;
     log_subrequest on;
-
-%%UPSTREAMS%%
 
     client_body_buffer_size 1m;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
     proxy_method POST;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location /page/ { ssi on; proxy_pass http://127.0.0.1:%%P%%; }
-        location /e/ { proxy_pass http://e; }
-        location /closed/ { proxy_set_header Connection close;
-                            proxy_pass http://e; }
-        location /stream/ { proxy_buffering off; proxy_pass http://e; }
-        location /keep/ { proxy_ignore_client_abort on;
-                          proxy_pass http://e; }
-        location /keepstream/ { proxy_ignore_client_abort on;
-                                proxy_buffering off; proxy_pass http://e; }
-        location /store/ { proxy_store %%DIR%%/store-$arg_n;
-                           proxy_pass http://e; }
-        location /auto/ { kvroute_policy sticky key=auto;
-                          proxy_pass http://e; }
-        location = /kvroute/json { kvroute_status json; access_log off; }
-    }
-}
+    location /page/ { ssi on; proxy_pass http://127.0.0.1:%%P%%; }
+    location /e/ { proxy_pass http://e; }
+    location /closed/ { proxy_set_header Connection close;
+                        proxy_pass http://e; }
+    location /stream/ { proxy_buffering off; proxy_pass http://e; }
+    location /keep/ { proxy_ignore_client_abort on;
+                      proxy_pass http://e; }
+    location /keepstream/ { proxy_ignore_client_abort on;
+                            proxy_buffering off; proxy_pass http://e; }
+    location /store/ { proxy_store %%DIR%%/store-$arg_n;
+                       proxy_pass http://e; }
+    location /auto/ { kvroute_policy sticky key=auto;
+                      proxy_pass http://e; }
+    location = /kvroute/json { kvroute_status json; access_log off; }
 EOF
 
 my $n = 0;

@@ -5,11 +5,7 @@
 # what is computed without a look into the cache: it teaches, but is predicted
 # nothing.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -19,8 +15,6 @@ my @e = $t->engines(2, '--hardware', 'none', '--model', 'm',
 $t->backend("B$_") for 0 .. 1;
 
 $t->conf(<<'EOF')->run();
-http {
-%%TEMP%%
     %%LOG%%
     kvroute_zone zone=z:4m;
     kvroute_zone zone=y:4m;
@@ -37,18 +31,14 @@ http {
     client_body_buffer_size 1m;
     client_max_body_size 8m;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location /v1/ { proxy_pass http://e; }
-        location /b/ { proxy_pass http://b/; }
-        location /p/ { kvroute_policy prefix; proxy_pass http://b/; }
-        location /l/ { kvroute_policy least_request by=pending;
-                       proxy_pass http://b/; }
-        location /s/ { kvroute_policy sticky key=auto; proxy_pass http://b/; }
-        location /q/ { proxy_pass http://q/; }
-        location = /kvroute/json { kvroute_status json; access_log off; }
-    }
-}
+    location /v1/ { proxy_pass http://e; }
+    location /b/ { proxy_pass http://b/; }
+    location /p/ { kvroute_policy prefix; proxy_pass http://b/; }
+    location /l/ { kvroute_policy least_request by=pending;
+                   proxy_pass http://b/; }
+    location /s/ { kvroute_policy sticky key=auto; proxy_pass http://b/; }
+    location /q/ { proxy_pass http://q/; }
+    location = /kvroute/json { kvroute_status json; access_log off; }
 EOF
 
 my $n = 0;

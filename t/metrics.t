@@ -5,11 +5,7 @@
 # what the JSON says; promtool is asked too where it is ("make promtool" brings
 # it).  The JSON has the names of NGINX Plus's API where they mean the same.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use JSON::PP;
 use Kvroute;
 
@@ -20,49 +16,28 @@ $t->engines(3, '--hardware', 'none', '--model', 'm',
 
 my @policies = qw(kv_cache least_request prefix random round_robin sticky);
 
-$t->{vars}{UPSTREAMS} = join "\n", map { <<"EOF" } @policies;
-    upstream u_$_ {
-        zone u_$_ 64k;
-        kvroute $_ zone=z max_pending=auto;
-        server 127.0.0.1:%%E0%%;
-        server 127.0.0.1:%%E1%% weight=2;
-        server 127.0.0.1:%%E2%% backup;
-        kvroute_probe interval=50ms;
-        kvroute_health interval=50ms timeout=30s fails=1 passes=1;
-        kvroute_queue max=8;
-    }
-EOF
+$t->upstream("u_$_", "kvroute $_ zone=z max_pending=auto;",
+             'E0', 'E1 weight=2', 'E2 backup', 'kvroute_probe interval=50ms;',
+             'kvroute_health interval=50ms timeout=30s fails=1 passes=1;',
+             'kvroute_queue max=8;') for @policies;
 
-$t->{vars}{LOCATIONS} = join "\n", map {
-    "location /$_/ { proxy_pass http://u_$_/; }" } @policies;
+my $locations = join '', map {
+    "    location /$_/ { proxy_pass http://u_$_/; }\n" } @policies;
 
-$t->conf(<<'EOC')->run();
-http {
-%%TEMP%%
+$t->upstream('shadowed', 'kvroute_shadow zone=z;', 'E0');
+
+$t->conf(<<'EOC' . $locations)->run();
     kvroute_zone zone=z:2m;
     kvroute_zone 'zone=odd"z:1m';
-    access_log off;
 
-%%UPSTREAMS%%
     upstream 'odd"\\name' {
         zone odd 64k;
         kvroute 'zone=odd"z';
         server 127.0.0.1:%%E0%%;
     }
-    upstream shadowed {
-        zone shadowed 64k;
-        kvroute_shadow zone=z;
-        server 127.0.0.1:%%E0%%;
-    }
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        %%LOCATIONS%%
-        location /shadowed/ { proxy_pass http://shadowed/; }
-        location /kvroute/ { kvroute_status; }
-        location /api/ { kvroute_api write=on; }
-    }
-}
+    location /shadowed/ { proxy_pass http://shadowed/; }
+    location /api/ { kvroute_api write=on; }
 EOC
 
 for my $p (@policies) {

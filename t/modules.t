@@ -3,11 +3,7 @@
 # The router alone, and extensions beside it: each can be left out, and added or
 # removed by a reload; those of another build are refused.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 use MIME::Base64;
@@ -30,8 +26,6 @@ sub conf {
     $more = '' if $upstream;
 
     return <<"EOF2";
-http {
-%%TEMP%%
     %%LOG%%
     kvroute_zone zone=z:4m key_file=$t->{dir}/key;
     $more
@@ -44,12 +38,7 @@ http {
         server 127.0.0.1:%%B1%%;
     }
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / { proxy_pass http://llm; }
-        location /kvroute/ { kvroute_status; }
-    }
-}
+    location / { proxy_pass http://llm; }
 EOF2
 }
 

@@ -4,11 +4,8 @@
 # chromium by Playwright, that it shows what the JSON says.  Screenshots are
 # left in build/page.
 
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $root = "$FindBin::Bin/..";
@@ -61,13 +58,9 @@ sub browser {
     $t->upstream('answers', 'E2');
 
     $t->conf(<<'EOC')->run();
-http {
-%%TEMP%%
     kvroute_zone zone=z:2m;
     kvroute_zone zone=y:2m;
-    access_log off;
 
-%%UPSTREAMS%%
     kvroute_priority $http_x_class;
 
     # for an incident each, as what was wrong is told for a minute
@@ -78,30 +71,25 @@ http {
         %%MANY%%
     }
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / { proxy_pass http://llm; }
-        location /pinned/ { kvroute_pin $http_x_pin; proxy_pass http://llm/; }
-        location /bare/ { proxy_pass http://bare/; }
-        location /mixed/ { kvroute_pin $http_x_pin; proxy_pass http://mixed/; }
-        location /busy/ { proxy_pass http://busy/; }
-        location /slow/ { kvroute_pin $http_x_pin; proxy_pass http://slow/; }
-        location /hot/ {
-            kvroute_pin $http_x_pin;
-            kvroute_tenant $http_x_tenant name=$http_x_tenant;
-            proxy_pass http://hot/;
-        }
-        location /beside/ { proxy_pass http://beside/; }
-        location /two/ {
-            kvroute_prefill computes when=always min=1k;
-            proxy_pass http://answers/;
-        }
-        location /many/ { proxy_pass http://many; }
-        location /kvroute/ { kvroute_status; }
-        location /api/ { kvroute_api write=on; }
-        location = /favicon.ico { return 204; }
+    location / { proxy_pass http://llm; }
+    location /pinned/ { kvroute_pin $http_x_pin; proxy_pass http://llm/; }
+    location /bare/ { proxy_pass http://bare/; }
+    location /mixed/ { kvroute_pin $http_x_pin; proxy_pass http://mixed/; }
+    location /busy/ { proxy_pass http://busy/; }
+    location /slow/ { kvroute_pin $http_x_pin; proxy_pass http://slow/; }
+    location /hot/ {
+        kvroute_pin $http_x_pin;
+        kvroute_tenant $http_x_tenant name=$http_x_tenant;
+        proxy_pass http://hot/;
     }
-}
+    location /beside/ { proxy_pass http://beside/; }
+    location /two/ {
+        kvroute_prefill computes when=always min=1k;
+        proxy_pass http://answers/;
+    }
+    location /many/ { proxy_pass http://many; }
+    location /api/ { kvroute_api write=on; }
+    location = /favicon.ico { return 204; }
 EOC
 
     local $ENV{NODE_PATH} = "$modules/node_modules";
@@ -161,16 +149,6 @@ SKIP: {
 }
 
 $t->conf(<<'EOC')->run() unless $t->{master};
-http {
-%%TEMP%%
-    kvroute_zone zone=z:2m;
-    access_log off;
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location /kvroute/ { kvroute_status; }
-    }
-}
 EOC
 
 ok($t->get('/kvroute/')->{body} eq $page, 'nginx sends the page as it is');

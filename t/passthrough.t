@@ -6,11 +6,7 @@
 # before and after one, after X-Accel-Redirect; to clients of HTTP/1.0, 1.1 and
 # 2, whole responses and HEAD.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use IO::Select;
 use Kvroute;
 use IO::Compress::Gzip qw(gzip);
@@ -171,26 +167,16 @@ $t->upstream('on', 'S max_fails=0', 'S max_fails=0 backup');
 $t->upstream('no', 'plain', 'S max_fails=0', 'S max_fails=0 backup');
 
 $t->conf(<<'EOF' =~ s/LOCATIONS/$locations/r)->run();
-http {
-%%TEMP%%
-    access_log off;
-    kvroute_zone zone=z:2m;
     proxy_cache_path %%DIR%%/cache keys_zone=c:1m;
-
-%%UPSTREAMS%%
 
     proxy_http_version 1.1;
     proxy_set_header Connection "";
     proxy_next_upstream off;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        %%HTTP2%%
-        location = /file.txt { root %%DIR%%; }
-        LOCATIONS
-        location = /kvroute/json { kvroute_status json; }
-    }
-}
+    %%HTTP2%%
+    location = /file.txt { root %%DIR%%; }
+    LOCATIONS
+    location = /kvroute/json { kvroute_status json; }
 EOF
 
 # a response as it came, but for what differs from one to the next

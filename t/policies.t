@@ -3,11 +3,7 @@
 # The policies that look at load and prompts, and where they may be written:
 # upstreams, locations, "if", inherited, replaced and switched off.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -21,106 +17,94 @@ $t->upstream('plain', 'plain', 'B0', 'B1 weight=2', 'B2 weight=5', 'B3 down');
 $t->upstream('lr', 'kvroute least_request zone=z;', 'B0 B1 B2');
 
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
     %%LOG%%
     kvroute_zone zone=z:4m;
-
-%%UPSTREAMS%%
 
     client_body_buffer_size 1m;
     proxy_buffering off;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
+    location / { proxy_pass http://u; }
+    location /lr/ { kvroute_pin $http_x_peer; proxy_pass http://lr; }
 
-        location / { proxy_pass http://u; }
-        %%LOCATIONS%%
-        location /lr/ { kvroute_pin $http_x_peer; proxy_pass http://lr; }
-
-        location /rr/ {
-            kvroute_policy round_robin;
-            proxy_pass http://weighted;
-        }
-        location /lw/ {
-            kvroute_policy least_conn;
-            proxy_pass http://weighted;
-        }
-        location /pending/ {
-            kvroute_policy least_request by=pending;
-            proxy_pass http://lr;
-        }
-        location /work/ {
-            kvroute_policy least_request by=work;
-            proxy_pass http://lr;
-        }
-        location /kv/ {
-            kvroute_policy kv_cache;
-            proxy_pass http://u;
-
-            location /kv/tenant/ {
-                kvroute_salt $http_x_tenant;
-                proxy_pass http://u;
-            }
-            location /kv/inherited/ { proxy_pass http://u; }
-
-            location /kv/random/ {
-                kvroute_policy random;
-                proxy_pass http://u;
-            }
-            location /kv/off/ { kvroute_policy off; proxy_pass http://u; }
-            location /kv/if/ {
-                if ($arg_spread) {
-                    kvroute_policy round_robin;
-                    proxy_pass http://u;
-                }
-
-                # "if" with no policy of its own has the location's
-
-                if ($arg_same) {
-                    proxy_pass http://u;
-                }
-
-                proxy_pass http://u;
-            }
-        }
-        location /bypass/ {
-            kvroute_policy kv_cache;
-            kvroute_bypass $arg_no $http_x_no;
-            proxy_pass http://u;
-        }
-        location /pin/ {
-            kvroute_policy kv_cache;
-            kvroute_pin $http_x_peer;
-            proxy_pass http://u;
-        }
-        location /pin/weighted/ {
-            kvroute_pin $http_x_peer;
-            proxy_pass http://weighted;
-        }
-
-        location /t50/ {
-            kvroute_policy kv_cache threshold=0.5;
-            proxy_pass http://u;
-        }
-        location /abs/ {
-            kvroute_policy kv_cache balance_abs=2;
-            proxy_pass http://u;
-        }
-        location /rel/ {
-            kvroute_policy kv_cache balance_rel=3;
-            proxy_pass http://u;
-        }
-        location /all/ {
-            kvroute_policy kv_cache balance_abs=2 balance_rel=3;
-            proxy_pass http://u;
-        }
-
-        location /kvroute/ { kvroute_status; }
+    location /rr/ {
+        kvroute_policy round_robin;
+        proxy_pass http://weighted;
     }
-}
+    location /lw/ {
+        kvroute_policy least_conn;
+        proxy_pass http://weighted;
+    }
+    location /pending/ {
+        kvroute_policy least_request by=pending;
+        proxy_pass http://lr;
+    }
+    location /work/ {
+        kvroute_policy least_request by=work;
+        proxy_pass http://lr;
+    }
+    location /kv/ {
+        kvroute_policy kv_cache;
+        proxy_pass http://u;
+
+        location /kv/tenant/ {
+            kvroute_salt $http_x_tenant;
+            proxy_pass http://u;
+        }
+        location /kv/inherited/ { proxy_pass http://u; }
+
+        location /kv/random/ {
+            kvroute_policy random;
+            proxy_pass http://u;
+        }
+        location /kv/off/ { kvroute_policy off; proxy_pass http://u; }
+        location /kv/if/ {
+            if ($arg_spread) {
+                kvroute_policy round_robin;
+                proxy_pass http://u;
+            }
+
+            # "if" with no policy of its own has the location's
+
+            if ($arg_same) {
+                proxy_pass http://u;
+            }
+
+            proxy_pass http://u;
+        }
+    }
+    location /bypass/ {
+        kvroute_policy kv_cache;
+        kvroute_bypass $arg_no $http_x_no;
+        proxy_pass http://u;
+    }
+    location /pin/ {
+        kvroute_policy kv_cache;
+        kvroute_pin $http_x_peer;
+        proxy_pass http://u;
+    }
+    location /pin/weighted/ {
+        kvroute_pin $http_x_peer;
+        proxy_pass http://weighted;
+    }
+
+    location /t50/ {
+        kvroute_policy kv_cache threshold=0.5;
+        proxy_pass http://u;
+    }
+    location /abs/ {
+        kvroute_policy kv_cache balance_abs=2;
+        proxy_pass http://u;
+    }
+    location /rel/ {
+        kvroute_policy kv_cache balance_rel=3;
+        proxy_pass http://u;
+    }
+    location /all/ {
+        kvroute_policy kv_cache balance_abs=2 balance_rel=3;
+        proxy_pass http://u;
+    }
 EOF
 
 $t->run();

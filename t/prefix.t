@@ -3,11 +3,7 @@
 # The policy "prefix", prompts that all begin alike under every policy, and
 # documents that are shared elsewhere than at the beginning.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -27,12 +23,8 @@ $t->upstream('few', 'kvroute prefix length=auto zone=fewz;', '%%FOUR%%');
 $t->upstream('rag', 'kvroute kv_cache chunks=tie zone=ragz;', '%%FOUR%%');
 
 my $conf = <<'EOF';
-http {
-%%TEMP%%
     %%LOG%%
     kvroute_zone zone=z:8m;
-
-%%UPSTREAMS%%
 
     # a zone of its own: what is shared is counted from the start
 
@@ -44,47 +36,38 @@ http {
 
     kvroute_zone zone=ragz:4m;
 
-
     client_body_buffer_size 1m;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
+    location / { proxy_pass http://u; }
 
-        location / { proxy_pass http://u; }
-        %%LOCATIONS%%
-
-        location /long/ {
-            kvroute_policy prefix length=2k;
-            proxy_pass http://u;
-        }
-        location /loose/ {
-            kvroute_policy prefix length=1k load_factor=4;
-            proxy_pass http://u;
-        }
-
-        location /kv_cache/ { kvroute_policy kv_cache; proxy_pass http://u; }
-        location /random/ { kvroute_policy random; proxy_pass http://u; }
-        location /sticky/ { kvroute_policy sticky; proxy_pass http://u; }
-        location /round_robin/ {
-            kvroute_policy round_robin;
-            proxy_pass http://u;
-        }
-        location /least_request/ {
-            kvroute_policy least_request;
-            proxy_pass http://u;
-        }
-
-        location /rag/credit/ {
-            kvroute_policy kv_cache chunks=credit;
-            proxy_pass http://rag;
-        }
-        location /rag/off/ { kvroute_policy kv_cache; proxy_pass http://rag; }
-
-        location /kvroute/ { kvroute_status; }
+    location /long/ {
+        kvroute_policy prefix length=2k;
+        proxy_pass http://u;
     }
-}
+    location /loose/ {
+        kvroute_policy prefix length=1k load_factor=4;
+        proxy_pass http://u;
+    }
+
+    location /kv_cache/ { kvroute_policy kv_cache; proxy_pass http://u; }
+    location /random/ { kvroute_policy random; proxy_pass http://u; }
+    location /sticky/ { kvroute_policy sticky; proxy_pass http://u; }
+    location /round_robin/ {
+        kvroute_policy round_robin;
+        proxy_pass http://u;
+    }
+    location /least_request/ {
+        kvroute_policy least_request;
+        proxy_pass http://u;
+    }
+
+    location /rag/credit/ {
+        kvroute_policy kv_cache chunks=credit;
+        proxy_pass http://rag;
+    }
+    location /rag/off/ { kvroute_policy kv_cache; proxy_pass http://rag; }
 EOF
 
 $t->conf($conf);

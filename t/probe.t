@@ -3,11 +3,7 @@
 # Asking engines: capacity, load of others, restarts, in every dialect; answers
 # that are late, wrong, huge or missing; reloads and quitting with probes on.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -72,21 +68,11 @@ $t->upstream('endless', 'F0 F1 F2 F3',
 $t->upstream('one', 'E0', 'server 127.0.0.2:%%E0%%;');
 
 my $conf = <<'EOF';
-http {
-%%TEMP%%
-    access_log off;
     kvroute_zone zone=z:4m;
 
-%%UPSTREAMS%%
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location /v1/ { proxy_pass http://all; proxy_buffering off; }
-        location /one/ { proxy_pass http://one/; proxy_buffering off; }
-        location /slow/ { proxy_pass http://slow/; proxy_buffering off; }
-        location /kvroute/ { kvroute_status; access_log off; }
-    }
-}
+    location /v1/ { proxy_pass http://all; proxy_buffering off; }
+    location /one/ { proxy_pass http://one/; proxy_buffering off; }
+    location /slow/ { proxy_pass http://slow/; proxy_buffering off; }
 EOF
 
 $t->conf($conf);

@@ -2,12 +2,8 @@
 
 # The queue: who waits, in which order they are let in, and how waiting ends.
 
-use strict;
-use warnings;
-
-use FindBin;
 use IO::Select;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -32,15 +28,9 @@ $t->upstream('backup', 'kvroute_queue max=40 timeout=1h;',
              'B1 max_conns=1 max_fails=0 backup');
 
 my $conf = <<'EOF';
-http {
-%%TEMP%%
-    kvroute_zone zone=z:2m;
-
     log_format q '$request_uri $status $kvroute_queue_status '
                  '$kvroute_queue_time $kvroute_reason';
     access_log access.log q;
-
-%%UPSTREAMS%%
 
     map $http_x_pool $pool { default u; fifo fifo; none nothing; }
 
@@ -48,36 +38,30 @@ http {
     kvroute_tenant $http_x_tenant weight=$http_x_weight;
     kvroute_deadline $http_x_deadline;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / { proxy_pass http://u; }
-        %%LOCATIONS%%
-        location /named/ { kvroute_queue_for $pool; proxy_pass http://$pool; }
-        location /errors/ { error_page 503 /sorry; proxy_pass http://small; }
-        location /again/ { error_page 503 @again; proxy_pass http://small; }
-        location /recursive/ {
-            recursive_error_pages on;
-            error_page 503 @again;
-            proxy_pass http://small;
-        }
-        location /other/ { error_page 503 = @other; proxy_pass http://small; }
-        location /others/ { error_page 503 = @soon; proxy_pass http://small; }
-        location @other { proxy_pass http://127.0.0.1:%%B1%%; }
-        location @soon { proxy_pass http://soon; }
-        location @again { proxy_pass http://small; }
-        location /sorry { return 200 "sorry"; }
-        location /bypass/ { kvroute_bypass 1; proxy_pass http://u; }
-        location /two/ {
-            proxy_next_upstream error timeout non_idempotent;
-            proxy_pass http://two;
-        }
-        location /tried/ { try_files /nothing @u; proxy_pass http://two; }
-        location /away/ { try_files /nothing @static; proxy_pass http://two; }
-        location @u { proxy_pass http://u; }
-        location @static { proxy_pass http://127.0.0.1:%%B1%%; }
-        location /kvroute/ { kvroute_status; access_log off; }
+    location / { proxy_pass http://u; }
+    location /named/ { kvroute_queue_for $pool; proxy_pass http://$pool; }
+    location /errors/ { error_page 503 /sorry; proxy_pass http://small; }
+    location /again/ { error_page 503 @again; proxy_pass http://small; }
+    location /recursive/ {
+        recursive_error_pages on;
+        error_page 503 @again;
+        proxy_pass http://small;
     }
-}
+    location /other/ { error_page 503 = @other; proxy_pass http://small; }
+    location /others/ { error_page 503 = @soon; proxy_pass http://small; }
+    location @other { proxy_pass http://127.0.0.1:%%B1%%; }
+    location @soon { proxy_pass http://soon; }
+    location @again { proxy_pass http://small; }
+    location /sorry { return 200 "sorry"; }
+    location /bypass/ { kvroute_bypass 1; proxy_pass http://u; }
+    location /two/ {
+        proxy_next_upstream error timeout non_idempotent;
+        proxy_pass http://two;
+    }
+    location /tried/ { try_files /nothing @u; proxy_pass http://two; }
+    location /away/ { try_files /nothing @static; proxy_pass http://two; }
+    location @u { proxy_pass http://u; }
+    location @static { proxy_pass http://127.0.0.1:%%B1%%; }
 EOF
 
 $t->conf($conf);

@@ -4,12 +4,8 @@
 # reset, connections of HTTP/2 that end, post_action, and
 # worker_shutdown_timeout.
 
-use strict;
-use warnings;
-
-use FindBin;
 use IO::Select;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use Kvroute::Http2;
 

@@ -4,11 +4,7 @@
 # prompts, the files of their bodies, their places; and whom a tenant is told
 # from.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 # lines for debugging tell how often a body was read
@@ -69,8 +65,6 @@ $t->upstream('large', 'kvroute_queue max=40 timeout=1h;',
              'L0 max_conns=1 max_fails=0');
 
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
     kvroute_zone zone=z:2m;
     kvroute_zone zone=y:2m;
     proxy_cache_path %%DIR%%/cache keys_zone=c:1m;
@@ -83,28 +77,20 @@ http {
     client_body_buffer_size 1m;
     kvroute_tenant $http_x_tenant;
 
-%%UPSTREAMS%%
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        %%LOCATIONS%%
-        location /file/ {
-            client_body_buffer_size 1k;
-            proxy_buffering off;
-            proxy_pass http://one;
-        }
-        location /other/ {
-            client_body_buffer_size 1k;
-            proxy_pass http://other;
-        }
-        location /cached/ {
-            proxy_cache c;
-            proxy_cache_valid 200 1h;
-            proxy_pass http://large;
-        }
-        location /kvroute/ { kvroute_status; access_log off; }
+    location /file/ {
+        client_body_buffer_size 1k;
+        proxy_buffering off;
+        proxy_pass http://one;
     }
-}
+    location /other/ {
+        client_body_buffer_size 1k;
+        proxy_pass http://other;
+    }
+    location /cached/ {
+        proxy_cache c;
+        proxy_cache_valid 200 1h;
+        proxy_pass http://large;
+    }
 EOF
 
 $t->run();

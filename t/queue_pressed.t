@@ -3,11 +3,7 @@
 # An engine that turns all away at once always has room.  Those that wait do not
 # rush through it, to be tried elsewhere beyond what the others may have.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -32,22 +28,10 @@ $t->serve('P', sub {
 $t->upstream('u', 'kvroute_queue max=40 timeout=1h;', 'P B0 max_conns=1');
 
 $t->conf(<<'EOC');
-http {
-%%TEMP%%
-    access_log off;
-    kvroute_zone zone=z:2m;
-
-%%UPSTREAMS%%
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / {
-            proxy_pass http://u;
-            proxy_next_upstream error timeout http_503 non_idempotent;
-        }
-        location /kvroute/ { kvroute_status; }
+    location / {
+        proxy_pass http://u;
+        proxy_next_upstream error timeout http_503 non_idempotent;
     }
-}
 EOC
 
 $t->run();

@@ -3,11 +3,7 @@
 # More workers than most machines have: each has a row of the queue's board to
 # itself, so that all of them together let no more wait than max= says.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 plan(skip_all => 'KVROUTE_SANITIZED: so many workers take too much memory')

@@ -5,11 +5,7 @@
 # client or worker is gone, none reaches the peer twice, and nothing is left
 # counted.  STRESS_SEED, STRESS_PARKED.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $seed = $ENV{STRESS_SEED} || 1;
@@ -27,22 +23,10 @@ $t->upstream('u', 'kvroute kv_cache zone=z max_pending=16k;',
              'B0 max_conns=3 max_fails=0', 'B1 max_conns=2 max_fails=0');
 
 $t->conf(<<'EOC');
-http {
-%%TEMP%%
-    kvroute_zone zone=z:2m;
-    access_log off;
-
-%%UPSTREAMS%%
-
     kvroute_priority $http_x_class;
     kvroute_tenant $http_x_tenant weight=$http_x_weight;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / { proxy_pass http://u; }
-        location /kvroute/ { kvroute_status; }
-    }
-}
+    location / { proxy_pass http://u; }
 EOC
 
 $t->run();

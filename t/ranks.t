@@ -3,11 +3,8 @@
 # kvroute_ranks: data-parallel ranks behind one address, each with a cache of
 # its own, are targets of their own.
 
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -143,8 +140,6 @@ $t->upstream('alone', 'kvroute kv_cache zone=a;',
              'kvroute_probe interval=100ms;', '%%ALONE%%');
 
 my $conf = <<'EOF';
-http {
-%%TEMP%%
     kvroute_zone zone=z:16m;
     kvroute_zone zone=a:16m;
     kvroute_zone zone=s:1m max_peers=8;
@@ -155,46 +150,38 @@ http {
                  '$kvroute_reason $kvroute_early $upstream_addr';
     access_log %%DIR%%/access.log r;
 
-%%UPSTREAMS%%
-
     proxy_set_header X-Data-Parallel-Rank $kvroute_rank;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
+    kvroute_pin $http_x_pin;
 
-        kvroute_pin $http_x_pin;
-
-        location /ranks/ { proxy_pass http://ranks/; }
-        location /blind/ { proxy_pass http://blind/; }
-        location /alone/ { proxy_pass http://alone/; }
-        location /crowd/ { proxy_pass http://crowd/; }
-        location /first/ { proxy_pass http://first/; }
-        location /next/ { proxy_pass http://next/; }
-        location /sick/ { proxy_pass http://sick/; }
-        location /told/ { proxy_pass http://told/; }
-        location /written/ { proxy_pass http://written/; }
-        location /dying/ { proxy_pass http://dying/; }
-        location /gone/ { error_page 502 = @plain; proxy_pass http://gone/; }
-        location @plain { proxy_pass http://127.0.0.1:%%B0%%; }
-        location /unsaid/ {
-            proxy_set_header X-Other header;
-            proxy_pass http://told/;
-        }
-        location /ring/ { proxy_pass http://ring/; }
-        location /sticky/ { proxy_pass http://sticky/; }
-        location /turns/ { proxy_pass http://turns/; }
-        location /twice/ { proxy_pass http://twice/; }
-        location /queued/ { proxy_pass http://queued/; }
-        location /again/ {
-            proxy_next_upstream error timeout non_idempotent;
-            proxy_pass http://told/;
-        }
-        location /mirrored/ { mirror /mirror; proxy_pass http://told/; }
-        location /mirror { internal; proxy_pass http://told/v1/completions; }
-        location /kvroute { kvroute_status; }
-        location /api/ { kvroute_api write=on; }
+    location /ranks/ { proxy_pass http://ranks/; }
+    location /blind/ { proxy_pass http://blind/; }
+    location /alone/ { proxy_pass http://alone/; }
+    location /crowd/ { proxy_pass http://crowd/; }
+    location /first/ { proxy_pass http://first/; }
+    location /next/ { proxy_pass http://next/; }
+    location /sick/ { proxy_pass http://sick/; }
+    location /told/ { proxy_pass http://told/; }
+    location /written/ { proxy_pass http://written/; }
+    location /dying/ { proxy_pass http://dying/; }
+    location /gone/ { error_page 502 = @plain; proxy_pass http://gone/; }
+    location @plain { proxy_pass http://127.0.0.1:%%B0%%; }
+    location /unsaid/ {
+        proxy_set_header X-Other header;
+        proxy_pass http://told/;
     }
-}
+    location /ring/ { proxy_pass http://ring/; }
+    location /sticky/ { proxy_pass http://sticky/; }
+    location /turns/ { proxy_pass http://turns/; }
+    location /twice/ { proxy_pass http://twice/; }
+    location /queued/ { proxy_pass http://queued/; }
+    location /again/ {
+        proxy_next_upstream error timeout non_idempotent;
+        proxy_pass http://told/;
+    }
+    location /mirrored/ { mirror /mirror; proxy_pass http://told/; }
+    location /mirror { internal; proxy_pass http://told/v1/completions; }
+    location /api/ { kvroute_api write=on; }
 EOF
 
 $t->conf($conf);

@@ -4,11 +4,7 @@
 # requests are open and others come; and two upstreams of one zone that have
 # ranks of the same servers.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use POSIX ();
 
@@ -33,24 +29,14 @@ sub conf {
                  'B0 B1 max_fails=0');
 
     $t->conf(<<'EOC');
-http {
-%%TEMP%%
     kvroute_zone zone=z:4m;
     kvroute_zone zone=both:4m;
     log_format r '$uri $status $kvroute_peer $kvroute_rank $kvroute_reason';
     access_log %%DIR%%/access.log r;
 
-%%UPSTREAMS%%
-
     proxy_set_header X-Data-Parallel-Rank $kvroute_rank;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        kvroute_pin $http_x_pin;
-        %%LOCATIONS%%
-        location /kvroute { kvroute_status; }
-    }
-}
+    kvroute_pin $http_x_pin;
 EOC
 }
 

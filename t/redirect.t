@@ -4,11 +4,7 @@
 # it is read, by which path, whether the reply is learned) holds there, and
 # nothing of what was read in the location before is left.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();

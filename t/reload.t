@@ -3,11 +3,7 @@
 # A reload forgets no prefix, unless the zone's size changes; a configuration
 # that does not fit the zone is refused and the old one stays.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();

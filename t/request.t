@@ -3,11 +3,7 @@
 # Requests of all kinds: subrequests, mirrors, internal redirects, several
 # upstreams and zones, named locations, upstreams by variables.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();

@@ -4,11 +4,7 @@
 # JSON and as text for Prometheus, and what is no counter is named here.  So is
 # a number that is added to the status, or this fails.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use JSON::PP;
 use Kvroute;
 
@@ -23,12 +19,13 @@ $t->backend("B$_") for 0 .. 1;
 my $ask = 'kvroute_probe interval=1h timeout=30s;'
         . 'kvroute_health interval=1h timeout=30s fails=1;';
 
+$t->upstream('small', 'kvroute kv_cache zone=little;',
+             'kvroute_queue max=1 timeout=1h;', 'B0 max_conns=1 max_fails=0');
+$t->upstream('failing', 'B0 max_fails=1 fail_timeout=1h', 'B1 max_fails=0');
+
 $t->conf(<<"EOC");
-http {
-%%TEMP%%
     kvroute_zone zone=z:2m;
     kvroute_zone zone=little:1m;
-    access_log off;
 
     upstream engines {
         zone engines 64k;
@@ -50,31 +47,14 @@ http {
         server 127.0.0.1:1;
         $ask
     }
-    upstream small {
-        zone small 64k;
-        kvroute kv_cache zone=little;
-        kvroute_queue max=1 timeout=1h;
-        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
-    }
-    upstream failing {
-        zone failing 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% max_fails=1 fail_timeout=1h;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        client_body_buffer_size 1m;
-        location /v1/ { proxy_pass http://engines; }
-        location /unasked/ { proxy_pass http://unasked/; }
-        location /sick/ { proxy_pass http://sick/; }
-        location /small/ { proxy_pass http://small; }
-        location /failing/ { proxy_pass http://failing; }
-        location /kvroute/ { kvroute_status; }
-        location /api/ { kvroute_api write=on; }
-    }
-}
+    client_body_buffer_size 1m;
+    location /v1/ { proxy_pass http://engines; }
+    location /unasked/ { proxy_pass http://unasked/; }
+    location /sick/ { proxy_pass http://sick/; }
+    location /small/ { proxy_pass http://small; }
+    location /failing/ { proxy_pass http://failing; }
+    location /api/ { kvroute_api write=on; }
 EOC
 
 $t->control($t->{vars}{E2}, { health_status => 500 });

@@ -2,11 +2,7 @@
 
 # Servers that are resolved at run time: added, removed and changed under load.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use Kvroute::Dns;
 use Time::HiRes qw(sleep);
@@ -63,12 +59,9 @@ sub become {
 records('127.0.0.2', '127.0.0.3');
 
 $t->conf(<<'EOC')->run();
-http {
-%%TEMP%%
     kvroute_zone zone=z:2m;
     kvroute_zone zone=y:2m;
     kvroute_zone zone=r:1m max_peers=16;
-    access_log off;
     add_header X-Receipt "$kvroute_reason $kvroute_matched_bytes";
 
     resolver 127.0.0.1:%%DNS%% valid=1s ipv6=off;
@@ -107,27 +100,22 @@ http {
         server many.test:%%MANY%% resolve max_fails=0;
     }
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location /many/ {
-            proxy_next_upstream error timeout non_idempotent;
-            proxy_pass http://many;
-        }
-        location / {
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-            proxy_next_upstream error timeout non_idempotent;
-            proxy_pass http://u;
-        }
-        location /queued/ { proxy_pass http://queued; }
-        location /ranked/ {
-            kvroute_pin $http_x_pin;
-            proxy_set_header X-Data-Parallel-Rank $kvroute_rank;
-            proxy_pass http://ranked;
-        }
-        location /kvroute/ { kvroute_status; }
+    location /many/ {
+        proxy_next_upstream error timeout non_idempotent;
+        proxy_pass http://many;
     }
-}
+    location / {
+        proxy_http_version 1.1;
+        proxy_set_header Connection "";
+        proxy_next_upstream error timeout non_idempotent;
+        proxy_pass http://u;
+    }
+    location /queued/ { proxy_pass http://queued; }
+    location /ranked/ {
+        kvroute_pin $http_x_pin;
+        proxy_set_header X-Data-Parallel-Rank $kvroute_rank;
+        proxy_pass http://ranked;
+    }
 EOC
 
 ok(become('127.0.0.2', '127.0.0.3'), 'resolved at start');

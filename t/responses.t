@@ -5,11 +5,7 @@
 # under each policy, after reloads and from each worker.  What nobody knows goes
 # by load, whatever it looks like.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -25,18 +21,14 @@ my $locations = '';
 for my $p (@policies) {
     my $key = $p eq 'sticky' ? ' key=auto' : '';
 
-    $locations .= "location /$p/ { kvroute_policy $p$key; "
-                  . "proxy_pass http://e/; }\n        ";
+    $locations .= "    location /$p/ { kvroute_policy $p$key; "
+                  . "proxy_pass http://e/; }\n";
 }
 
-$t->{vars}{LOCATIONS} = $locations;
 $t->{vars}{DOWN} = '';
 
-my $conf = <<'EOF';
-http {
-%%TEMP%%
+my $conf = <<'EOF' . $locations;
     %%LOG%%
-    kvroute_zone zone=z:2m;
 
     upstream e {
         zone e 64k;
@@ -66,17 +58,12 @@ http {
     proxy_buffering off;
     large_client_header_buffers 4 64k;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        %%LOCATIONS%%
-        location /slow/ { proxy_pass http://slow/; }
-        location /queued/ { proxy_pass http://queued/; }
-        location /salted/ { kvroute_salt $http_x_tenant;
-                            proxy_pass http://e/; }
-        location /off/ { kvroute_policy off; proxy_pass http://e/; }
-        location = /kvroute/json { kvroute_status json; access_log off; }
-    }
-}
+    location /slow/ { proxy_pass http://slow/; }
+    location /queued/ { proxy_pass http://queued/; }
+    location /salted/ { kvroute_salt $http_x_tenant;
+                        proxy_pass http://e/; }
+    location /off/ { kvroute_policy off; proxy_pass http://e/; }
+    location = /kvroute/json { kvroute_status json; access_log off; }
 EOF
 
 $t->conf($conf)->run();

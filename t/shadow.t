@@ -3,11 +3,8 @@
 # kvroute_shadow: beside another method nothing is routed, failed or changed,
 # and what the policy would have found is counted.
 
-use strict;
-use warnings;
-
 use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new(workers => 1);
@@ -52,28 +49,15 @@ for my $m (sort keys %method) {
 EOF
 }
 
+$t->upstream('counted', 'kvroute_shadow zone=z;', 'B0 B1 B2 max_fails=0');
+$t->upstream('backed', 'kvroute_shadow zone=z;', 'DEAD', 'B1 backup');
+
 $t->conf(<<"EOF");
-http {
-%%TEMP%%
-    kvroute_zone zone=z:2m;
     log_format kv '\$arg_n \$upstream_addr \$kvroute_peer \$kvroute_reason '
                   '\$kvroute_matched_bytes \$kvroute_best_bytes';
     access_log %%DIR%%/access.log kv;
 
 $upstreams
-    upstream counted {
-        zone counted 64k;
-        kvroute_shadow zone=z;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-        server 127.0.0.1:%%B2%% max_fails=0;
-    }
-    upstream backed {
-        zone backed 64k;
-        kvroute_shadow zone=z;
-        server 127.0.0.1:%%DEAD%%;
-        server 127.0.0.1:%%B1%% backup;
-    }
     upstream plain_dead { server 127.0.0.1:%%DEAD%%; server 127.0.0.1:%%DEAD%%; }
     upstream shadow_dead {
         kvroute_shadow zone=z;
@@ -81,19 +65,14 @@ $upstreams
         server 127.0.0.1:%%DEAD%%;
     }
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        proxy_http_version 1.1;
-        proxy_set_header Connection "";
-        proxy_next_upstream error timeout http_503 non_idempotent;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_next_upstream error timeout http_503 non_idempotent;
 @{[ map { "        location /$_/ { proxy_pass http://" . tr{/}{_}r . "; }\n" }
-    map { ("plain/$_", "shadow/$_") } sort(keys %method), 'dead' ]}
-        location /counted { proxy_pass http://counted; }
-        location /bypassed { kvroute_bypass 1; proxy_pass http://counted; }
-        location /backed { proxy_pass http://backed; }
-        location /kvroute/ { kvroute_status; }
-    }
-}
+map { ("plain/$_", "shadow/$_") } sort(keys %method), 'dead' ]}
+    location /counted { proxy_pass http://counted; }
+    location /bypassed { kvroute_bypass 1; proxy_pass http://counted; }
+    location /backed { proxy_pass http://backed; }
 EOF
 
 my ($ok, $out) = $t->check();

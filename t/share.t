@@ -4,11 +4,7 @@
 # has in flight counts for the others; whatever becomes of the store between
 # them, no request fails, and sharing goes on when it is back.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use Kvroute::Store;
 
@@ -96,8 +92,6 @@ EOC
     }
 
     $h->conf(<<"EOC");
-http {
-%%TEMP%%
 %%LOG%%
     kvroute_zone zone=z:8m key_file=%%DIR%%/key $zone;
     kvroute_share zone=z server=redis://127.0.0.1:%%STORE%% $share;
@@ -113,15 +107,11 @@ $zones
         kvroute sticky zone=z;
         $servers
     }
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / { proxy_pass http://llm; }
-        $locations
-        location /sticky/ { proxy_pass http://sticky/; }
-        location /kvroute/ { kvroute_status; }
-        location /api/ { kvroute_api write=on; }
-    }
-}
+
+    location / { proxy_pass http://llm; }
+    $locations
+    location /sticky/ { proxy_pass http://sticky/; }
+    location /api/ { kvroute_api write=on; }
 EOC
 
     return $h;
@@ -137,8 +127,6 @@ Kvroute::write_file("$three->{dir}/key", $key);
 chmod 0600, map { "$three->{dir}/$_" } qw(password key);
 
 $three->conf(<<"EOC")->run();
-http {
-%%TEMP%%
     kvroute_zone zone=z:4m key_file=%%DIR%%/key;
     kvroute_share zone=z server=redis://127.0.0.1:$refuses->{port}
                   password_file=%%DIR%%/password;
@@ -147,11 +135,6 @@ http {
         kvroute kv_cache zone=z;
         server 127.0.0.1:$one->{vars}{B0};
     }
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location /kvroute/ { kvroute_status; }
-    }
-}
 EOC
 
 # of a host, or a number of it

@@ -3,11 +3,7 @@
 # max_conns=fleet: the limit of a server, or those of all places where it is
 # listed, holds for the requests of all hosts together.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use Kvroute::Store;
 
@@ -32,9 +28,6 @@ for my $h ($one, $two) {
     chmod 0600, "$h->{dir}/key";
 
     $h->conf(<<'EOF')->run();
-http {
-%%TEMP%%
-    access_log off;
     kvroute_zone zone=z:4m key_file=%%DIR%%/key;
     kvroute_share zone=z server=redis://127.0.0.1:%%STORE%% lease=1m
                   max_conns=fleet;
@@ -50,14 +43,10 @@ http {
         server 127.0.0.1:%%B1%% max_fails=0 max_conns=1;
         server 127.0.0.1:%%B1%% max_fails=0 max_conns=2;
     }
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location /once/ { proxy_pass http://once; }
-        location /twice/ { proxy_pass http://twice; }
-        location /early/ { kvroute_early on; proxy_pass http://twice; }
-        location /kvroute { kvroute_status; }
-    }
-}
+
+    location /once/ { proxy_pass http://once; }
+    location /twice/ { proxy_pass http://twice; }
+    location /early/ { kvroute_early on; proxy_pass http://twice; }
 EOF
 }
 

@@ -4,11 +4,7 @@
 # or comes as an answer, a host goes on sharing or says why not, asks no more
 # often than it should, and leaks nothing.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use Kvroute::Store;
 
@@ -237,8 +233,6 @@ EOC
 } @names;
 
 $t->conf(<<"EOC");
-http {
-%%TEMP%%
 %%LOG%%
     kvroute_zone zone=z:8m key_file=%%DIR%%/key;
     kvroute_share zone=z server=redis://127.0.0.1:%%STORE%%;
@@ -249,12 +243,8 @@ $zones
         kvroute kv_cache zone=z;
         server 127.0.0.1:%%B%%;
     }
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / { proxy_pass http://llm; }
-        location /kvroute/ { kvroute_status; }
-    }
-}
+
+    location / { proxy_pass http://llm; }
 EOC
 
 sub share { return $t->status()->{zones}{$_[0]}{share} }

@@ -5,11 +5,7 @@
 # another address, streams that outweigh checks, upgraded connections; and that
 # a killed worker is not the end of asking.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -134,9 +130,6 @@ $t->upstream('loads', 'kvroute least_request zone=g;', 'A',
              'kvroute_health interval=50ms timeout=5s passes=1;');
 
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
-    access_log off;
     kvroute_zone zone=z:2m;
     kvroute_zone zone=o:2m;
     kvroute_zone zone=m:2m;
@@ -145,20 +138,13 @@ http {
     kvroute_zone zone=g:2m;
     kvroute_zone zone=h:2m;
 
-%%UPSTREAMS%%
-
     proxy_http_version 1.1;
     proxy_set_header Upgrade $http_upgrade;
     proxy_set_header Connection $http_connection;
     proxy_buffering off;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        add_header X-Peer $upstream_addr;
-        location = /kvroute/json { kvroute_status json; }
-        %%LOCATIONS%%
-    }
-}
+    add_header X-Peer $upstream_addr;
+    location = /kvroute/json { kvroute_status json; }
 EOF
 
 $t->run();

@@ -4,11 +4,7 @@
 # refused with a line in the log, and nginx starts cold; nothing else is ever
 # written over.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 use Fcntl qw(:flock);
@@ -38,9 +34,6 @@ sub conf {
                   @{$arg{servers} || [0 .. 3]};
 
     $t->conf(<<"EOC");
-http {
-%%TEMP%%
-    access_log off;
     kvroute_zone $zone;
     $more
 
@@ -54,14 +47,10 @@ http {
         kvroute sticky zone=k;
         $servers
     }
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        add_header X-Matched \$kvroute_matched_bytes;
-        location /k/ { proxy_pass http://k; }
-        location /s/ { proxy_pass http://s; }
-        location /kvroute/ { kvroute_status; }
-    }
-}
+
+    add_header X-Matched \$kvroute_matched_bytes;
+    location /k/ { proxy_pass http://k; }
+    location /s/ { proxy_pass http://s; }
 EOC
 }
 

@@ -3,11 +3,7 @@
 # The status: JSON and its parts, text for Prometheus, the page's place,
 # redirects, and that all of them say what was done.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use JSON::PP;
 use Kvroute;
 

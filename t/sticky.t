@@ -3,11 +3,7 @@
 # Sessions: what names one, what binds it, and what becomes of it when its peer
 # is full, drained, dead, or one of more than there were.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 use Time::HiRes qw(time);
 
@@ -30,46 +26,35 @@ $t->upstream('grows', 'kvroute sticky zone=z;', 'B0', '%%EXTRA%%');
 $t->upstream('failing', 'kvroute sticky zone=z;', 'B0 B1 B2 fail_timeout=2s');
 
 my $conf = <<'EOF';
-http {
-%%TEMP%%
     %%LOG%%
     kvroute_zone zone=z:4m;
-
-%%UPSTREAMS%%
 
     client_body_buffer_size 1m;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
     proxy_next_upstream error timeout non_idempotent;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
+    location / { proxy_pass http://u; }
 
-        location / { proxy_pass http://u; }
-        %%LOCATIONS%%
-
-        location /short/ {
-            kvroute_policy sticky timeout=2s;
-            proxy_pass http://u;
-        }
-        location /auto/ {
-            kvroute_policy sticky key=auto;
-            proxy_pass http://u;
-        }
-        location /keys/ {
-            kvroute_policy sticky key=$cookie_sid$arg_sid;
-            proxy_pass http://u;
-        }
-        location /tenant/ {
-            kvroute_policy sticky;
-            kvroute_salt $http_x_tenant;
-            proxy_pass http://u;
-        }
-
-        location /kvroute/ { kvroute_status; }
-        location /api/ { kvroute_api write=on; }
+    location /short/ {
+        kvroute_policy sticky timeout=2s;
+        proxy_pass http://u;
     }
-}
+    location /auto/ {
+        kvroute_policy sticky key=auto;
+        proxy_pass http://u;
+    }
+    location /keys/ {
+        kvroute_policy sticky key=$cookie_sid$arg_sid;
+        proxy_pass http://u;
+    }
+    location /tenant/ {
+        kvroute_policy sticky;
+        kvroute_salt $http_x_tenant;
+        proxy_pass http://u;
+    }
+
+    location /api/ { kvroute_api write=on; }
 EOF
 
 $t->conf($conf);

@@ -6,11 +6,7 @@
 # from before the reloads are still known: the engines hold all they are given,
 # so that none of it is forgotten for their sake.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use JSON::PP;
 use Kvroute;
 use Time::HiRes qw(time sleep);
@@ -28,8 +24,6 @@ $t->upstream('u', 'E0 E1 E2 E3 max_fails=0', 'keepalive 32;',
              'keepalive_timeout 4s;');
 
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
     kvroute_zone zone=z:16m;
     log_format kv '$arg_n $kvroute_reason $kvroute_best_bytes '
                   '$kvroute_prompt_bytes $status';
@@ -37,18 +31,12 @@ http {
     client_max_body_size 8m;
     client_body_buffer_size 64k;
 
-%%UPSTREAMS%%
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        proxy_http_version 1.1;
-        proxy_set_header Connection "";
-        proxy_next_upstream error timeout non_idempotent;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_next_upstream error timeout non_idempotent;
 
-        location / { proxy_buffering off; proxy_pass http://u; }
-        location /buffered/ { proxy_pass http://u/; }
-        location /kvroute/ { kvroute_status; }
-    }
-}
+    location / { proxy_buffering off; proxy_pass http://u; }
+    location /buffered/ { proxy_pass http://u/; }
 EOF
 
 $t->run();

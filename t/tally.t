@@ -3,11 +3,7 @@
 # What the status counts for models and tenants: who has a name there, who is
 # counted with the others, and what is shown of a tenant.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -20,25 +16,15 @@ $t->upstream('queued', 'kvroute_queue max=1 timeout=1h;',
 $t->upstream('beside', 'least_conn;', 'kvroute_shadow zone=z;', 'E0 E1');
 
 $t->conf(<<'EOC')->run();
-http {
-%%TEMP%%
-    kvroute_zone zone=z:2m;
     log_format kv '$arg_n $status $kvroute_tenant';
     access_log %%DIR%%/access.log kv;
 
-%%UPSTREAMS%%
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        client_body_buffer_size 1m;
-        kvroute_tenant $http_x_key name=$http_x_name;
-        location /v1/ { proxy_pass http://llm; }
-        location /queued/ { proxy_pass http://queued/; }
-        location /beside/ { proxy_pass http://beside/; }
-        location /kvroute/ { kvroute_status; }
-        location /api/ { kvroute_api write=on; }
-    }
-}
+    client_body_buffer_size 1m;
+    kvroute_tenant $http_x_key name=$http_x_name;
+    location /v1/ { proxy_pass http://llm; }
+    location /queued/ { proxy_pass http://queued/; }
+    location /beside/ { proxy_pass http://beside/; }
+    location /api/ { kvroute_api write=on; }
 EOC
 
 my $text = text(4000, 1);

@@ -4,11 +4,7 @@
 # is small is found out; of one that is large, and uneven, nothing is forgotten;
 # and what tells by itself, or does not stream, is not timed.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -49,22 +45,16 @@ EOF
 }
 
 $t->conf(<<"EOF");
-http {
-%%TEMP%%
-    access_log off;
     kvroute_zone zone=z:8m;
     client_body_buffer_size 64k;
 
     upstream u$tells { zone u$tells 64k; kvroute kv_cache zone=z;
                        server 127.0.0.1:$tells; server 127.0.0.1:1 down; }
 $upstreams
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location /$tells/ { proxy_pass http://u$tells/; }
-        $locations
-        location = /kvroute/json { kvroute_status json; }
-    }
-}
+
+    location /$tells/ { proxy_pass http://u$tells/; }
+    $locations
+    location = /kvroute/json { kvroute_status json; }
 EOF
 
 $t->run();

@@ -4,11 +4,7 @@
 # certificate, what is said when it fails, and that what is no health is not
 # taken for it.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -113,20 +109,12 @@ EOF
 }
 
 my $conf = <<'EOF' =~ s/UPSTREAMS/$upstreams/r;
-http {
-%%TEMP%%
-    access_log off;
-
 UPSTREAMS
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / {
-            proxy_pass https://good;
-            proxy_set_header Authorization "Bearer k";
-        }
-        location /kvroute/ { kvroute_status; }
+
+    location / {
+        proxy_pass https://good;
+        proxy_set_header Authorization "Bearer k";
     }
-}
 EOF
 
 $t->conf($conf);

@@ -4,11 +4,7 @@
 # the others do not is ejected.  A client whose requests are bad ejects no
 # server, also where affinity sends all of them to one.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -40,18 +36,10 @@ my $locations = join "\n", map {
 } sort keys %upstreams;
 
 $t->conf(<<"EOF");
-http {
-%%TEMP%%
     kvroute_zone zone=z:4m;
-    access_log off;
-%%UPSTREAMS%%
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        kvroute_pin \$http_x_pin;
+
+    kvroute_pin \$http_x_pin;
 $locations
-        location /kvroute/ { kvroute_status; }
-    }
-}
 EOF
 
 $t->run();

@@ -3,11 +3,7 @@
 # Time to first token: of a stream it is that, of an answer that comes as a
 # whole the time of all of it.  The two are counted apart, in all formats.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -45,33 +41,16 @@ EOC
 my $locations = join "\n", map { "location /$_/ { proxy_pass http://$_; }" }
                                @typed;
 
-$t->conf(<<"EOC")->run();
-http {
-%%TEMP%%
-    kvroute_zone zone=z:2m;
-    access_log off;
+$t->upstream('u', 'E0');
+$t->upstream('b', 'B0');
 
-    upstream u {
-        zone u 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E0%%;
-    }
-    upstream b {
-        zone b 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%%;
-    }
+$t->conf(<<"EOC")->run();
     $upstreams
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        proxy_buffering off;
-        location /v1/ { proxy_pass http://u; }
-        location /b/ { proxy_pass http://b; }
-        $locations
-        location /kvroute/ { kvroute_status; }
-    }
-}
+    proxy_buffering off;
+    location /v1/ { proxy_pass http://u; }
+    location /b/ { proxy_pass http://b; }
+    $locations
 EOC
 
 # how many streams and wholes an upstream has had, by all that tells it

@@ -3,11 +3,7 @@
 # Watching responses: not a byte of them changes, and what they tell of tokens,
 # their first event and their ids is found out.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -81,16 +77,12 @@ $t->upstream('s', 'S max_fails=0', 'S max_fails=0 backup', 'keepalive 4;');
 $t->upstream('e', 'E0 E1 E2');
 
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
-    kvroute_zone zone=z:2m;
     proxy_cache_path %%DIR%%/cache keys_zone=c:1m;
     log_format kv '$request_uri $status|$kvroute_prompt_tokens|$kvroute_cached_tokens'
                   '|$kvroute_completion_tokens|$kvroute_ttft|$kvroute_reason'
                   '|$upstream_addr';
     access_log %%DIR%%/access.log kv;
 
-%%UPSTREAMS%%
     upstream plain {
         server 127.0.0.1:%%S%% max_fails=0;
         keepalive 4;
@@ -103,30 +95,26 @@ http {
     proxy_http_version 1.1;
     proxy_set_header Connection "";
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        listen 127.0.0.1:%%H2%% http2;
+    listen 127.0.0.1:%%H2%% http2;
 
-        location /off/ { proxy_pass http://plain; proxy_buffering off; }
-        location /on/ { proxy_pass http://s; proxy_buffering off; }
-        location /buf/ { proxy_pass http://s; proxy_buffers 8 4k;
-                         proxy_buffer_size 4k; proxy_busy_buffers_size 8k; }
-        location /page/ { proxy_pass http://s; proxy_intercept_errors on;
-                          error_page 502 /page.html; }
-        location /page.html { return 200 "our own"; }
-        location /zip/ { gzip on; gzip_types *; gzip_min_length 1;
-                         proxy_pass http://s; }
-        location /cache/ { proxy_cache c; proxy_cache_methods POST;
-                           proxy_cache_key $uri; proxy_cache_valid 1h;
-                           proxy_pass http://s; }
-        location /keep/ { proxy_ignore_client_abort on;
-                          proxy_pass http://s; }
-        location /v1/ { proxy_pass http://e; proxy_buffering off; }
-        location /lc/ { proxy_pass http://lc/; proxy_buffering off; }
-        location /sg/ { proxy_pass http://sg/; proxy_buffering off; }
-        location = /kvroute/json { kvroute_status json; access_log off; }
-    }
-}
+    location /off/ { proxy_pass http://plain; proxy_buffering off; }
+    location /on/ { proxy_pass http://s; proxy_buffering off; }
+    location /buf/ { proxy_pass http://s; proxy_buffers 8 4k;
+                     proxy_buffer_size 4k; proxy_busy_buffers_size 8k; }
+    location /page/ { proxy_pass http://s; proxy_intercept_errors on;
+                      error_page 502 /page.html; }
+    location /page.html { return 200 "our own"; }
+    location /zip/ { gzip on; gzip_types *; gzip_min_length 1;
+                     proxy_pass http://s; }
+    location /cache/ { proxy_cache c; proxy_cache_methods POST;
+                       proxy_cache_key $uri; proxy_cache_valid 1h;
+                       proxy_pass http://s; }
+    location /keep/ { proxy_ignore_client_abort on;
+                      proxy_pass http://s; }
+    location /v1/ { proxy_pass http://e; proxy_buffering off; }
+    location /lc/ { proxy_pass http://lc/; proxy_buffering off; }
+    location /sg/ { proxy_pass http://sg/; proxy_buffering off; }
+    location = /kvroute/json { kvroute_status json; access_log off; }
 EOF
 
 $t->run();

@@ -3,11 +3,7 @@
 # Variables in headers, both ways: text of a body, of a path or of a client's
 # header must not become a header, or a request, of its own.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -33,52 +29,26 @@ my @names = qw(policy reason peer model session service_tier body_priority
 my $set = join "\n", map { "proxy_set_header X-Sent-$_ \$kvroute_$_;" } @names;
 my $add = join "\n", map { "add_header X-Back-$_ \$kvroute_$_;" } @names;
 
-$t->conf(<<"EOF");
-http {
-%%TEMP%%
-    access_log off;
-    kvroute_zone zone=z:2m;
+$t->upstream('u', 'kvroute sticky key=auto zone=z;', 'E0 E1', 'keepalive 4;');
+$t->upstream('named', 'kvroute sticky key=auto zone=z;', 'E0 E1');
+$t->upstream('decoded', 'kvroute sticky key=$uri zone=z;', 'E0 E1');
 
+$t->conf(<<"EOF");
     map \$kvroute_model \$pool {
         volatile;
         default u;
         ~m      named;
     }
 
-    upstream u {
-        zone u 64k;
-        kvroute sticky key=auto zone=z;
-        server 127.0.0.1:%%E0%%;
-        server 127.0.0.1:%%E1%%;
-        keepalive 4;
-    }
-    upstream named {
-        zone named 64k;
-        kvroute sticky key=auto zone=z;
-        server 127.0.0.1:%%E0%%;
-        server 127.0.0.1:%%E1%%;
-    }
-    upstream decoded {
-        zone decoded 64k;
-        kvroute sticky key=\$uri zone=z;
-        server 127.0.0.1:%%E0%%;
-        server 127.0.0.1:%%E1%%;
-    }
+    kvroute_inspect on;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    $set
+    $add
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        kvroute_inspect on;
-        proxy_http_version 1.1;
-        proxy_set_header Connection "";
-        $set
-        $add
-
-        location / { proxy_pass http://u; }
-        location /pool/ { proxy_pass http://\$pool; }
-        location /decoded/ { proxy_pass http://decoded/; }
-        location /kvroute/ { kvroute_status; }
-    }
-}
+    location / { proxy_pass http://u; }
+    location /pool/ { proxy_pass http://\$pool; }
+    location /decoded/ { proxy_pass http://decoded/; }
 EOF
 
 $t->run();

@@ -3,11 +3,7 @@
 # What the status says of an upstream in one colour and in words; what it keeps
 # of the last minutes over a reload; trace ids of receipts; where the API is.
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -20,22 +16,10 @@ $t->upstream('busy', 'kvroute_queue max=1 timeout=1h;',
              'B max_conns=1 max_fails=0');
 
 my $main = <<'EOC';
-http {
-%%TEMP%%
-    kvroute_zone zone=z:2m;
-    access_log off;
-
-%%UPSTREAMS%%
-
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location /v1/ { kvroute_pin $http_x_pin; proxy_pass http://llm; }
-        location /busy/ { proxy_pass http://busy; }
-        location /kvroute/ { kvroute_status; }
-        location /look/ { kvroute_api; }
-        location /act/ { kvroute_api write=on; }
-    }
-}
+    location /v1/ { kvroute_pin $http_x_pin; proxy_pass http://llm; }
+    location /busy/ { proxy_pass http://busy; }
+    location /look/ { kvroute_api; }
+    location /act/ { kvroute_api write=on; }
 EOC
 
 $t->conf($main)->run();

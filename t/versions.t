@@ -4,11 +4,7 @@
 # any order of directives (1.29.7), sessions by nginx's own "sticky" and
 # servers that drain (1.29.6).
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new(workers => 1);
@@ -48,10 +44,6 @@ EOC
 }
 
 $t->conf(<<"EOC")->run();
-http {
-%%TEMP%%
-    kvroute_zone zone=z:2m;
-    access_log off;
     add_header X-Reason \$kvroute_reason;
 
     upstream kept {
@@ -63,15 +55,10 @@ http {
     }
     $upstreams
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        proxy_http_version 1.1;
-        proxy_set_header Connection "";
-        location /kept/ { proxy_pass http://kept; }
-        $locations
-        location /kvroute/ { kvroute_status; }
-    }
-}
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    location /kept/ { proxy_pass http://kept; }
+    $locations
 EOC
 
 my $body = chat(text(5_000, 1));

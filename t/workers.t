@@ -11,11 +11,7 @@
 #
 #     KVROUTE_PRIVATE=1 prove -It/lib t/workers.t
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 # the number of workers is not a matter of the environment here

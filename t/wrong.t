@@ -13,11 +13,7 @@
 #     instead     all of the location
 #     http        nothing
 
-use strict;
-use warnings;
-
-use FindBin;
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 use JSON::PP;

@@ -3,12 +3,15 @@ package Kvroute;
 # What the tests share: an nginx with the module, engines behind it, requests
 # to it.  Core Perl only.
 #
+#     use lib 't/lib';
+#     use Kvroute;
+#
 #     my $t = Kvroute->new();
 #     $t->engines(3, '--speed', 100);
-#     $t->conf(<<'EOF');          # %%NAMES%% are filled in
-#     ...
+#     $t->upstream('u', 'E0 E1 E2');
+#     $t->conf(<<'EOF')->run();
+#         location / { proxy_pass http://u; }
 #     EOF
-#     $t->run();
 #     my $r = $t->post('/v1/chat/completions', chat('hello'));
 #     is($r->{status}, 200, 'served');
 #     $t->done();
@@ -20,7 +23,7 @@ use strict;
 use warnings;
 
 use Cwd qw(abs_path);
-use Exporter qw(import);
+use Exporter;
 use File::Basename qw(dirname);
 use File::Path qw(remove_tree);
 use File::Temp qw(tempdir);
@@ -40,6 +43,15 @@ use Kvroute::Servers;
 our @ISA = qw(Kvroute::Client Kvroute::Servers Kvroute::Receipts);
 
 our @EXPORT = (@Test::More::EXPORT, qw(chat text wait_for version which));
+
+# a test is strict by using this
+
+sub import {
+    strict->import();
+    warnings->import();
+    goto &Exporter::import;
+}
+
 
 my @all;
 
@@ -70,9 +82,12 @@ sub new {
 
     chmod 0755, $t->{dir};
 
-    # the binary may have arguments: a loader and its library path
+    # The binary may have arguments: a loader and its library path.  At an upgrade
+    # nginx starts the path that it was started by, in another directory.
 
-    $t->{bin} = [ split ' ', $t->{bin} ];
+    my ($bin, @args) = split ' ', $t->{bin};
+
+    $t->{bin} = [ ($bin =~ m{/} ? abs_path($bin) : which($bin)) // $bin, @args ];
 
     $t->{vars}{PORT} = $t->port();
     $t->{vars}{DIR} = $t->{dir};
@@ -160,11 +175,11 @@ sub spawn {
 }
 
 
-# Adds an upstream to %%UPSTREAMS%%, and to %%LOCATIONS%% a location of its name
-# unless the configuration has one.  An item that ends with ";" is a directive.
-# Others are servers: variables of ports, then parameters of each.  The upstream
-# has "kvroute kv_cache zone=z;" unless the test gives it another "kvroute" or
-# the item "plain".
+# Adds an upstream to the configuration, and a location of its name unless the
+# configuration has one.  An item that ends with ";" is a directive.  Others are
+# servers: variables of ports, then parameters of each.  The upstream has
+# "kvroute kv_cache zone=z;" unless the test gives it another "kvroute" or the
+# item "plain".
 #
 #     $t->upstream('fifo', 'kvroute_queue max=4 order=fifo;', 'B0 B1 max_conns=1');
 
@@ -208,11 +223,9 @@ sub upstreams {
 }
 
 
-# writes the configuration: $conf is what follows load_module and the like
-
-# The router, and the extensions beside it: all that are there, or those that
-# KVROUTE_MODULES names, as "share events", or "router" for none.  With
-# KVROUTE_MODULE=static nginx has all of them in it.
+# The modules to load: the router, and the extensions beside it: all that are
+# there, or those that KVROUTE_MODULES names, as "share events", or "router" for
+# none.  With KVROUTE_MODULE=static nginx has all of them in it.
 
 sub modules {
     my ($t) = @_;
@@ -227,6 +240,28 @@ sub modules {
 }
 
 
+# Puts directives into http {}, and into its only server all from the first
+# location or listen on.  Unless the test has its own there are a zone "z", no access log, and
+# the status at /kvroute/.
+
+sub http {
+    my ($conf) = @_;
+    my ($http, $server) = $conf =~ /\A(.*?)(^ *(?:location |listen |%%HTTP2%%).*)?\z/ms;
+
+    $http = "    kvroute_zone zone=z:2m;\n$http" if $http !~ /^ *kvroute_zone /m;
+    $http .= "    access_log off;\n" if $http !~ /^ *(?:access_log |%%LOG%%)/m;
+    $http .= "%%UPSTREAMS%%\n";
+    $server .= "    location /kvroute/ { kvroute_status; access_log off; }\n"
+        if $conf !~ m{location (?:= )?/kvroute};
+
+    return "http {\n%%TEMP%%\n$http    server {\n    listen 127.0.0.1:%%PORT%%;\n"
+           . "$server%%LOCATIONS%%\n    }\n}\n";
+}
+
+
+# Writes the configuration.  $conf is what follows load_module and the like, or
+# what http() takes; %%NAMES%% in it are variables.
+
 sub conf {
     my ($t, $conf) = @_;
 
@@ -234,13 +269,14 @@ sub conf {
     my $dir = $t->{dir};
     my $vars = $t->{vars};
 
-    # old versions know fewer parameters: $t->version() decides in the test
+    $conf = http($conf) if $conf !~ /^http \{/m;
 
     my @locations = map { "location /$_/ { proxy_pass http://$_; }" }
-                    grep { $conf !~ m{location /$_/ } } @{$t->{upstreams}};
+                    grep { $conf !~ m{location /$_/ |kvroute_prefill $_\b} }
+                    @{$t->{upstreams}};
 
-    $conf =~ s/%%UPSTREAMS%%\n/$vars->{UPSTREAMS}/;
-    $conf =~ s/%%LOCATIONS%%/join "\n        ", @locations/e if @locations;
+    $conf =~ s/%%UPSTREAMS%%\n/$vars->{UPSTREAMS} \/\/ ''/e;
+    $conf =~ s/%%LOCATIONS%%/join "\n        ", @locations/e;
     $conf =~ s{%%TEMP%%}{join "\n", map {
         "    ${_}_temp_path $dir/$_;"
     } qw(client_body proxy fastcgi uwsgi scgi)}e;
@@ -555,7 +591,7 @@ sub version {
 sub which {
     my ($name) = @_;
 
-    return (grep { -x } map { "$_/$name" } $build, split /:/, $ENV{PATH})[0];
+    return (grep { -f && -x } map { "$_/$name" } $build, split /:/, $ENV{PATH})[0];
 }
 
 
