@@ -268,7 +268,7 @@ ok(wait_for(sub { events('ranks')->{messages} >= 2 && events('ranks')->{trusted}
 
 # ports that are mixed up
 
-ok(wait_for(sub { $t->log() =~ /events do not come of 127\.0\.0\.1:\Q$e{mixed}\E, rank 0: it is no PUB/ }),
+ok(wait_for(sub { $t->log() =~ /no KV events: server 127\.0\.0\.1:\Q$e{mixed}\E, rank 0: not a publisher/ }),
    'a port that is none of events');
 ok(!events('mixed')->{trusted}, 'is not believed');
 is(events('mixed')->{state}, 'off', 'nor is it any other than off');
@@ -301,6 +301,6 @@ cmp_ok($off{blind}, '>', 1.2, 'which it is not without events');
 is(cache('small')->{flushes_usage}, 0, 'nothing is taken to be forgotten');
 
 $t->stop();
-is(() = $t->log() =~ /events are garbled/g, 1, 'garbage is told once');
+is(() = $t->log() =~ /a message of KV events is invalid/g, 1, 'invalid messages are logged once');
 
 $t->done();

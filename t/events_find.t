@@ -215,13 +215,13 @@ for my $name (qw(foreign named low many text long half status)) {
 is(of('silent')->{refused}, 0, 'one that does not answer has told nothing');
 
 for ([ foreign => "endpoint names a different host" ],
-     [ many => 'it has more than 8 ranks' ], [ none => 'it publishes none' ],
+     [ many => 'has more than 8 ranks' ], [ none => 'has no publisher' ],
      [ low => 'must have a TCP endpoint with a port' ], [ status => 'was not 200' ],
      [ long => 'was too long' ])
 {
     my ($name, $why) = @$_;
 
-    like($t->log(), qr/events of 127\.0\.0\.1:$port{$name} are not found: .*$why/,
+    like($t->log(), qr/KV events of server 127\.0\.0\.1:$port{$name} not found: .*$why/,
          "$name: said why");
 }
 
@@ -238,12 +238,12 @@ for my $name (sort keys %found) {
 
 for my $n (1 .. @answers) {
     my $name = substr $answers[$n - 1], 0, 80;
-    my $why = $n <= @none ? 'it publishes none'
+    my $why = $n <= @none ? 'has no publisher'
         : $n <= @none + @elsewhere ? 'names a different host' : 'must have a TCP endpoint';
 
     ok(wait_for(sub { answered($n)->{refused} > 0 }), "refused: $name");
     is(answered($n)->{connects}, 0, 'and not connected to');
-    like($t->log(), qr/events of 127\.0\.1\.$n:\d+ are not found: [^\n]*$why/, 'the log says why');
+    like($t->log(), qr/KV events of server 127\.0\.1\.$n:\d+ not found: [^\n]*$why/, 'the log says why');
 }
 
 # publishers that come, and go to other ports

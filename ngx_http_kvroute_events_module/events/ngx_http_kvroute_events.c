@@ -5,14 +5,14 @@
 
 
 /*
- * Who is listened to: for each server of an upstream with kvroute_events a
- * publisher, or one for each rank of data parallelism.
+ * The sources: for each server of an upstream with kvroute_events a publisher,
+ * or one for each rank of data parallelism.
  *
- * Worker 0 alone listens.  Once a second it looks whether servers have come or
- * gone, whether another worker has taken over, and whether publishers are still
- * there; a publisher that is not is tried again at slightly random times.  How
- * far its messages were read is in the zone, so the next worker 0 goes on where
- * the one before it has ended.
+ * Only worker 0 reads events.  Once a second it looks for servers that were
+ * added or removed, for another worker that has taken over, and for publishers
+ * without a sign of life.  A publisher that cannot be reached is tried again at
+ * slightly random times.  The zone keeps how far each source was read, so the
+ * next worker 0 continues there.
  */
 
 
@@ -21,12 +21,12 @@
 
 
 #define NGX_HTTP_KVROUTE_EVENTS_LOOK     1000   /* ms */
-#define NGX_HTTP_KVROUTE_EVENTS_SOONEST  50     /* of the next attempt */
+#define NGX_HTTP_KVROUTE_EVENTS_SOONEST  50     /* ms, the next attempt */
 #define NGX_HTTP_KVROUTE_EVENTS_LATEST   800
-#define NGX_HTTP_KVROUTE_EVENTS_SHAKE    2000   /* for the handshake */
+#define NGX_HTTP_KVROUTE_EVENTS_SHAKE    2000   /* ms, for the handshake */
 #define NGX_HTTP_KVROUTE_EVENTS_PING     3000
-#define NGX_HTTP_KVROUTE_EVENTS_AGE      10000  /* without a sign of life */
-#define NGX_HTTP_KVROUTE_EVENTS_BAD      5      /* attempts, then a warning */
+#define NGX_HTTP_KVROUTE_EVENTS_AGE      10000  /* ms without a sign of life */
+#define NGX_HTTP_KVROUTE_EVENTS_BAD      5      /* attempts before a warning */
 
 
 static void ngx_http_kvroute_events_look(ngx_event_t *ev);
@@ -183,7 +183,7 @@ ngx_http_kvroute_events_servers(ngx_http_kvroute_srv_conf_t *conf,
         return;
     }
 
-    /* its list cannot be looked at now: who is listened to goes on to be */
+    /* the list of peers is not available now: keep its sources */
 
     for (source = ngx_http_kvroute_events_sources; source;
          source = source->next)
@@ -208,7 +208,7 @@ ngx_http_kvroute_events_server(void *data, ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_events_find_t    *find;
     ngx_http_kvroute_events_source_t  *source;
 
-    /* a unix socket has no port beside its own */
+    /* a unix socket has no further ports */
 
     if (peer->down || peer->socklen > sizeof(ngx_sockaddr_t)
         || ngx_inet_get_port(peer->sockaddr) == 0)
@@ -240,7 +240,7 @@ ngx_http_kvroute_events_server(void *data, ngx_http_kvroute_srv_conf_t *conf,
         n = find->number;
     }
 
-    /* a rank that is a target of its own has one source */
+    /* with kvroute_ranks each rank is a peer with one source */
 
     if (conf->ranks) {
         n = list->first[i + 1] - list->first[i];
@@ -280,7 +280,7 @@ ngx_http_kvroute_events_server(void *data, ngx_http_kvroute_srv_conf_t *conf,
 }
 
 
-/* the number may have been another server's */
+/* forgets the events of another server that had this slot */
 static void
 ngx_http_kvroute_events_begin(kvr_heard_t *h, uint32_t id)
 {
@@ -303,7 +303,7 @@ ngx_http_kvroute_events_begin(kvr_heard_t *h, uint32_t id)
 }
 
 
-/* vLLM and SGLang add the rank to the port; 0: there is no such */
+/* adds the rank to the port, as vLLM and SGLang do; 0: no such port */
 static in_port_t
 ngx_http_kvroute_events_port(ngx_http_upstream_rr_peer_t *peer,
     ngx_uint_t port, ngx_uint_t rank)
@@ -343,7 +343,7 @@ ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
             continue;
         }
 
-        /* an engine of two upstreams is listened to once */
+        /* an engine in two upstreams has one source */
 
         if (source->conf != conf
             || (ngx_inet_get_port(&source->live.conn.sockaddr.sockaddr) == live
@@ -371,7 +371,7 @@ ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     source->number = number;
     source->rank = (uint32_t) rank;
     source->seen = 1;
-    source->gone = moved;
+    source->refused = moved;
     source->self = ngx_http_kvroute_events_self(conf->zone);
     source->look = &ngx_http_kvroute_events_event;
 
@@ -409,7 +409,7 @@ ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
 }
 
 
-/* at the address of the server, on a port of its own */
+/* sets the server's address with the publisher's port */
 static void
 ngx_http_kvroute_events_address(ngx_http_kvroute_events_stream_t *stream,
     ngx_http_upstream_rr_peer_t *peer, in_port_t port)
@@ -435,14 +435,14 @@ ngx_http_kvroute_events_remove(ngx_http_kvroute_events_source_t *source)
 }
 
 
-/* a sign of life is asked for, and missed */
+/* sends PINGs, and closes connections without a sign of life */
 static void
 ngx_http_kvroute_events_watch(ngx_http_kvroute_events_source_t *source)
 {
     uint64_t              now, time;
     kvr_events_source_t  *shared;
 
-    source->whole = 1;
+    source->complete = 1;
 
     if (!ngx_http_kvroute_events_source_owned(source)) {
         ngx_http_kvroute_events_stream_close(&source->live);
@@ -456,22 +456,20 @@ ngx_http_kvroute_events_watch(ngx_http_kvroute_events_source_t *source)
     if (!source->open && source->live.conn.pc.connection
         && now - source->opened > NGX_HTTP_KVROUTE_EVENTS_SHAKE)
     {
-        ngx_http_kvroute_events_stream_close(&source->live);
-        ngx_http_kvroute_events_closed(&source->live,
-                                       "it says nothing, or not enough");
+        ngx_http_kvroute_events_stream_end(&source->live,
+                                           "no complete ZeroMQ handshake");
         return;
     }
 
     if (!source->open || source->live.held) {
         return;
     }
+
     shared = ngx_http_kvroute_events_source_shared(source);
     time = kvr_get(&shared->time);
 
     if (now - ngx_max(time, source->opened) > NGX_HTTP_KVROUTE_EVENTS_AGE) {
-        ngx_http_kvroute_events_stream_close(&source->live);
-        ngx_http_kvroute_events_closed(&source->live,
-                                       "there is no sign of life");
+        ngx_http_kvroute_events_stream_end(&source->live, "no sign of life");
         return;
     }
 
@@ -481,23 +479,18 @@ ngx_http_kvroute_events_watch(ngx_http_kvroute_events_source_t *source)
 
     source->pinged = now;
 
-    /* an older one cannot be asked: its connection is all there is */
-
-    if (kvr_zmtp_ping(&source->live.subscription.zmtp) != KVR_OK) {
-        kvr_set(&shared->time, ngx_max(now, 1));
-        return;
-    }
+    kvr_zmtp_ping(&source->live.subscription.zmtp);
 
     if (ngx_http_kvroute_events_stream_send(&source->live) != NGX_OK) {
-        ngx_http_kvroute_events_stream_close(&source->live);
-        ngx_http_kvroute_events_closed(&source->live, "it was closed");
+        ngx_http_kvroute_events_stream_end(&source->live,
+                                           "the connection failed");
     }
 }
 
 
 /*
- * Whether all sources of its peer are there.  If one has been missing for as
- * long as its word is believed, the others count no more either.
+ * Finds out whether all sources of the peer are connected.  If one has been
+ * missing for NGX_HTTP_KVROUTE_EVENTS_AGE, the index no longer uses the others.
  */
 static void
 ngx_http_kvroute_events_judge(ngx_http_kvroute_events_source_t *source)
@@ -511,7 +504,7 @@ ngx_http_kvroute_events_judge(ngx_http_kvroute_events_source_t *source)
     e = ngx_http_kvroute_events_source_peer(source);
     now = (uint64_t) ngx_current_msec;
     connected = 0;
-    source->alone = 1;
+    source->only = 1;
 
     for (other = ngx_http_kvroute_events_sources; other; other = other->next) {
 
@@ -520,19 +513,19 @@ ngx_http_kvroute_events_judge(ngx_http_kvroute_events_source_t *source)
         }
 
         connected += other->open;
-        source->alone &= (other == source);
+        source->only &= (other == source);
         time = kvr_get(&ngx_http_kvroute_events_source_shared(other)->time);
 
         if (time == 0 || now - ngx_min(time, now)
                          > NGX_HTTP_KVROUTE_EVENTS_AGE)
         {
-            source->whole = 0;
+            source->complete = 0;
         }
     }
 
     kvr_set(&e->connected, connected);
 
-    if (source->whole) {
+    if (source->complete) {
         kvr_capacity_update(&zone->core, &source->conf->pool, source->id, now);
 
     } else if (kvr_capacity_heard(&zone->core, source->id)) {
@@ -543,7 +536,7 @@ ngx_http_kvroute_events_judge(ngx_http_kvroute_events_source_t *source)
 }
 
 
-/* it is time to connect; or a replay has taken all of its time */
+/* connects, or ends a replay that takes too long */
 static void
 ngx_http_kvroute_events_timer(ngx_event_t *ev)
 {
@@ -582,17 +575,16 @@ ngx_http_kvroute_events_closed(ngx_http_kvroute_events_stream_t *stream,
 
     ngx_http_kvroute_events_stream_close(&source->replay);
 
-    source->asked = 0;
-    source->gone |= stream->refused;
+    source->verifying = 0;
+    source->refused |= stream->refused;
 
     if (source->open) {
         source->open = 0;
-        ngx_http_kvroute_events_source_warn(source, "events have stopped",
+        ngx_http_kvroute_events_source_warn(source, "KV events stopped",
                                             error);
 
     } else if (++source->bad == NGX_HTTP_KVROUTE_EVENTS_BAD) {
-        ngx_http_kvroute_events_source_warn(source, "events do not come",
-                                            error);
+        ngx_http_kvroute_events_source_warn(source, "no KV events", error);
     }
 
     if (ngx_exiting || ngx_terminate || ngx_quit) {

@@ -9,18 +9,18 @@
 
 
 /*
- * KV events of engines (kvroute_events): who is listened to, and what they say.
+ * KV events of engines (kvroute_events).
  *
- *     _events_module  the directive, and what the router calls
- *     _events_conf    its parameters
- *     _events         sources: a publisher of a server each, and their life
- *     _events_find    where they are, if engines are to be asked for it
- *     _events_attribute  requests that ended, and blocks that were told of
- *     _events_source  what all of this knows of a source
- *     _events_read    what comes from a source, and the order of it
- *     _events_stream  a connection of a source: live, or a replay
+ *     _events_module     the directive, and the hooks that the router calls
+ *     _events_conf       its parameters
+ *     _events            sources: the publishers, and their connections
+ *     _events_find       port=auto: asks engines for their publishers
+ *     _events_attribute  aliases=: matches requests with stored blocks
+ *     _events_source     access to a source's state
+ *     _events_read       the messages of a source, in their order
+ *     _events_stream     a connection of a source: live, or a replay
  *
- * Worker 0 alone listens.  What it hears goes to the zone by core/hear.
+ * Only worker 0 reads events.  core/hear applies them to the zone.
  */
 
 
@@ -28,21 +28,21 @@
 #include "core/hear/kvr_hear.h"
 
 
-/* a port of kvroute_events that is to be added to that of the server */
+/* flag of a port: an offset to the server's port */
 #define NGX_HTTP_KVROUTE_EVENTS_ADD   0x10000
 
-/* the engine is asked for its ports */
+/* port=auto */
 #define NGX_HTTP_KVROUTE_EVENTS_AUTO  0x20000
 
 
-/* where engines publish KV events */
+/* kvroute_events of an upstream */
 typedef struct {
-    kvr_heard_t                 *heard;     /* of its zone, in a worker */
+    kvr_heard_t                 *heard;     /* of its zone; set in workers */
     ngx_shm_zone_t              *shm_zone;  /* data: kvr_events_t, by peer */
     ngx_shm_zone_t              *aliases_zone;  /* data: kvr_aliases_t */
-    size_t                       aliases;   /* of a server, 0: there are none */
-    ngx_http_complex_value_t    *session;   /* what engines call a request in
-                                               events, or NULL */
+    size_t                       aliases;   /* bytes per server, or 0 */
+    ngx_http_complex_value_t    *session;   /* the request's id in events, or
+                                               NULL */
     ngx_str_t                    topic;
     ngx_uint_t                   port;      /* or _AUTO; 0: no events */
     ngx_uint_t                   replay;    /* 0: none */
@@ -58,10 +58,10 @@ extern ngx_module_t  ngx_http_kvroute_events_module;
 char *ngx_http_kvroute_events_conf(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
-/* once all upstreams are known */
+/* Checks all upstreams, once they are known. */
 ngx_int_t ngx_http_kvroute_events_conf_init(ngx_conf_t *cf);
 
-/* worker 0 begins to listen */
+/* Worker 0 begins to read events. */
 ngx_int_t ngx_http_kvroute_events_init(ngx_cycle_t *cycle);
 void ngx_http_kvroute_events_exit(ngx_cycle_t *cycle);
 

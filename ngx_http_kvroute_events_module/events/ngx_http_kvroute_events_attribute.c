@@ -5,8 +5,8 @@
 
 
 /*
- * Requests that have ended are looked for among the blocks that engines have
- * told of: a few at a time, in worker 0, which hears the events.
+ * Matches ended requests with the blocks that engines have stored: a few at a
+ * time, in worker 0, which reads the events.
  */
 
 
@@ -16,7 +16,7 @@
 
 #define NGX_HTTP_KVROUTE_EVENTS_ATTRIBUTE  50    /* ms */
 
-/* in one go, which is short; then so many ms later, if there are more */
+/* requests at a time, and ms until the next ones if there are more */
 #define NGX_HTTP_KVROUTE_EVENTS_REQUESTS   4
 #define NGX_HTTP_KVROUTE_EVENTS_MORE       1
 

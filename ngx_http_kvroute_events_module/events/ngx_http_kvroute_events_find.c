@@ -28,8 +28,8 @@
 #define NGX_HTTP_KVROUTE_EVENTS_FIND_MAX      (64 * 1024)  /* of an answer */
 #define NGX_HTTP_KVROUTE_EVENTS_FIND_BUSY     32       /* at a time */
 #define NGX_HTTP_KVROUTE_EVENTS_FIND_TIMEOUT  2000     /* ms */
-#define NGX_HTTP_KVROUTE_EVENTS_FIND_WAIT     50       /* for those */
-#define NGX_HTTP_KVROUTE_EVENTS_FIND_SOONEST  500      /* of the next one */
+#define NGX_HTTP_KVROUTE_EVENTS_FIND_WAIT     50       /* ms, if more wait */
+#define NGX_HTTP_KVROUTE_EVENTS_FIND_SOONEST  500      /* ms, the next one */
 #define NGX_HTTP_KVROUTE_EVENTS_FIND_LATEST   32000
 
 #define NGX_HTTP_KVROUTE_EVENTS_FIND_SCHEME   "tcp://"
@@ -122,7 +122,7 @@ ngx_http_kvroute_events_find(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
 }
 
 
-/* TLS and keys are those with which its health, or its metrics, are asked for */
+/* returns the check whose TLS and keys are used: of health, or of metrics */
 static ngx_http_kvroute_probe_conf_t *
 ngx_http_kvroute_events_find_conf(ngx_http_kvroute_srv_conf_t *conf)
 {
@@ -278,8 +278,8 @@ ngx_http_kvroute_events_find_done(ngx_http_kvroute_fetch_t *fetch,
 
     if (ngx_http_kvroute_events_source_due(&find->warned)) {
         ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
-                      "kvroute events of %V are not found: %s", &find->name,
-                      why);
+                      "kvroute: KV events of server %V not found: %s",
+                      &find->name, why);
     }
 }
 
@@ -352,12 +352,11 @@ ngx_http_kvroute_events_find_take(ngx_http_kvroute_events_find_t *find)
     }
 
     if (n == 0) {
-        return "it publishes none: see the flags of KV events for engines";
+        return "the engine has no publisher: see the flags for KV events";
     }
 
     if (find->conf->ranks == 0 && n > KVR_EVENTS_SOURCES) {
-        return "it has more than 8 ranks: \"kvroute_ranks\" makes each of them "
-               "a server of its own";
+        return "the engine has more than 8 ranks: use \"kvroute_ranks\"";
     }
 
     find->number = n;

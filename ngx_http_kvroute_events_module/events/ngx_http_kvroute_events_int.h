@@ -13,7 +13,7 @@
 #include "engine/ngx_http_kvroute_fetch.h"
 
 
-/* what an upstream listens to, or NULL */
+/* returns kvroute_events of an upstream, or NULL */
 static ngx_inline ngx_http_kvroute_events_conf_t *
 ngx_http_kvroute_events_get(ngx_http_kvroute_srv_conf_t *kscf)
 {
@@ -32,13 +32,13 @@ typedef struct ngx_http_kvroute_events_source_s
     ngx_http_kvroute_events_source_t;
 
 /*
- * Takes what was found.  NGX_AGAIN: leave off here and keep what was not read;
- * NGX_DONE: the stream is closed.
+ * Handles a result.  Returns NGX_AGAIN to put the stream on hold, NGX_DONE if it
+ * was closed.
  */
 typedef ngx_int_t (*ngx_http_kvroute_events_found_pt)(
     ngx_http_kvroute_events_stream_t *stream, kvr_subscription_e found);
 
-/* the connection has ended; error is what is wrong with it */
+/* called when the connection has ended, with the reason */
 typedef void (*ngx_http_kvroute_events_closed_pt)(
     ngx_http_kvroute_events_stream_t *stream, const char *error);
 
@@ -52,10 +52,12 @@ struct ngx_http_kvroute_events_stream_s {
 
     kvr_subscription_t                  subscription;
 
-    u_char                             *rest;     /* was not read */
+    u_char                             *payload;  /* of a message, or NULL */
+    u_char                             *rest;     /* input kept on hold */
     size_t                              rest_len;
-    unsigned                            held:1;   /* nothing is read */
-    unsigned                            refused:1;  /* nobody listens there */
+    unsigned                            held:1;   /* on hold */
+    unsigned                            skip:1;   /* the current message */
+    unsigned                            refused:1;  /* connection refused */
 };
 
 
@@ -67,7 +69,7 @@ struct ngx_http_kvroute_events_source_s {
     ngx_http_kvroute_events_stream_t    live;
     ngx_http_kvroute_events_stream_t    replay;
 
-    ngx_event_t                         timer;    /* to connect, or of replay */
+    ngx_event_t                         timer;    /* connects, or ends a replay */
     ngx_event_t                        *look;     /* at all sources */
     ngx_connection_t                    dummy;
 
@@ -77,27 +79,36 @@ struct ngx_http_kvroute_events_source_s {
     uint32_t                            generation;
     uint32_t                            number;   /* of the peer's source */
     uint32_t                            rank;     /* of data parallelism */
-    ngx_uint_t                          told;     /* events in this message */
+    ngx_uint_t                          events;   /* in this message */
     uint64_t                            self;     /* this process, as owner */
     uint64_t                            opened;   /* ms */
     uint64_t                            pinged;
 
-    ngx_msec_t                          delay;    /* of the next attempt */
-    ngx_uint_t                          bad;      /* attempts, in a row */
-    time_t                              warned;   /* s; 0: never */
-    time_t                              restarted;  /* likewise: was told */
+    ngx_msec_t                          delay;    /* before the next attempt */
+    ngx_uint_t                          bad;      /* attempts in a row */
+
+    /* s, of the last log message of each kind; 0: none yet */
+
+    time_t                              warned;
+    time_t                              restarted;
     time_t                              emptied;
 
-    unsigned                            seen:1;   /* still among the peers */
+    unsigned                            seen:1;   /* its peer still exists */
     unsigned                            cleared:1;  /* by this message */
-    unsigned                            open:1;   /* it is listened to */
-    unsigned                            gone:1;   /* nobody was there */
-    unsigned                            missed:1; /* no replay had it */
-    unsigned                            asked:1;  /* whether it is the same */
-    unsigned                            same:1;   /* the replay says so */
-    unsigned                            ended:1;  /* all of it was heard */
-    unsigned                            whole:1;  /* and all of the peer's */
-    unsigned                            alone:1;  /* the peer has no other */
+    unsigned                            open:1;   /* connected */
+    unsigned                            refused:1;  /* was, at some attempt */
+
+    /* about the current replay */
+
+    unsigned                            failed:1;
+    unsigned                            verifying:1;  /* the same process? */
+    unsigned                            same:1;   /* yes */
+    unsigned                            replayed:1;  /* to its end */
+
+    /* about all sources of the peer */
+
+    unsigned                            complete:1;  /* none is missing */
+    unsigned                            only:1;   /* this is the only one */
 };
 
 
@@ -111,46 +122,49 @@ typedef struct {
 } ngx_http_kvroute_events_publisher_t;
 
 
-/* an engine that is asked where its publishers are */
+/* an engine with port=auto */
 typedef struct ngx_http_kvroute_events_find_s  ngx_http_kvroute_events_find_t;
 
 struct ngx_http_kvroute_events_find_s {
     ngx_http_kvroute_events_find_t     *next;
     ngx_http_kvroute_srv_conf_t        *conf;
     ngx_str_t                           name;     /* of the server */
-    uint32_t                            id;       /* of its peer, or of its */
-    uint32_t                            generation;  /* first rank's */
+    uint32_t                            id;       /* of its peer, or of the */
+    uint32_t                            generation;  /* peer of its first rank */
 
     ngx_http_kvroute_fetch_t            fetch;
-    u_char                             *answer;   /* to the last request */
+    u_char                             *answer;   /* response being read */
     size_t                              len;
 
-    ngx_uint_t                          number;   /* of publishers, by rank */
+    ngx_uint_t                          number;   /* of publishers */
     ngx_http_kvroute_events_publisher_t
         publisher[NGX_HTTP_KVROUTE_EVENTS_PUBLISHERS];
 
-    uint64_t                            again;    /* ms: not before that */
+    uint64_t                            again;    /* ms, next request */
     ngx_msec_t                          delay;
     time_t                              warned;   /* s; 0: never */
-    unsigned                            seen:1;   /* still among the peers */
-    unsigned                            missing:1;  /* one is not connected */
+    unsigned                            seen:1;   /* its peer still exists */
+    unsigned                            missing:1;  /* a publisher */
 };
 
 
 /* _find */
 
-/* what is known of a server; NULL: there is no memory */
+/* Returns the state of a server, created if needed; NULL: no memory. */
 ngx_http_kvroute_events_find_t *ngx_http_kvroute_events_find(
     ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     ngx_http_upstream_rr_peer_t *peer, ngx_log_t *log);
 
-/* before all are looked for, or an upstream's cannot be: then those stay */
+/*
+ * Called before all servers are visited, and for an upstream whose servers
+ * cannot be visited now, which then stay.
+ */
 void ngx_http_kvroute_events_find_unseen(void);
 void ngx_http_kvroute_events_find_keep(ngx_http_kvroute_srv_conf_t *conf);
 
 /*
- * After it: asks those of whom a publisher is missing.  If something was found,
- * or some have to wait for others, the event is for soon.
+ * Called after it: removes servers that are gone, and sends a request to those
+ * with a missing publisher.  look is called again soon if that found something.
  */
 void ngx_http_kvroute_events_find_ask(ngx_event_t *look);
 
@@ -165,16 +179,20 @@ void ngx_http_kvroute_events_stream_open(
 void ngx_http_kvroute_events_stream_close(
     ngx_http_kvroute_events_stream_t *stream);
 
-/* sends what there is to be sent */
+/* Closes the stream and calls closed(). */
+void ngx_http_kvroute_events_stream_end(
+    ngx_http_kvroute_events_stream_t *stream, const char *error);
+
+/* Sends the bytes that are ready to be sent. */
 ngx_int_t ngx_http_kvroute_events_stream_send(
     ngx_http_kvroute_events_stream_t *stream);
 
-/* goes on after found() has returned NGX_AGAIN */
+/* Continues a stream on hold. */
 void ngx_http_kvroute_events_stream_resume(
     ngx_http_kvroute_events_stream_t *stream);
 
 
-/* _read: found() and closed() of a source's live stream and of its replay */
+/* _read: found() and closed() of the live stream and of the replay */
 
 ngx_int_t ngx_http_kvroute_events_read_live(
     ngx_http_kvroute_events_stream_t *stream, kvr_subscription_e found);
@@ -183,7 +201,7 @@ ngx_int_t ngx_http_kvroute_events_read_replay(
 void ngx_http_kvroute_events_read_replay_closed(
     ngx_http_kvroute_events_stream_t *stream, const char *error);
 
-/* a replay takes too long: what is missing is given up */
+/* Ends a replay that takes too long. */
 void ngx_http_kvroute_events_read_give_up(
     ngx_http_kvroute_events_source_t *source);
 
@@ -195,7 +213,7 @@ void ngx_http_kvroute_events_attribute_init(ngx_cycle_t *cycle);
 
 /* _source */
 
-/* what is heard of the zone of a source */
+/* Returns the events' state of the source's zone, of its peer, of itself. */
 kvr_heard_t *ngx_http_kvroute_events_source_heard(
     ngx_http_kvroute_events_source_t *source);
 
@@ -204,20 +222,20 @@ kvr_events_t *ngx_http_kvroute_events_source_peer(
 kvr_events_source_t *ngx_http_kvroute_events_source_shared(
     ngx_http_kvroute_events_source_t *source);
 
-/* whether this process is still the one that listens */
+/* Returns whether this process still reads the source. */
 ngx_uint_t ngx_http_kvroute_events_source_owned(
     ngx_http_kvroute_events_source_t *source);
 
-/* this process, as an owner of what is in a zone */
+/* Returns this process as an owner of something in a zone. */
 uint64_t ngx_http_kvroute_events_self(ngx_http_kvroute_zone_t *zone);
 
-/* at most one a minute of each of them */
+/* Both limit log messages to one a minute. */
 ngx_uint_t ngx_http_kvroute_events_source_due(time_t *warned);
 void ngx_http_kvroute_events_source_warn(
     ngx_http_kvroute_events_source_t *source, const char *what,
     const char *why);
 
-/* of connections: that nobody answers is told once, not by every connect() */
+/* for connections: failing attempts are not logged one by one */
 extern ngx_log_t  ngx_http_kvroute_events_source_log;
 
 

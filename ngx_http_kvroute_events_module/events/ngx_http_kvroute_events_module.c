@@ -63,7 +63,6 @@ ngx_module_t  ngx_http_kvroute_events_module = {
 };
 
 
-/* what the router calls */
 static const ngx_http_kvroute_extension_t  ngx_http_kvroute_events_extension = {
     .build = NGX_HTTP_KVROUTE_BUILD,
     .name = "ngx_http_kvroute_events_module",
@@ -90,7 +89,7 @@ ngx_http_kvroute_events_create_conf(ngx_conf_t *cf)
 }
 
 
-/* zones are listened to in each worker's eyes; one of them listens */
+/* prepares the zones in each worker; worker 0 reads events */
 static ngx_int_t
 ngx_http_kvroute_events_attach(ngx_cycle_t *cycle)
 {
@@ -122,7 +121,7 @@ ngx_http_kvroute_events_attach(ngx_cycle_t *cycle)
 }
 
 
-/* upstreams of one zone have one */
+/* upstreams of one zone share its state */
 static ngx_int_t
 ngx_http_kvroute_events_attach_zone(ngx_http_kvroute_main_conf_t *kmcf,
     ngx_http_kvroute_srv_conf_t *kscf)
@@ -166,7 +165,7 @@ ngx_http_kvroute_events_attach_zone(ngx_http_kvroute_main_conf_t *kmcf,
         }
     }
 
-    /* every process sets it to the same */
+    /* every process writes the same values */
 
     if (events->aliases_zone) {
         aliases = events->aliases_zone->data;
@@ -188,7 +187,7 @@ ngx_http_kvroute_events_session(ngx_http_request_t *r,
 
     events = ngx_http_kvroute_events_get(kscf);
 
-    /* an upstream without events may have the zone of one that has them */
+    /* upstreams with and without events may share a zone */
 
     if (events == NULL || events->session == NULL
         || ngx_http_complex_value(r, events->session, &value) != NGX_OK)
@@ -236,8 +235,6 @@ ngx_http_kvroute_events_json(cJSON *json, ngx_http_kvroute_srv_conf_t *kscf,
     if (state != KVR_HEAR_OFF) {
         cJSON_AddNumberToObject(item, "age_ms", (double) age);
     }
-
-    /* whether the index goes by them, and how old blocks get */
 
     cJSON_AddBoolToObject(item, "trusted", state == KVR_HEAR_FRESH);
     cJSON_AddNumberToObject(item, "age",

@@ -5,13 +5,13 @@
 
 
 /*
- * What comes from a source, and in which order.
+ * The messages of a source, in their order.
  *
- * A message whose number is not the next one tells that some are missing.  Then
- * the live stream is held, at the beginning of that message, and the missing
- * ones are asked for by the replay socket, if there is one.  All that the
- * replay has is taken, also what has come live meanwhile; when that comes from
- * the live stream it is skipped.
+ * If a message's number is not the next one, messages are missing.  Then the
+ * live stream is put on hold before that message, and the missing ones are
+ * requested from the replay socket, if there is one.  All messages of the replay
+ * are used, including those published meanwhile; when these arrive by the live
+ * stream they are skipped.
  */
 
 
@@ -25,11 +25,11 @@
 
 static ngx_int_t ngx_http_kvroute_events_read_open(
     ngx_http_kvroute_events_source_t *source);
-static void ngx_http_kvroute_events_read_answered(
+static void ngx_http_kvroute_events_read_verified(
     ngx_http_kvroute_events_source_t *source);
 static ngx_int_t ngx_http_kvroute_events_read_message(
     ngx_http_kvroute_events_source_t *source);
-static void ngx_http_kvroute_events_read_another(
+static void ngx_http_kvroute_events_read_restarted(
     ngx_http_kvroute_events_source_t *source);
 static ngx_int_t ngx_http_kvroute_events_read_ask(
     ngx_http_kvroute_events_source_t *source);
@@ -37,8 +37,6 @@ static ngx_int_t ngx_http_kvroute_events_read_replayed(
     ngx_http_kvroute_events_source_t *source);
 static void ngx_http_kvroute_events_read_resume(
     ngx_http_kvroute_events_source_t *source);
-static void ngx_http_kvroute_events_read_go(
-    ngx_http_kvroute_events_source_t *source, uint64_t seq);
 static void ngx_http_kvroute_events_read_event(
     ngx_http_kvroute_events_source_t *source, const kvr_kvevent_t *event);
 static ngx_int_t ngx_http_kvroute_events_read_done(
@@ -84,9 +82,9 @@ ngx_http_kvroute_events_read_live(ngx_http_kvroute_events_stream_t *stream,
 
 
 /*
- * It may be another process than before: a replay tells.  The one before has
- * the last message that was read, or later ones.  Who has neither is another;
- * and so is, if nobody was there for a while, who does not have that very one.
+ * Connected.  If messages were read before, a replay from the last of them shows
+ * whether the publisher is still the same process: see
+ * ngx_http_kvroute_events_read_verified().
  */
 static ngx_int_t
 ngx_http_kvroute_events_read_open(ngx_http_kvroute_events_source_t *source)
@@ -108,43 +106,52 @@ ngx_http_kvroute_events_read_open(ngx_http_kvroute_events_source_t *source)
     kvr_add(&e->connects, 1);
     kvr_set(&shared->time, ngx_max(source->opened, 1));
 
-    /* whether others of the peer are missing is seen by who looks at all */
+    /* the look finds out whether other sources of the peer are missing */
 
-    source->whole = source->alone;
+    source->complete = source->only;
     ngx_add_timer(source->look, 1);
 
     if (kvr_get(&shared->next) == 0) {
-        source->gone = 0;
+        source->refused = 0;
         return NGX_OK;
     }
 
-    source->asked = 1;
+    source->verifying = 1;
     source->same = 0;
-    source->ended = 0;
+    source->replayed = 0;
 
     if (ngx_http_kvroute_events_read_ask(source) == NGX_AGAIN) {
         return NGX_AGAIN;
     }
 
-    ngx_http_kvroute_events_read_answered(source);
+    ngx_http_kvroute_events_read_verified(source);
 
     return NGX_OK;
 }
 
 
-/* whether it is the same publisher is known, as far as it can be */
+/*
+ * Decides whether the publisher is a new process.  The replay either contains a
+ * message that proves it is the same, or ended without one, or failed.
+ *
+ *                              connection refused before?    yes     no
+ *     the last message was replayed, or (if not refused)
+ *     a later one                                            same    same
+ *     the replay ended without                               new     new
+ *     no replay, or it failed                                new     same
+ */
 static void
-ngx_http_kvroute_events_read_answered(ngx_http_kvroute_events_source_t *source)
+ngx_http_kvroute_events_read_verified(ngx_http_kvroute_events_source_t *source)
 {
-    ngx_uint_t  another;
+    ngx_uint_t  restarted;
 
-    another = !source->same && (source->gone || source->ended);
+    restarted = !source->same && (source->refused || source->replayed);
 
-    source->asked = 0;
-    source->gone = 0;
+    source->verifying = 0;
+    source->refused = 0;
 
-    if (another) {
-        ngx_http_kvroute_events_read_another(source);
+    if (restarted) {
+        ngx_http_kvroute_events_read_restarted(source);
         kvr_set(&ngx_http_kvroute_events_source_shared(source)->next, 0);
     }
 }
@@ -165,18 +172,18 @@ ngx_http_kvroute_events_read_message(ngx_http_kvroute_events_source_t *source)
     e = ngx_http_kvroute_events_source_peer(source);
     shared = ngx_http_kvroute_events_source_shared(source);
 
-    source->told = 0;
+    source->events = 0;
     source->cleared = 0;
 
     switch (kvr_events_order(shared, &source->order, s->seq)) {
 
-    case KVR_EVENTS_AGAIN:
+    case KVR_EVENTS_REPEATED:
         kvr_add(&e->repeated, 1);
-        kvr_subscription_skip(s);
+        source->live.skip = 1;
         break;
 
-    case KVR_EVENTS_ANOTHER:
-        ngx_http_kvroute_events_read_another(source);
+    case KVR_EVENTS_RESTARTED:
+        ngx_http_kvroute_events_read_restarted(source);
         kvr_set(&shared->next, s->seq);
         break;
 
@@ -188,7 +195,7 @@ ngx_http_kvroute_events_read_message(ngx_http_kvroute_events_source_t *source)
 
         break;
 
-    default: /* KVR_EVENTS_TAKE */
+    default: /* KVR_EVENTS_NEXT */
         break;
     }
 
@@ -197,7 +204,7 @@ ngx_http_kvroute_events_read_message(ngx_http_kvroute_events_source_t *source)
 
 
 static void
-ngx_http_kvroute_events_read_another(ngx_http_kvroute_events_source_t *source)
+ngx_http_kvroute_events_read_restarted(ngx_http_kvroute_events_source_t *source)
 {
     kvr_peer_t  *peer;
 
@@ -211,12 +218,12 @@ ngx_http_kvroute_events_read_another(ngx_http_kvroute_events_source_t *source)
     peer = &source->conf->zone->sh->registry->peer[source->id];
 
     ngx_log_error(NGX_LOG_NOTICE, source->timer.log, 0,
-                  "kvroute peer %*s was restarted, by its events: its cache is "
+                  "kvroute: KV events show a restart of peer %*s: its cache is "
                   "empty", (size_t) peer->len, peer->name);
 }
 
 
-/* NGX_AGAIN: a replay is asked for, and the live stream is to be held */
+/* requests a replay; returns NGX_AGAIN if the live stream must wait for it */
 static ngx_int_t
 ngx_http_kvroute_events_read_ask(ngx_http_kvroute_events_source_t *source)
 {
@@ -228,18 +235,18 @@ ngx_http_kvroute_events_read_ask(ngx_http_kvroute_events_source_t *source)
 
     ngx_str_null(&none);
 
-    source->missed = 0;
+    source->failed = 0;
 
-    /* what has failed before this returns has set missed */
+    /* an error before this returns sets failed */
 
     ngx_http_kvroute_events_stream_open(&source->replay, KVR_ZMTP_DEALER,
                                         &none);
 
-    if (source->missed) {
+    if (source->failed) {
         return NGX_DECLINED;
     }
 
-    ngx_add_timer(&source->timer, source->asked
+    ngx_add_timer(&source->timer, source->verifying
                                   ? NGX_HTTP_KVROUTE_EVENTS_ASK
                                   : NGX_HTTP_KVROUTE_EVENTS_REPLAY);
 
@@ -262,7 +269,8 @@ ngx_http_kvroute_events_read_replay(ngx_http_kvroute_events_stream_t *stream,
 
     case KVR_SUBSCRIPTION_OPEN:
         shared = ngx_http_kvroute_events_source_shared(source);
-        kvr_zmtp_request(&s->zmtp, kvr_get(&shared->next) - source->asked);
+        kvr_zmtp_request(&s->zmtp, kvr_get(&shared->next)
+                                   - source->verifying);
         break;
 
     case KVR_SUBSCRIPTION_ALIVE:
@@ -301,21 +309,22 @@ ngx_http_kvroute_events_read_replayed(ngx_http_kvroute_events_source_t *source)
     if (s->seq == KVR_SUBSCRIPTION_END
         || !ngx_http_kvroute_events_source_owned(source))
     {
-        source->ended = (s->seq == KVR_SUBSCRIPTION_END);
+        source->replayed = (s->seq == KVR_SUBSCRIPTION_END);
 
         ngx_http_kvroute_events_stream_close(&source->replay);
         ngx_http_kvroute_events_read_resume(source);
         return NGX_DONE;
     }
 
-    source->same |= (s->seq == next - 1 || (s->seq >= next && !source->gone));
+    source->same |= (s->seq == next - 1
+                     || (s->seq >= next && !source->refused));
 
-    /* those of another publisher are not to be counted as its own */
+    /* messages of a new process do not continue those of the old one */
 
     if (s->seq < next || s->seq - next >= KVR_EVENTS_FAR
-        || (source->asked && !source->same))
+        || (source->verifying && !source->same))
     {
-        kvr_subscription_skip(s);
+        source->replay.skip = 1;
         return NGX_OK;
     }
 
@@ -332,9 +341,9 @@ ngx_http_kvroute_events_read_replay_closed(
     ngx_http_kvroute_events_source_t  *source;
 
     source = stream->source;
-    source->missed = 1;
+    source->failed = 1;
 
-    ngx_http_kvroute_events_source_warn(source, "replay of events failed",
+    ngx_http_kvroute_events_source_warn(source, "replay of KV events failed",
                                         error);
 
     ngx_http_kvroute_events_read_resume(source);
@@ -346,11 +355,11 @@ ngx_http_kvroute_events_read_give_up(ngx_http_kvroute_events_source_t *source)
 {
     ngx_http_kvroute_events_stream_close(&source->replay);
     ngx_http_kvroute_events_read_replay_closed(&source->replay,
-                                               "it takes too long");
+                                               "timed out");
 }
 
 
-/* the live stream goes on, with the message that it is held at, if it is */
+/* continues the live stream, if it is on hold */
 static void
 ngx_http_kvroute_events_read_resume(ngx_http_kvroute_events_source_t *source)
 {
@@ -368,11 +377,11 @@ ngx_http_kvroute_events_read_resume(ngx_http_kvroute_events_source_t *source)
     s = &source->live.subscription;
     shared = ngx_http_kvroute_events_source_shared(source);
 
-    if (source->asked) {
-        ngx_http_kvroute_events_read_answered(source);
+    if (source->verifying) {
+        ngx_http_kvroute_events_read_verified(source);
 
     } else if (s->seq < kvr_get(&shared->next)) {
-        kvr_subscription_skip(s);
+        source->live.skip = 1;
     }
 
     source->order.replayed = kvr_get(&shared->next);
@@ -382,42 +391,20 @@ ngx_http_kvroute_events_read_resume(ngx_http_kvroute_events_source_t *source)
 
 
 static void
-ngx_http_kvroute_events_read_go(ngx_http_kvroute_events_source_t *source,
-    uint64_t seq)
-{
-    uint64_t              lost;
-    kvr_events_t         *e;
-    kvr_events_source_t  *shared;
-
-    e = ngx_http_kvroute_events_source_peer(source);
-    shared = ngx_http_kvroute_events_source_shared(source);
-
-    lost = kvr_events_go(e, shared, seq, (uint64_t) ngx_current_msec);
-
-    if (lost) {
-        ngx_http_kvroute_events_source_warn(source, "events are missing",
-                                            source->replay.conn.socklen
-                                            ? "no replay had them any more"
-                                            : "there is no \"replay=\"");
-    }
-}
-
-
-static void
 ngx_http_kvroute_events_read_event(ngx_http_kvroute_events_source_t *source,
     const kvr_kvevent_t *event)
 {
     kvr_peer_t  *peer;
 
-    source->told++;
+    source->events++;
 
-    /* the clock is not moved by some of a peer's ranks alone */
+    /* the clock moves only if all ranks of a peer are connected */
 
-    if (!source->whole && event->type != KVR_KVEVENT_CLEARED) {
+    if (!source->complete && event->type != KVR_KVEVENT_CLEARED) {
         return;
     }
 
-    /* a step of an engine clears a cache once */
+    /* a message is one step of an engine, which clears the cache once */
 
     if (event->type == KVR_KVEVENT_CLEARED) {
 
@@ -439,14 +426,14 @@ ngx_http_kvroute_events_read_event(ngx_http_kvroute_events_source_t *source,
     peer = &source->conf->zone->sh->registry->peer[source->id];
 
     ngx_log_error(NGX_LOG_NOTICE, source->timer.log, 0,
-                  "kvroute peer %*s has cleared its cache",
+                  "kvroute: peer %*s cleared its cache",
                   (size_t) peer->len, peer->name);
 }
 
 
 /*
- * A message that is garbled may have any number: it is not gone on from.  What
- * was meant is missing then, and is replayed; it is not asked for once more.
+ * The end of a message.  An invalid one may have any number, so it does not
+ * count as read: the next message causes a replay, in which it does count.
  */
 static ngx_int_t
 ngx_http_kvroute_events_read_done(ngx_http_kvroute_events_source_t *source,
@@ -456,7 +443,7 @@ ngx_http_kvroute_events_read_done(ngx_http_kvroute_events_source_t *source,
     kvr_subscription_t   *s;
     kvr_events_source_t  *shared;
 
-    /* what another worker reads by now is its to count */
+    /* another worker reads and counts now */
 
     if (!ngx_http_kvroute_events_source_owned(source)) {
         return ngx_http_kvroute_events_read_leave(source);
@@ -469,19 +456,19 @@ ngx_http_kvroute_events_read_done(ngx_http_kvroute_events_source_t *source,
     if (found == KVR_SUBSCRIPTION_BAD) {
         kvr_add(&e->garbled, 1);
 
-        ngx_http_kvroute_events_source_warn(source, "events are garbled",
-                                            "a message is no batch of them");
+        ngx_http_kvroute_events_source_warn(source, "a message of KV events is invalid",
+                                            "not a batch of events");
 
         if (stream == &source->live) {
             return NGX_OK;
         }
     }
 
-    if (!s->seq_read || s->skip) {
+    if (!s->seq_read || stream->skip) {
         return NGX_OK;
     }
 
-    if (source->told == 0 && stream == &source->live
+    if (source->events == 0 && stream == &source->live
         && kvr_get(&shared->next))
     {
         kvr_events_empty(shared, &source->order, s->seq,
@@ -490,7 +477,15 @@ ngx_http_kvroute_events_read_done(ngx_http_kvroute_events_source_t *source,
     }
 
     if (s->seq > ngx_max(kvr_get(&shared->next), source->order.empty)) {
-        ngx_http_kvroute_events_read_go(source, s->seq);
+
+        if (kvr_events_continue(e, shared, s->seq,
+                                (uint64_t) ngx_current_msec))
+        {
+            ngx_http_kvroute_events_source_warn(source, "KV events were lost",
+                                                source->replay.conn.socklen
+                                                ? "not in the replay"
+                                                : "there is no \"replay=\"");
+        }
     }
 
     kvr_events_read(e, shared, &source->order, s->seq,
@@ -500,7 +495,7 @@ ngx_http_kvroute_events_read_done(ngx_http_kvroute_events_source_t *source,
 }
 
 
-/* another worker has taken over, after a reload */
+/* after a reload another worker reads this source */
 static ngx_int_t
 ngx_http_kvroute_events_read_leave(ngx_http_kvroute_events_source_t *source)
 {

@@ -4,7 +4,7 @@
  */
 
 
-/* A source, as all that listens to it sees it. */
+/* Access to a source's state, and its warnings. */
 
 
 #include "events/ngx_http_kvroute_events_int.h"
@@ -71,7 +71,7 @@ ngx_http_kvroute_events_source_warn(ngx_http_kvroute_events_source_t *source,
     }
 
     ngx_log_error(NGX_LOG_WARN, source->timer.log, 0,
-                  "kvroute %s of %V, rank %uD: %s", what, &source->name,
+                  "kvroute: %s: server %V, rank %uD: %s", what, &source->name,
                   source->rank, why);
 }
 

@@ -7,10 +7,10 @@
 /*
  * A connection to a publisher, or to its replay socket.
  *
- * What comes is read in slices, so that whatever a publisher sends the other
- * work of this worker goes on.  While much comes it is read each few ms, and not
- * each time there is some: that costs half as much.  No more is kept than what one read has brought,
- * and that only while the stream is held.
+ * Input is read in slices, so a busy publisher does not delay the other work of
+ * this worker.  While much arrives it is read every few milliseconds instead of
+ * at each event, which halves the cost.  While the stream is on hold, nothing is
+ * read beyond the current slice.
  */
 
 
@@ -19,16 +19,12 @@
 
 #define NGX_HTTP_KVROUTE_EVENTS_BUF    65536   /* a slice */
 
-/* bytes that are much for one event, and ms until the next read then */
+/* after so many bytes in one event the next read is delayed by these ms */
 #define NGX_HTTP_KVROUTE_EVENTS_MUCH   8192
 #define NGX_HTTP_KVROUTE_EVENTS_PAUSE  4
 #define NGX_HTTP_KVROUTE_EVENTS_SOON   1        /* after a whole slice */
 
-/* s: until the first probe of a silent connection, and between; so many probes */
-#define NGX_HTTP_KVROUTE_EVENTS_KEEP   3
 
-
-static void ngx_http_kvroute_events_stream_keep(ngx_socket_t fd);
 static void ngx_http_kvroute_events_stream_failed(
     ngx_http_kvroute_conn_t *conn, ngx_int_t rc, const char *why);
 static void ngx_http_kvroute_events_stream_write(ngx_event_t *ev);
@@ -37,8 +33,12 @@ static ngx_int_t ngx_http_kvroute_events_stream_pause(ngx_event_t *ev,
     size_t got);
 static ngx_int_t ngx_http_kvroute_events_stream_take(
     ngx_http_kvroute_events_stream_t *stream, u_char *data, size_t len);
-static void ngx_http_kvroute_events_stream_end(
-    ngx_http_kvroute_events_stream_t *stream, const char *error);
+static ngx_int_t ngx_http_kvroute_events_stream_hold(
+    ngx_http_kvroute_events_stream_t *stream, const u_char *p, size_t len);
+static ngx_int_t ngx_http_kvroute_events_stream_memory(
+    ngx_http_kvroute_events_stream_t *stream);
+static void ngx_http_kvroute_events_stream_free(
+    ngx_http_kvroute_events_stream_t *stream);
 
 
 void
@@ -72,31 +72,7 @@ ngx_http_kvroute_events_stream_open(ngx_http_kvroute_events_stream_t *stream,
         /* a worker that shuts down closes it at once */
 
         c->idle = 1;
-
-        ngx_http_kvroute_events_stream_keep(c->fd);
     }
-}
-
-
-/* a publisher that knows no PING may be gone, and nobody has said so */
-static void
-ngx_http_kvroute_events_stream_keep(ngx_socket_t fd)
-{
-    int  value;
-
-    value = 1;
-    (void) setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, (const void *) &value,
-                      sizeof(int));
-
-#if (NGX_HAVE_KEEPALIVE_TUNABLE)
-    value = NGX_HTTP_KVROUTE_EVENTS_KEEP;
-    (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, (const void *) &value,
-                      sizeof(int));
-    (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, (const void *) &value,
-                      sizeof(int));
-    (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, (const void *) &value,
-                      sizeof(int));
-#endif
 }
 
 
@@ -110,11 +86,12 @@ ngx_http_kvroute_events_stream_close(ngx_http_kvroute_events_stream_t *stream)
 
     stream->held = 0;
 
+    ngx_http_kvroute_events_stream_free(stream);
     ngx_http_kvroute_conn_close(&stream->conn);
 }
 
 
-static void
+void
 ngx_http_kvroute_events_stream_end(ngx_http_kvroute_events_stream_t *stream,
     const char *error)
 {
@@ -133,8 +110,8 @@ ngx_http_kvroute_events_stream_failed(ngx_http_kvroute_conn_t *conn,
     stream->refused = (rc == NGX_DECLINED);
 
     ngx_http_kvroute_events_stream_end(stream, stream->refused
-                                               ? "nobody listens there"
-                                               : "the connection has failed");
+                                               ? "connection refused"
+                                               : "the connection failed");
 }
 
 
@@ -181,7 +158,7 @@ ngx_http_kvroute_events_stream_read(ngx_event_t *ev)
     ngx_http_kvroute_conn_t           *conn;
     ngx_http_kvroute_events_stream_t  *stream;
 
-    /* of no use after an event is handled */
+    /* used within one event only */
     static u_char                      buf[NGX_HTTP_KVROUTE_EVENTS_BUF];
 
     c = ev->data;
@@ -233,7 +210,7 @@ ngx_http_kvroute_events_stream_read(ngx_event_t *ev)
 }
 
 
-/* waits for more, or for a few ms if there was much */
+/* waits for more input, or for a few milliseconds if there was much */
 static ngx_int_t
 ngx_http_kvroute_events_stream_pause(ngx_event_t *ev, size_t got)
 {
@@ -243,7 +220,7 @@ ngx_http_kvroute_events_stream_pause(ngx_event_t *ev, size_t got)
         return ngx_handle_read_event(ev, 0);
     }
 
-    /* the flag is for the write event: that is to stay as it was */
+    /* the flag keeps the write event */
 
     flags = ngx_event_flags & NGX_USE_CLEAR_EVENT ? NGX_CLEAR_EVENT : 0;
 
@@ -251,7 +228,7 @@ ngx_http_kvroute_events_stream_pause(ngx_event_t *ev, size_t got)
         return NGX_ERROR;
     }
 
-    /* it is read when the time is over, whether or not there is anything */
+    /* the timer causes a read, whether or not there is input */
 
     ev->ready = 1;
 
@@ -263,13 +240,11 @@ ngx_http_kvroute_events_stream_pause(ngx_event_t *ev, size_t got)
 }
 
 
-/* NGX_AGAIN: the stream is held; NGX_DONE: it is closed */
+/* returns NGX_AGAIN if the stream is on hold, NGX_DONE if it is closed */
 static ngx_int_t
 ngx_http_kvroute_events_stream_take(ngx_http_kvroute_events_stream_t *stream,
     u_char *data, size_t len)
 {
-    size_t               left;
-    u_char              *rest;
     ngx_int_t            rc;
     const uint8_t       *p, *end;
     kvr_subscription_e   found;
@@ -277,7 +252,7 @@ ngx_http_kvroute_events_stream_take(ngx_http_kvroute_events_stream_t *stream,
     p = data;
     end = data + len;
 
-    do {
+    for ( ;; ) {
         found = kvr_subscription_read(&stream->subscription, &p, end);
 
         if (found == KVR_SUBSCRIPTION_AGAIN) {
@@ -290,31 +265,82 @@ ngx_http_kvroute_events_stream_take(ngx_http_kvroute_events_stream_t *stream,
             return NGX_DONE;
         }
 
+        if (found == KVR_SUBSCRIPTION_MESSAGE) {
+            stream->skip = 0;
+        }
+
         rc = stream->found(stream, found);
 
-        if (rc == NGX_DONE) {
+        if (rc == NGX_AGAIN) {
+            rc = ngx_http_kvroute_events_stream_hold(stream, p,
+                                                     (size_t) (end - p));
+
+        } else if (rc == NGX_OK && found == KVR_SUBSCRIPTION_MESSAGE) {
+            rc = ngx_http_kvroute_events_stream_memory(stream);
+        }
+
+        if (rc == NGX_ERROR) {
+            ngx_http_kvroute_events_stream_failed(&stream->conn, NGX_ERROR,
+                                                  NULL);
             return NGX_DONE;
         }
 
-    } while (rc == NGX_OK);
+        if (rc != NGX_OK) {
+            return rc;
+        }
 
-    /* there may be nothing left, of which memory is asked for as well */
+        if (found == KVR_SUBSCRIPTION_DONE || found == KVR_SUBSCRIPTION_BAD) {
+            ngx_http_kvroute_events_stream_free(stream);
+        }
+    }
+}
 
-    left = (size_t) (end - p);
-    rest = ngx_alloc(left + 1, stream->conn.pc.log);
 
-    if (rest == NULL) {
-        ngx_http_kvroute_events_stream_failed(&stream->conn, NGX_ERROR, NULL);
-        return NGX_DONE;
+/* keeps what was not read */
+static ngx_int_t
+ngx_http_kvroute_events_stream_hold(ngx_http_kvroute_events_stream_t *stream,
+    const u_char *p, size_t len)
+{
+    stream->rest = ngx_alloc(len + 1, stream->conn.pc.log);
+    if (stream->rest == NULL) {
+        return NGX_ERROR;
     }
 
-    ngx_memcpy(rest, p, left);
+    ngx_memcpy(stream->rest, p, len);
 
-    stream->rest = rest;
-    stream->rest_len = left;
+    stream->rest_len = len;
     stream->held = 1;
 
     return NGX_AGAIN;
+}
+
+
+/* allocates memory for the payload of a message, unless it is skipped */
+static ngx_int_t
+ngx_http_kvroute_events_stream_memory(ngx_http_kvroute_events_stream_t *stream)
+{
+    kvr_subscription_t  *s;
+
+    s = &stream->subscription;
+
+    if (stream->skip) {
+        return NGX_OK;
+    }
+
+    stream->payload = ngx_alloc(s->zmtp.size + 1, stream->conn.pc.log);
+    s->memory = stream->payload;
+
+    return stream->payload ? NGX_OK : NGX_ERROR;
+}
+
+
+static void
+ngx_http_kvroute_events_stream_free(ngx_http_kvroute_events_stream_t *stream)
+{
+    if (stream->payload) {
+        ngx_free(stream->payload);
+        stream->payload = NULL;
+    }
 }
 
 
@@ -329,7 +355,15 @@ ngx_http_kvroute_events_stream_resume(ngx_http_kvroute_events_stream_t *stream)
     stream->rest = NULL;
     stream->held = 0;
 
-    rc = ngx_http_kvroute_events_stream_take(stream, rest, stream->rest_len);
+    rc = ngx_http_kvroute_events_stream_memory(stream);
+
+    if (rc != NGX_OK) {
+        ngx_http_kvroute_events_stream_failed(&stream->conn, NGX_ERROR, NULL);
+
+    } else {
+        rc = ngx_http_kvroute_events_stream_take(stream, rest,
+                                                 stream->rest_len);
+    }
 
     ngx_free(rest);
 

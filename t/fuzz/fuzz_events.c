@@ -137,9 +137,25 @@ fuzz_event(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e)
 }
 
 
+/* memory for a payload: no frame that ends has more bytes than the input */
+static void
+fuzz_memory(kvr_subscription_t *s, size_t size)
+{
+    static uint8_t  *memory;
+
+    free(memory);
+    memory = NULL;
+
+    if (s) {
+        memory = malloc(kvr_min(s->zmtp.size, size) + 1);
+        s->memory = memory;
+    }
+}
+
+
 static int
 fuzz_feed(kvr_subscription_t *s, const uint8_t *p, const uint8_t *end,
-    fuzz_found_t *f, kvr_events_t *e, kvr_events_order_t *o)
+    fuzz_found_t *f, kvr_events_t *e, kvr_events_order_t *o, size_t size)
 {
     for ( ;; ) {
 
@@ -157,18 +173,19 @@ fuzz_feed(kvr_subscription_t *s, const uint8_t *p, const uint8_t *end,
 
         case KVR_SUBSCRIPTION_MESSAGE:
             fuzz_note(f, 2, s->seq);
+            fuzz_memory(s, size);
 
             if (e == NULL) {
                 break;
             }
 
             if (kvr_events_order(&e->source[3], o, s->seq)
-                == KVR_EVENTS_AGAIN)
+                == KVR_EVENTS_REPEATED)
             {
                 break;
             }
 
-            (void) kvr_events_go(e, &e->source[3], s->seq, 1);
+            (void) kvr_events_continue(e, &e->source[3], s->seq, 1);
             kvr_events_read(e, &e->source[3], o, s->seq, 1);
             break;
 
@@ -212,29 +229,30 @@ fuzz_run(const uint8_t *data, size_t size, unsigned skip, util_rng_t *r,
 
     memset(f, 0, sizeof(fuzz_found_t));
     memset(&o, 0, sizeof(o));
+    fuzz_memory(NULL, 0);
 
     kvr_subscription_init(&s, skip & 4 ? KVR_ZMTP_DEALER : KVR_ZMTP_SUB, "kv",
                           2);
 
     if (skip & 3) {
         n = skip >> 2 & 1;
-        (void) fuzz_feed(&s, shake[n].p, shake[n].p + shake[n].len, f, e, &o);
+        (void) fuzz_feed(&s, shake[n].p, shake[n].p + shake[n].len, f, e, &o, size);
     }
 
     if (skip & 2) {
         uint8_t  length[8];
 
-        (void) fuzz_feed(&s, head, head + sizeof(head) - 1, f, e, &o);
+        (void) fuzz_feed(&s, head, head + sizeof(head) - 1, f, e, &o, size);
 
         for (n = 0; n < 8; n++) {
             length[n] = (uint8_t) ((uint64_t) size >> 8 * (7 - n));
         }
 
-        (void) fuzz_feed(&s, length, length + 8, f, e, &o);
+        (void) fuzz_feed(&s, length, length + 8, f, e, &o, size);
     }
 
     if (r == NULL) {
-        (void) fuzz_feed(&s, data, data + size, f, e, &o);
+        (void) fuzz_feed(&s, data, data + size, f, e, &o, size);
         return;
     }
 
@@ -246,7 +264,7 @@ fuzz_run(const uint8_t *data, size_t size, unsigned skip, util_rng_t *r,
         piece = malloc(n);
         memcpy(piece, data + off, n);
 
-        if (fuzz_feed(&s, piece, piece + n, f, e, &o)) {
+        if (fuzz_feed(&s, piece, piece + n, f, e, &o, size)) {
             off = size - n;
         }
 

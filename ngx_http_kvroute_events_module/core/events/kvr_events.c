@@ -87,7 +87,7 @@ kvr_events_order(const kvr_events_source_t *s, kvr_events_order_t *o,
 
     if (next == 0 || seq == next || (seq > next && seq <= o->empty)) {
         o->run = 0;
-        return KVR_EVENTS_TAKE;
+        return KVR_EVENTS_NEXT;
     }
 
     if (kvr_events_behind(next, seq)) {
@@ -97,24 +97,24 @@ kvr_events_order(const kvr_events_source_t *s, kvr_events_order_t *o,
     /* what was replayed comes once more, by the way that was held up */
 
     if (seq < o->replayed) {
-        return KVR_EVENTS_AGAIN;
+        return KVR_EVENTS_REPEATED;
     }
 
     /* nothing comes twice by a new connection, nor does a number return to 0 */
 
     if (first || seq == 0) {
-        return KVR_EVENTS_ANOTHER;
+        return KVR_EVENTS_RESTARTED;
     }
 
     o->run = seq == o->back + 1 ? o->run + 1 : 1;
     o->back = seq;
 
-    return o->run < KVR_EVENTS_RUN ? KVR_EVENTS_AGAIN : KVR_EVENTS_ANOTHER;
+    return o->run < KVR_EVENTS_RUN ? KVR_EVENTS_REPEATED : KVR_EVENTS_RESTARTED;
 }
 
 
 uint64_t
-kvr_events_go(kvr_events_t *e, kvr_events_source_t *s, uint64_t seq,
+kvr_events_continue(kvr_events_t *e, kvr_events_source_t *s, uint64_t seq,
     uint64_t now)
 {
     uint64_t  next, lost;

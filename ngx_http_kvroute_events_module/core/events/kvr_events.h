@@ -121,11 +121,11 @@ typedef struct {
 
 /* what a message's number says */
 typedef enum {
-    KVR_EVENTS_TAKE = 0,             /* it is the next one */
-    KVR_EVENTS_AGAIN,                /* it has come before, or is far ahead: skip
+    KVR_EVENTS_NEXT = 0,             /* it is the next one */
+    KVR_EVENTS_REPEATED,                /* it has come before, or is far ahead: skip
                                         it */
     KVR_EVENTS_GAP,                  /* from source->next on some are missing */
-    KVR_EVENTS_ANOTHER               /* the publisher is another one */
+    KVR_EVENTS_RESTARTED               /* the publisher is another one */
 } kvr_events_order_e;
 
 
@@ -137,7 +137,7 @@ void kvr_events_flush(kvr_events_t *e);
 
 /*
  * Judges the number of a message.  After GAP and ANOTHER nothing has changed:
- * the caller asks for a replay, or calls kvr_events_go() and takes it.
+ * the caller asks for a replay, or calls kvr_events_continue() and takes it.
  */
 kvr_events_order_e kvr_events_order(const kvr_events_source_t *s,
     kvr_events_order_t *o, uint64_t seq);
@@ -146,7 +146,7 @@ kvr_events_order_e kvr_events_order(const kvr_events_source_t *s,
  * Goes on with the message of this number.  Returns how many are lost by that,
  * 0 if the publisher is another one.
  */
-uint64_t kvr_events_go(kvr_events_t *e, kvr_events_source_t *s, uint64_t seq,
+uint64_t kvr_events_continue(kvr_events_t *e, kvr_events_source_t *s, uint64_t seq,
     uint64_t now);
 
 /* the message of this number has been read */

@@ -8,18 +8,17 @@
 
 
 static kvr_subscription_e kvr_subscription_frame(kvr_subscription_t *s);
-static void kvr_subscription_seq(kvr_subscription_t *s);
-static kvr_subscription_e kvr_subscription_payload(kvr_subscription_t *s);
+static void kvr_subscription_piece(kvr_subscription_t *s);
 static kvr_subscription_e kvr_subscription_end(kvr_subscription_t *s);
+static kvr_subscription_e kvr_subscription_event(kvr_subscription_t *s);
 
 
 void
 kvr_subscription_init(kvr_subscription_t *s, kvr_zmtp_role_e role,
     const void *topic, size_t len)
 {
-    s->piece = NULL;
-    s->seq_len = 0;
-    s->payload = 0;
+    s->memory = NULL;
+    s->reading = 0;
 
     kvr_zmtp_init(&s->zmtp, role, topic, len);
 }
@@ -31,14 +30,9 @@ kvr_subscription_read(kvr_subscription_t *s, const uint8_t **p,
 {
     kvr_subscription_e  rc;
 
-    for ( ;; ) {
-
-        if (s->piece) {
-            rc = kvr_subscription_payload(s);
-
-            if (rc != KVR_SUBSCRIPTION_AGAIN) {
-                return rc;
-            }
+    do {
+        if (s->reading) {
+            return kvr_subscription_event(s);
         }
 
         rc = KVR_SUBSCRIPTION_AGAIN;
@@ -59,15 +53,7 @@ kvr_subscription_read(kvr_subscription_t *s, const uint8_t **p,
             break;
 
         case KVR_ZMTP_PIECE:
-
-            if (!s->payload) {
-                kvr_subscription_seq(s);
-
-            } else if (!s->skip && !s->bad) {
-                s->piece = s->zmtp.piece;
-                s->end = s->piece + s->zmtp.len;
-            }
-
+            kvr_subscription_piece(s);
             break;
 
         case KVR_ZMTP_END:
@@ -78,10 +64,9 @@ kvr_subscription_read(kvr_subscription_t *s, const uint8_t **p,
             return KVR_SUBSCRIPTION_FAILED;
         }
 
-        if (rc != KVR_SUBSCRIPTION_AGAIN) {
-            return rc;
-        }
-    }
+    } while (rc == KVR_SUBSCRIPTION_AGAIN);
+
+    return rc;
 }
 
 
@@ -90,63 +75,40 @@ kvr_subscription_frame(kvr_subscription_t *s)
 {
     s->payload = !s->zmtp.more;
 
-    if (!s->payload) {
-        s->next_seq = 0;
-        s->seq_len = 0;
-
-        return KVR_SUBSCRIPTION_AGAIN;
+    if (s->payload) {
+        s->seq_read = (s->seq_len == sizeof(uint64_t));
+        s->seq = s->next_seq;
+        s->memory = NULL;
+        s->len = 0;
     }
 
-    s->skip = 0;
-    s->over = 0;
-    s->seq_read = (s->seq_len == sizeof(uint64_t));
-    s->bad = !s->seq_read;
-    s->seq = s->next_seq;
+    s->next_seq = 0;
+    s->seq_len = 0;
 
-    kvr_kvevent_begin(&s->reader);
-
-    return s->bad ? KVR_SUBSCRIPTION_AGAIN : KVR_SUBSCRIPTION_MESSAGE;
+    return s->payload && s->seq_read ? KVR_SUBSCRIPTION_MESSAGE
+                                     : KVR_SUBSCRIPTION_AGAIN;
 }
 
 
 static void
-kvr_subscription_seq(kvr_subscription_t *s)
+kvr_subscription_piece(kvr_subscription_t *s)
 {
     size_t  i;
+
+    if (s->payload) {
+
+        if (s->memory) {
+            memcpy(s->memory + s->len, s->zmtp.piece, s->zmtp.len);
+            s->len += s->zmtp.len;
+        }
+
+        return;
+    }
 
     for (i = 0; i < s->zmtp.len && s->seq_len <= sizeof(uint64_t); i++) {
         s->next_seq = s->next_seq << 8 | s->zmtp.piece[i];
         s->seq_len++;
     }
-}
-
-
-static kvr_subscription_e
-kvr_subscription_payload(kvr_subscription_t *s)
-{
-    if (!s->skip) {
-
-        switch (kvr_kvevent_read(&s->reader, &s->piece, s->end)) {
-
-        case KVR_KVEVENT_FOUND:
-            return KVR_SUBSCRIPTION_EVENT;
-
-        case KVR_KVEVENT_DONE:
-            s->over = 1;
-            break;
-
-        case KVR_KVEVENT_GARBLED:
-            s->bad = 1;
-            break;
-
-        default:
-            break;
-        }
-    }
-
-    s->piece = NULL;
-
-    return KVR_SUBSCRIPTION_AGAIN;
 }
 
 
@@ -157,14 +119,38 @@ kvr_subscription_end(kvr_subscription_t *s)
         return KVR_SUBSCRIPTION_AGAIN;
     }
 
-    /* a batch that has not come to its end; an empty payload ends a replay */
-
-    if (!s->over && !s->skip && s->seq != KVR_SUBSCRIPTION_END) {
-        s->bad = 1;
+    if (!s->seq_read) {
+        return KVR_SUBSCRIPTION_BAD;
     }
 
-    s->payload = 0;
-    s->seq_len = 0;
+    /* the last message of a replay is empty */
 
-    return s->bad ? KVR_SUBSCRIPTION_BAD : KVR_SUBSCRIPTION_DONE;
+    if (s->memory == NULL || s->seq == KVR_SUBSCRIPTION_END) {
+        return KVR_SUBSCRIPTION_DONE;
+    }
+
+    s->reading = 1;
+
+    kvr_kvevent_begin(&s->reader, s->memory, s->len);
+
+    return KVR_SUBSCRIPTION_AGAIN;
+}
+
+
+static kvr_subscription_e
+kvr_subscription_event(kvr_subscription_t *s)
+{
+    switch (kvr_kvevent_read(&s->reader)) {
+
+    case KVR_KVEVENT_FOUND:
+        return KVR_SUBSCRIPTION_EVENT;
+
+    case KVR_KVEVENT_DONE:
+        s->reading = 0;
+        return KVR_SUBSCRIPTION_DONE;
+
+    default: /* KVR_KVEVENT_INVALID */
+        s->reading = 0;
+        return KVR_SUBSCRIPTION_BAD;
+    }
 }

@@ -9,8 +9,8 @@
 
 
 /*
- * A connection to a publisher of KV events, or to its replay socket: messages
- * and events out of the bytes that came.
+ * A connection to a publisher of KV events, or to its replay socket: turns the
+ * bytes received into messages and events.
  *
  *     published  [topic, seq, payload]
  *     replayed   ["", seq, payload], or ["", topic, seq, payload]; the last has
@@ -19,13 +19,13 @@
  * seq is a number of eight bytes, big-endian.  The payload is the last frame,
  * seq the one before it.
  *
- * A message is told before its payload is read.  So the caller may leave off
- * there, and go on when what was missed has been replayed: with the bytes that
- * were not read, wherever they are by then.  Anywhere else the bytes must stay
- * where they are until AGAIN.
+ * MESSAGE is returned before the payload is read.  The caller then sets memory
+ * for it, of zmtp.size bytes, or leaves NULL: then the message is skipped.  It
+ * may stop there and continue later with the bytes that were not read.  Events
+ * are returned when the payload is complete.
  *
- * What is no such message, or has a payload that is no batch of events, is
- * passed over, and told as BAD; the connection can go on.
+ * A message without a number, or whose payload is not a batch of events, ends
+ * with BAD; the connection can continue.
  */
 
 
@@ -36,15 +36,15 @@
 #define KVR_SUBSCRIPTION_END  UINT64_MAX     /* seq after the last replayed */
 
 
-/* what kvr_subscription_read() has found */
+/* results of kvr_subscription_read() */
 typedef enum {
     KVR_SUBSCRIPTION_AGAIN = 0,  /* all bytes are read */
     KVR_SUBSCRIPTION_OPEN,       /* the handshake is done */
     KVR_SUBSCRIPTION_ALIVE,      /* the other side has answered a PING */
     KVR_SUBSCRIPTION_MESSAGE,    /* seq: its payload is next */
     KVR_SUBSCRIPTION_EVENT,      /* reader.event */
-    KVR_SUBSCRIPTION_DONE,       /* the message is over */
-    KVR_SUBSCRIPTION_BAD,        /* likewise, and some of it was not read */
+    KVR_SUBSCRIPTION_DONE,       /* the message has ended */
+    KVR_SUBSCRIPTION_BAD,        /* likewise, but some of it is invalid */
     KVR_SUBSCRIPTION_FAILED      /* zmtp.error */
 } kvr_subscription_e;
 
@@ -53,17 +53,15 @@ typedef struct {
     kvr_zmtp_t            zmtp;
     kvr_kvevent_reader_t  reader;
 
-    const uint8_t        *piece;     /* of the payload, and its end */
-    const uint8_t        *end;
+    uint8_t              *memory;    /* for the payload */
+    size_t                len;       /* bytes of it received */
 
     uint64_t              seq;
-    uint64_t              next_seq;  /* as its bytes come */
-    uint32_t              seq_len;   /* bytes of it; more than 8: it is none */
-    unsigned              payload:1; /* the frame is one */
-    unsigned              skip:1;    /* it is not read */
-    unsigned              over:1;    /* all of its batch was */
+    uint64_t              next_seq;  /* of the frame that is being received */
+    uint32_t              seq_len;   /* bytes of it; only 8 are a number */
+    unsigned              payload:1; /* the current frame is the payload */
+    unsigned              reading:1; /* events of a complete payload */
     unsigned              seq_read:1;  /* the message has a number */
-    unsigned              bad:1;
 } kvr_subscription_t;
 
 
@@ -71,18 +69,11 @@ void kvr_subscription_init(kvr_subscription_t *s, kvr_zmtp_role_e role,
     const void *topic, size_t len);
 
 /*
- * Reads; *p is moved on.  To be called until it says AGAIN or FAILED, or until
- * the caller leaves off after MESSAGE.
+ * Reads and moves *p on.  The caller repeats it until AGAIN or FAILED, or stops
+ * after MESSAGE.
  */
 kvr_subscription_e kvr_subscription_read(kvr_subscription_t *s,
     const uint8_t **p, const uint8_t *end);
-
-/* after MESSAGE: its events are not wanted */
-static inline void
-kvr_subscription_skip(kvr_subscription_t *s)
-{
-    s->skip = 1;
-}
 
 
 #endif /* _KVR_SUBSCRIPTION_H_INCLUDED_ */

@@ -10,7 +10,7 @@
 
 
 #define KVR_ZMTP_GREETING   64
-#define KVR_ZMTP_VERSION    10        /* where these are in a greeting */
+#define KVR_ZMTP_VERSION    10        /* offsets in a greeting */
 #define KVR_ZMTP_MINOR      11
 #define KVR_ZMTP_MECHANISM  12
 #define KVR_ZMTP_SERVER     32
@@ -19,8 +19,7 @@
 #define KVR_ZMTP_LONG       0x02
 #define KVR_ZMTP_COMMAND    0x04
 
-#define KVR_ZMTP_HANDSHAKE  8         /* commands of it at most */
-#define KVR_ZMTP_CONTEXT    16        /* bytes of a PING that come back */
+#define KVR_ZMTP_CONTEXT    16        /* bytes of a PING that PONG returns */
 
 
 typedef enum {
@@ -61,7 +60,6 @@ kvr_zmtp_init(kvr_zmtp_t *z, kvr_zmtp_role_e role, const void *topic,
 
     z->role = role;
     z->topic_len = (uint8_t) kvr_min(len, KVR_ZMTP_TOPIC);
-    z->left_commands = KVR_ZMTP_HANDSHAKE;
 
     if (z->topic_len) {
         memcpy(z->topic, topic, z->topic_len);
@@ -111,7 +109,7 @@ kvr_zmtp_read(kvr_zmtp_t *z, const uint8_t **p, const uint8_t *end)
             z->state = KVR_ZMTP_IN_SIZE;
 
             if (z->flags & ~(KVR_ZMTP_MORE|KVR_ZMTP_LONG|KVR_ZMTP_COMMAND)) {
-                rc = kvr_zmtp_fail(z, "a frame that is none of ZMTP 3");
+                rc = kvr_zmtp_fail(z, "invalid frame");
             }
 
             break;
@@ -158,7 +156,7 @@ kvr_zmtp_read(kvr_zmtp_t *z, const uint8_t **p, const uint8_t *end)
 }
 
 
-/* who speaks something else is told from its first bytes */
+/* checks the greeting byte by byte, so another protocol fails at once */
 static kvr_zmtp_e
 kvr_zmtp_greeting(kvr_zmtp_t *z, uint8_t byte)
 {
@@ -169,21 +167,17 @@ kvr_zmtp_greeting(kvr_zmtp_t *z, uint8_t byte)
     i = z->have++;
 
     if ((i == 0 && byte != 0xff) || (i == 9 && byte != 0x7f)) {
-        return kvr_zmtp_fail(z, "it speaks no ZMTP");
+        return kvr_zmtp_fail(z, "not a ZeroMQ socket");
     }
 
     if (i == KVR_ZMTP_VERSION && byte < 3) {
-        return kvr_zmtp_fail(z, "it speaks a ZMTP before 3.0");
-    }
-
-    if (i == KVR_ZMTP_MINOR) {
-        z->pings = (byte >= 1);
+        return kvr_zmtp_fail(z, "ZMTP before 3.0 is not supported");
     }
 
     if (i >= KVR_ZMTP_MECHANISM && i < KVR_ZMTP_SERVER
         && byte != null[i - KVR_ZMTP_MECHANISM])
     {
-        return kvr_zmtp_fail(z, "it wants a mechanism other than NULL");
+        return kvr_zmtp_fail(z, "the socket requires authentication");
     }
 
     if (z->have == KVR_ZMTP_GREETING) {
@@ -225,7 +219,7 @@ kvr_zmtp_size(kvr_zmtp_t *z, const uint8_t **p, const uint8_t *end)
         if (z->size > KVR_ZMTP_COMMAND_MAX || z->size == 0
             || z->flags & KVR_ZMTP_MORE)
         {
-            return kvr_zmtp_fail(z, "a command that is none of ZMTP 3");
+            return kvr_zmtp_fail(z, "invalid command");
         }
 
         z->state = KVR_ZMTP_IN_COMMAND;
@@ -233,11 +227,11 @@ kvr_zmtp_size(kvr_zmtp_t *z, const uint8_t **p, const uint8_t *end)
     }
 
     if (!z->open) {
-        return kvr_zmtp_fail(z, "a message before the handshake");
+        return kvr_zmtp_fail(z, "message before the handshake");
     }
 
     if (z->size > KVR_ZMTP_FRAME_MAX) {
-        return kvr_zmtp_fail(z, "a frame of more than 64 MB");
+        return kvr_zmtp_fail(z, "frame of more than 64 MB");
     }
 
     z->more = z->flags & KVR_ZMTP_MORE;
@@ -247,7 +241,7 @@ kvr_zmtp_size(kvr_zmtp_t *z, const uint8_t **p, const uint8_t *end)
 }
 
 
-/* a command has come; those that are not known say nothing to us */
+/* handles a command; unknown ones are ignored */
 static kvr_zmtp_e
 kvr_zmtp_command(kvr_zmtp_t *z)
 {
@@ -264,7 +258,7 @@ kvr_zmtp_command(kvr_zmtp_t *z)
             return KVR_ZMTP_ALIVE;
         }
 
-        /* PING has two bytes of a time, then what is to come back */
+        /* PING: a time of two bytes, then the context that PONG returns */
 
         if (kvr_zmtp_named(z, "\4PING") && n >= 7) {
             n = kvr_min(n - 7, KVR_ZMTP_CONTEXT);
@@ -284,18 +278,14 @@ kvr_zmtp_command(kvr_zmtp_t *z)
     }
 
     if (kvr_zmtp_named(z, "\5ERROR")) {
-        return kvr_zmtp_fail(z, "it has refused the handshake");
-    }
-
-    if (z->left_commands-- == 0) {
-        return kvr_zmtp_fail(z, "a handshake that does not end");
+        return kvr_zmtp_fail(z, "the handshake was refused");
     }
 
     return KVR_ZMTP_AGAIN;
 }
 
 
-/* properties: a byte of length and a name, four bytes of length and a value */
+/* reads properties: length (1 byte), name, length (4 bytes), value */
 static kvr_zmtp_e
 kvr_zmtp_ready(kvr_zmtp_t *z, const uint8_t *p, const uint8_t *last)
 {
@@ -328,18 +318,18 @@ kvr_zmtp_ready(kvr_zmtp_t *z, const uint8_t *p, const uint8_t *last)
         if (z->role == KVR_ZMTP_DEALER
             && !(len == 6 && memcmp(value, "ROUTER", 6) == 0))
         {
-            return kvr_zmtp_fail(z, "it is no ROUTER: no replay socket");
+            return kvr_zmtp_fail(z, "not a replay socket (ROUTER)");
         }
 
         if (z->role == KVR_ZMTP_SUB
             && !(len == 3 && memcmp(value, "PUB", 3) == 0)
             && !(len == 4 && memcmp(value, "XPUB", 4) == 0))
         {
-            return kvr_zmtp_fail(z, "it is no PUB: nothing is published there");
+            return kvr_zmtp_fail(z, "not a publisher (PUB)");
         }
     }
 
-    /* subscribing is a message: all versions of ZeroMQ take that */
+    /* subscribes by a message, which all versions of ZeroMQ accept */
 
     if (z->role == KVR_ZMTP_SUB) {
         head[0] = 0;
@@ -356,7 +346,7 @@ kvr_zmtp_ready(kvr_zmtp_t *z, const uint8_t *p, const uint8_t *last)
 }
 
 
-/* name: with its length before it */
+/* name begins with its length */
 static int
 kvr_zmtp_named(const kvr_zmtp_t *z, const char *name)
 {
@@ -388,18 +378,12 @@ kvr_zmtp_sent(kvr_zmtp_t *z, size_t n)
 }
 
 
-int
+void
 kvr_zmtp_ping(kvr_zmtp_t *z)
 {
-    if (!z->open || !z->pings) {
-        return KVR_DECLINED;
-    }
-
     /* no time, no context */
 
     kvr_zmtp_put(z, "\4\7\4PING\0\0", 9);
-
-    return KVR_OK;
 }
 
 

@@ -9,14 +9,13 @@
 
 
 /*
- * ZMTP 3, the protocol of ZeroMQ's sockets over TCP, on the side of the one
- * that connects: as a subscriber (SUB) of a publisher, or as a DEALER that asks
- * a ROUTER.  The mechanism is NULL: no user, no encryption.
+ * ZMTP 3, the protocol of ZeroMQ's sockets over TCP, on the connecting side: as
+ * a subscriber (SUB) of a publisher, or as a DEALER that asks a ROUTER.  The
+ * mechanism is NULL: no user, no encryption.
  *
- * It is fed with what has come, cut anywhere, and hands on the contents of
- * frames as they come: it keeps none of them, so a frame may be as long as it
- * likes, up to a limit.  What is to be sent stands in out.  Answers to PING are
- * put there too; if the other side takes nothing they are left out.
+ * The input may be cut anywhere.  Contents of frames are passed on as they come
+ * and not kept.  Bytes to be sent are in out, answers to PING too; these are
+ * left out if the other side does not read.
  *
  * Formats: https://rfc.zeromq.org/spec/23/ (ZMTP 3.0) and spec/37/ (3.1).
  */
@@ -37,15 +36,15 @@ typedef enum {
 } kvr_zmtp_role_e;
 
 
-/* what kvr_zmtp_read() has found */
+/* results of kvr_zmtp_read() */
 typedef enum {
     KVR_ZMTP_AGAIN = 0,          /* all bytes are read */
     KVR_ZMTP_OPEN,               /* the handshake is done */
     KVR_ZMTP_ALIVE,              /* the other side has answered a PING */
     KVR_ZMTP_FRAME,              /* a frame begins: size, more */
     KVR_ZMTP_PIECE,              /* a piece of it: piece, len */
-    KVR_ZMTP_END,                /* it is over */
-    KVR_ZMTP_FAILED              /* error: the connection is of no use */
+    KVR_ZMTP_END,                /* the frame has ended */
+    KVR_ZMTP_FAILED              /* error: the connection must be closed */
 } kvr_zmtp_e;
 
 
@@ -55,8 +54,7 @@ typedef struct {
     size_t             len;
 
     uint64_t           size;     /* of the frame */
-    uint64_t           left;     /* bytes of it that have not come */
-    uint64_t           left_commands;  /* that a handshake may have */
+    uint64_t           left;     /* bytes of it not received yet */
     uint32_t           have;     /* bytes of the greeting, size or command */
     uint32_t           out_len;
 
@@ -66,35 +64,32 @@ typedef struct {
     uint8_t            topic_len;
     unsigned           open:1;
     unsigned           more:1;   /* another frame of the message follows */
-    unsigned           pings:1;  /* the other side knows PING */
 
-    uint8_t            command[256];   /* its beginning */
+    uint8_t            command[256];   /* its first bytes */
     uint8_t            topic[KVR_ZMTP_TOPIC];
     uint8_t            out[KVR_ZMTP_OUT];
 } kvr_zmtp_t;
 
 
 /*
- * Begins: out is the greeting.  A subscriber will get messages whose first
- * frame begins with the topic, KVR_ZMTP_TOPIC bytes at most; a DEALER has none.
+ * Begins with a greeting in out.  A subscriber receives the messages whose first
+ * frame begins with the topic, of at most KVR_ZMTP_TOPIC bytes; a DEALER has
+ * none.
  */
 void kvr_zmtp_init(kvr_zmtp_t *z, kvr_zmtp_role_e role, const void *topic,
     size_t len);
 
-/* reads; *p is moved on.  To be called until it says AGAIN or FAILED. */
+/* Reads and moves *p on.  The caller repeats it until AGAIN or FAILED. */
 kvr_zmtp_e kvr_zmtp_read(kvr_zmtp_t *z, const uint8_t **p,
     const uint8_t *end);
 
-/* the first n bytes of out are sent */
+/* Removes the first n bytes of out, which were sent. */
 void kvr_zmtp_sent(kvr_zmtp_t *z, size_t n);
 
-/* asks for a sign of life; returns KVR_DECLINED if it cannot be asked for */
-int kvr_zmtp_ping(kvr_zmtp_t *z);
+/* Sends a PING, after the handshake. */
+void kvr_zmtp_ping(kvr_zmtp_t *z);
 
-/*
- * A request of a DEALER: an empty frame, and one of eight bytes, as a REQ
- * would send it.
- */
+/* Sends the request of a DEALER: an empty frame, and a number of eight bytes. */
 void kvr_zmtp_request(kvr_zmtp_t *z, uint64_t number);
 
 

@@ -473,32 +473,32 @@ TEST(test_events_order)
 
             switch (kvr_events_order(s, &o, (uint64_t) cases[k].seq[i])) {
 
-            case KVR_EVENTS_TAKE:
+            case KVR_EVENTS_NEXT:
                 *p++ = 't';
                 kvr_events_read(e, s, &o, (uint64_t) cases[k].seq[i], 1);
                 break;
 
-            case KVR_EVENTS_AGAIN:
+            case KVR_EVENTS_REPEATED:
                 *p++ = 'a';
                 break;
 
             case KVR_EVENTS_GAP:
                 *p++ = 'g';
-                (void) kvr_events_go(e, s, (uint64_t) cases[k].seq[i], 1);
+                (void) kvr_events_continue(e, s, (uint64_t) cases[k].seq[i], 1);
                 kvr_events_read(e, s, &o, (uint64_t) cases[k].seq[i], 1);
                 break;
 
             default:
                 *p++ = 'n';
-                (void) kvr_events_go(e, s, (uint64_t) cases[k].seq[i], 1);
+                (void) kvr_events_continue(e, s, (uint64_t) cases[k].seq[i], 1);
                 kvr_events_read(e, s, &o, (uint64_t) cases[k].seq[i], 1);
                 break;
             }
 
             if (cases[k].seq[i + 1] == 0 && cases[k].seq[i + 2] == 1) {
                 i++;
-                ck_assert(kvr_events_order(s, &o, 0) == KVR_EVENTS_ANOTHER);
-                (void) kvr_events_go(e, s, 0, 1);
+                ck_assert(kvr_events_order(s, &o, 0) == KVR_EVENTS_RESTARTED);
+                (void) kvr_events_continue(e, s, 0, 1);
                 kvr_events_read(e, s, &o, 0, 1);
                 *p++ = 'n';
             }
@@ -518,17 +518,17 @@ TEST(test_events_order)
     memset(&o, 0, sizeof(o));
 
     kvr_events_read(e, s, &o, 10, 1);
-    ck_assert(kvr_events_order(s, &o, 11) == KVR_EVENTS_TAKE);
+    ck_assert(kvr_events_order(s, &o, 11) == KVR_EVENTS_NEXT);
     kvr_events_empty(s, &o, 11, 1);
-    ck_assert(kvr_events_order(s, &o, 11) == KVR_EVENTS_TAKE);
+    ck_assert(kvr_events_order(s, &o, 11) == KVR_EVENTS_NEXT);
     kvr_events_read(e, s, &o, 11, 1);
-    ck_assert(kvr_events_order(s, &o, 12) == KVR_EVENTS_TAKE);
+    ck_assert(kvr_events_order(s, &o, 12) == KVR_EVENTS_NEXT);
     kvr_events_empty(s, &o, 12, 1);
     kvr_events_empty(s, &o, 13, 1);
     ck_assert(kvr_events_order(s, &o, 15) == KVR_EVENTS_GAP);
-    ck_assert(kvr_events_order(s, &o, 14) == KVR_EVENTS_TAKE);
+    ck_assert(kvr_events_order(s, &o, 14) == KVR_EVENTS_NEXT);
     kvr_events_read(e, s, &o, 14, 1);
-    ck_assert(kvr_events_order(s, &o, 15) == KVR_EVENTS_TAKE);
+    ck_assert(kvr_events_order(s, &o, 15) == KVR_EVENTS_NEXT);
 
     /* what a replay brought comes again by the connection that was held up */
 
@@ -545,10 +545,10 @@ TEST(test_events_order)
     o.replayed = 40;
 
     for (i = 20; i < 40; i++) {
-        ck_assert(kvr_events_order(s, &o, i) == KVR_EVENTS_AGAIN);
+        ck_assert(kvr_events_order(s, &o, i) == KVR_EVENTS_REPEATED);
     }
 
-    ck_assert(kvr_events_order(s, &o, 40) == KVR_EVENTS_TAKE);
+    ck_assert(kvr_events_order(s, &o, 40) == KVR_EVENTS_NEXT);
 
     free(e);
 }

@@ -19,6 +19,7 @@ typedef struct {
     char                 found[256];
     size_t               n;
     util_buf_t           out;
+    uint8_t              memory[4096];
     kvr_subscription_t   s;
 } talk_t;
 
@@ -72,6 +73,8 @@ hear(talk_t *t, const util_buf_t *b, util_cut_e cut, size_t n)
                 continue;
 
             case KVR_SUBSCRIPTION_MESSAGE:
+                util_check(t->s.zmtp.size <= sizeof(t->memory), "memory");
+                t->s.memory = t->memory;
 
                 if (t->s.seq == KVR_SUBSCRIPTION_END) {
                     note(t, "end");
@@ -264,7 +267,7 @@ TEST(test_subscription_bad)
 }
 
 
-/* the caller leaves off at a message, and goes on elsewhere in memory */
+/* the caller stops before a payload, and goes on elsewhere in memory */
 TEST(test_subscription_pause)
 {
     size_t          rest;
@@ -292,13 +295,15 @@ TEST(test_subscription_pause)
     memcpy(moved, p, rest);
     util_drop(&b);
 
-    kvr_subscription_skip(&t.s);
+    /* the first is skipped */
+
     p = moved;
 
     ck_assert(kvr_subscription_read(&t.s, &p, moved + rest)
               == KVR_SUBSCRIPTION_DONE);
     ck_assert(kvr_subscription_read(&t.s, &p, moved + rest)
               == KVR_SUBSCRIPTION_MESSAGE);
+    t.s.memory = t.memory;
     ck_assert(kvr_subscription_read(&t.s, &p, moved + rest)
               == KVR_SUBSCRIPTION_EVENT);
 
@@ -311,7 +316,6 @@ TEST(test_subscription_pause)
 TEST(test_subscription_says)
 {
     talk_t      t;
-    unsigned    i;
     util_buf_t  b = { 0 }, more = { 0 };
 
     begin(&t, KVR_ZMTP_SUB, "kv@");
@@ -334,7 +338,7 @@ TEST(test_subscription_says)
     ck_assert_uint_eq(t.out.len, 2 + 5 + 5);
     ck_assert(memcmp(t.out.p, "\4\12\4PONGhello", 12) == 0);
 
-    ck_assert(kvr_zmtp_ping(&t.s.zmtp) == KVR_OK);
+    kvr_zmtp_ping(&t.s.zmtp);
     ck_assert(memcmp(t.s.zmtp.out, "\4\7\4PING\0\0", 9) == 0);
 
     /* a flood of them is not answered without end */
@@ -342,7 +346,7 @@ TEST(test_subscription_says)
     util_drop(&more);
     memset(&more, 0, sizeof(more));
 
-    for (i = 0; i < 1000; i++) {
+    for (_i = 0; _i < 1000; _i++) {
         pack_frame(&more, 4, "\4PING\0\0", 7);
     }
 
@@ -371,7 +375,6 @@ TEST(test_subscription_says)
 
 TEST(test_subscription_strangers)
 {
-    unsigned    i;
     util_buf_t  b = { 0 };
 
     static const struct {
@@ -379,34 +382,34 @@ TEST(test_subscription_strangers)
         uint8_t      byte;
         const char  *error;
     } greetings[] = {
-        { 0, 'H', "it speaks no ZMTP " },
-        { 9, 'x', "it speaks no ZMTP " },
-        { 10, 1, "it speaks a ZMTP before 3.0 " },
-        { 12, 'C', "it wants a mechanism other than NULL " },
-        { 16, 'X', "it wants a mechanism other than NULL " },
-        { 64, 8, "a frame that is none of ZMTP 3 " },
-        { 64, 0, "a message before the handshake " },
-        { 64, 5, "a command that is none of ZMTP 3 " },
-        { 65, 0, "a command that is none of ZMTP 3 " }
+        { 0, 'H', "not a ZeroMQ socket " },
+        { 9, 'x', "not a ZeroMQ socket " },
+        { 10, 1, "ZMTP before 3.0 is not supported " },
+        { 12, 'C', "the socket requires authentication " },
+        { 16, 'X', "the socket requires authentication " },
+        { 64, 8, "invalid frame " },
+        { 64, 0, "message before the handshake " },
+        { 64, 5, "invalid command " },
+        { 65, 0, "invalid command " }
     };
 
-    for (i = 0; i < kvr_nelts(greetings); i++) {
+    for (_i = 0; _i < (int) kvr_nelts(greetings); _i++) {
         pack_handshake(&b, "PUB");
-        b.p[greetings[i].at] = greetings[i].byte;
-        expect(&b, KVR_ZMTP_SUB, "", greetings[i].error);
+        b.p[greetings[_i].at] = greetings[_i].byte;
+        expect(&b, KVR_ZMTP_SUB, "", greetings[_i].error);
         util_drop(&b);
         memset(&b, 0, sizeof(b));
     }
 
     pack_handshake(&b, "ROUTER");
     expect(&b, KVR_ZMTP_SUB, "",
-           "it is no PUB: nothing is published there ");
+           "not a publisher (PUB) ");
     util_drop(&b);
 
     memset(&b, 0, sizeof(b));
     pack_handshake(&b, "PUB");
     expect(&b, KVR_ZMTP_DEALER, "",
-           "it is no ROUTER: no replay socket ");
+           "not a replay socket (ROUTER) ");
 
     /* a newer version is one of 3 */
 
@@ -416,22 +419,15 @@ TEST(test_subscription_strangers)
     /* lengths beyond all limits */
 
     util_put(&b, "\2\xff\xff\xff\xff\xff\xff\xff\xff", 9);
-    expect(&b, KVR_ZMTP_SUB, "", "open a frame of more than 64 MB ");
+    expect(&b, KVR_ZMTP_SUB, "", "open frame of more than 64 MB ");
 
     util_drop(&b);
     memset(&b, 0, sizeof(b));
     pack_handshake(&b, "PUB");
     b.len = 64;
 
-    for (i = 0; i < 20; i++) {
-        pack_frame(&b, 4, "\5HELLO", 6);
-    }
-
-    expect(&b, KVR_ZMTP_SUB, "", "a handshake that does not end ");
-
-    b.len = 64;
     pack_frame(&b, 4, "\5ERROR\3why", 10);
-    expect(&b, KVR_ZMTP_SUB, "", "it has refused the handshake ");
+    expect(&b, KVR_ZMTP_SUB, "", "the handshake was refused ");
 
     util_drop(&b);
 }
