@@ -315,6 +315,7 @@ TEST(test_subscription_pause)
 /* what a subscriber and one that asks for a replay say */
 TEST(test_subscription_says)
 {
+    int         i;
     talk_t      t;
     util_buf_t  b = { 0 }, more = { 0 };
 
@@ -346,7 +347,7 @@ TEST(test_subscription_says)
     util_drop(&more);
     memset(&more, 0, sizeof(more));
 
-    for (_i = 0; _i < 1000; _i++) {
+    for (i = 0; i < 1000; i++) {
         pack_frame(&more, 4, "\4PING\0\0", 7);
     }
 
@@ -375,6 +376,7 @@ TEST(test_subscription_says)
 
 TEST(test_subscription_strangers)
 {
+    int         i;
     util_buf_t  b = { 0 };
 
     static const struct {
@@ -393,10 +395,10 @@ TEST(test_subscription_strangers)
         { 65, 0, "invalid command " }
     };
 
-    for (_i = 0; _i < (int) kvr_nelts(greetings); _i++) {
+    for (i = 0; i < (int) kvr_nelts(greetings); i++) {
         pack_handshake(&b, "PUB");
-        b.p[greetings[_i].at] = greetings[_i].byte;
-        expect(&b, KVR_ZMTP_SUB, "", greetings[_i].error);
+        b.p[greetings[i].at] = greetings[i].byte;
+        expect(&b, KVR_ZMTP_SUB, "", greetings[i].error);
         util_drop(&b);
         memset(&b, 0, sizeof(b));
     }
