@@ -22,6 +22,7 @@ my %upstreams = (
     alone   => [$eject, 'E0 max_fails=0'],
     back    => ['kvroute_eject time=200ms;', $all],
     off     => ['kvroute_eject off;', $all],
+    mixed   => [$eject, $all],
     client  => ['kvroute sticky zone=z key=$http_x_session;', $eject, $all],
     couple  => ['kvroute sticky zone=z key=$http_x_session;', $eject,
                 'E0 E1 max_fails=0'],
@@ -125,6 +126,18 @@ $t->control($e[3], { fault => 'status=413', fault_rate => 0.67,
 ok(wait_for(sub { answered('other', 10, 413); ejections('other') == 2 }),
    'two of three are enough');
 $t->control($e[3], { fault => 'none', fault_rate => 1 });
+
+
+# by turns: no status is most of its answers
+
+for my $n (1 .. 120) {
+    sick(1, 'status=' . (401, 403, 400)[$n % 3]);
+    answered('mixed', 1, 200);
+}
+
+is($t->peer('mixed', $e[1])->{state}, 'ejected', 'three statuses by turns');
+is(ejections('mixed'), 1, 'no other one is');
+sick(1, 'none');
 
 
 # busy for ever, and never says for how long

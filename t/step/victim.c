@@ -118,7 +118,7 @@ victim_requests(util_rng_t *rng)
 }
 
 
-/* servers fail, are put out, and are probed */
+/* servers fail, are put on trial, ejected, and probed */
 static void
 victim_eject(util_rng_t *rng)
 {
@@ -126,6 +126,7 @@ victim_eject(util_rng_t *rng)
     unsigned       i, n, bad, late, last, fails;
     kvr_begin_t    b;
     kvr_first_t    f;
+    kvr_outlier_e  fault;
     kvr_attempt_t  at;
 
     memset(&b, 0, sizeof(b));
@@ -133,8 +134,10 @@ victim_eject(util_rng_t *rng)
 
     b.member = b.peer = util_below(rng, PEERS);
     b.pool = &ejecting;
+    b.doubted = util_below(rng, PEERS);
     f.ok = 1;
 
+    fault = util_below(rng, 2) ? KVR_OUTLIER_BROKEN : KVR_OUTLIER_401;
     now = NOW;
     n = 4 + util_below(rng, 4);
     bad = util_below(rng, 4);
@@ -144,6 +147,7 @@ victim_eject(util_rng_t *rng)
     for (i = 0; i < n; i++) {
 
         fails = last ? i >= n - bad : i < bad;
+        b.arm = (kvr_trial_arm_e) (KVR_TRIAL_NONE + util_below(rng, 3));
 
         kvr_attempt_begin(&at, &victim, &b, NULL, now);
 
@@ -152,8 +156,7 @@ victim_eject(util_rng_t *rng)
         }
 
         (void) kvr_attempt_judge(&at, &victim, &ejecting,
-                                 fails ? KVR_OUTLIER_BROKEN
-                                         : KVR_OUTLIER_NONE, now);
+                                 fails ? fault : KVR_OUTLIER_NONE, now);
         (void) kvr_attempt_release(&at, &victim);
         (void) kvr_attempt_end(&at, &victim);
 

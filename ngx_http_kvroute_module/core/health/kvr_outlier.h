@@ -89,7 +89,8 @@ typedef struct {
                                     not */
     _Atomic uint64_t   window;   /* answers of late: kvr_outlier_count() */
     _Atomic uint32_t   row[2];   /* bad ones in a row: early, late */
-    _Atomic uint32_t   doubt[2]; /* likewise, maybe by the client's fault */
+    _Atomic uint32_t   doubt[2]; /* likewise, maybe by the client's fault: less
+                                    one for each good one */
     _Atomic uint64_t   trial;    /* of kvr_trial_...(): whose fault it is */
     _Atomic uint64_t   since;    /* when it was put out last */
     _Atomic uint32_t   reason;   /* why; kvr_outlier_e */
@@ -264,9 +265,24 @@ kvr_outlier_refusal(kvr_outlier_e reason)
 /* the reason that a status is which may be the client's fault */
 kvr_outlier_e kvr_outlier_client(uint32_t status);
 
+/* a good answer, at its beginning or (late) at its end, makes up for one */
+static inline void
+kvr_outlier_trust(kvr_outlier_t *o, int late)
+{
+    uint32_t  doubt;
+
+    doubt = kvr_get(&o->doubt[late]);
+
+    if (kvr_unlikely(doubt)) {
+        kvr_set(&o->doubt[late], doubt - 1);
+    }
+}
+
+
 /*
  * An answer was bad, and the client may be to blame; late, probe: as below.
- * Returns 1 if the server is on trial from now on.
+ * Returns 1 if the server is on trial from now on: if so many are bad that good
+ * ones do not make up for them.
  */
 int kvr_outlier_doubt(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     kvr_outlier_e reason, int late, int probe, uint64_t now);

@@ -15,13 +15,13 @@
  * so does a server whose API key is wrong.  To count answers cannot tell the
  * two apart.
  *
- * So a server that answers so several times in a row is put on trial: of the
- * requests that the policy would send there, one in KVR_TRIAL_OWN goes there,
- * and the others go elsewhere, at random.  What is the client's fault fails
- * elsewhere too; what is the server's does not.
+ * So a server with several more of such answers than good ones is put on trial:
+ * of the requests that the policy would send there, one in KVR_TRIAL_OWN goes
+ * there, and the others go elsewhere, at random.  What is the client's fault
+ * fails elsewhere too; what is the server's does not.
  *
- * The trial is a bet.  An answer that fits a sick server, bad there or not so
- * elsewhere, adds to the score, and any other one takes more from it.  If all
+ * The trial is a bet.  An answer that fits a sick server, bad there or good
+ * elsewhere, adds to the score; one that does not takes more from it.  If all
  * servers answer alike, the random number alone decides between the two: with
  * the steps below the mean of 1.3 ^ score never grows, whatever a client
  * sends, and so the score comes to KVR_TRIAL_SICK in one trial of

@@ -60,8 +60,8 @@ kvr_eject_first(kvr_eject_t *e, const kvr_zone_t *zone,
 
     rc = 0;
 
-    if (e->arm != KVR_TRIAL_FIXED && kvr_get(&member->outlier.doubt[0])) {
-        kvr_set(&member->outlier.doubt[0], 0);
+    if (e->arm != KVR_TRIAL_FIXED) {
+        kvr_outlier_trust(&member->outlier, 0);
     }
 
     if (kvr_unlikely(e->arm > KVR_TRIAL_NONE)) {
@@ -102,9 +102,7 @@ kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
     if (kvr_likely(reason == KVR_OUTLIER_NONE)) {
 
         if (begun) {
-            if (kvr_unlikely(kvr_get(&member->outlier.doubt[1]))) {
-                kvr_set(&member->outlier.doubt[1], 0);
-            }
+            kvr_outlier_trust(&member->outlier, 1);
 
             return kvr_outlier_end(&member->outlier, e->given, now)
                    ? rc | kvr_eject_back(zone, pool, member) : rc;
@@ -176,6 +174,12 @@ kvr_eject_step(kvr_eject_t *e, const kvr_zone_t *zone,
     /* an error after a good beginning is still to come */
 
     if (what == KVR_OUTLIER_UNCLEAR && !ended) {
+        return 0;
+    }
+
+    /* another fault fits a sick server as well as a client's bad request */
+
+    if (reason != what && reason != KVR_OUTLIER_NONE) {
         return 0;
     }
 

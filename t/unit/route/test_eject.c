@@ -308,9 +308,10 @@ TEST(test_eject_slow)
 }
 
 
-/* an answer of 401 at a server, for a request that came there so */
+/* a 4xx answer of a server, for a request that came there so */
 static unsigned
-refused(uint32_t i, kvr_trial_arm_e arm, uint32_t doubted)
+refused_as(kvr_outlier_e reason, uint32_t i, kvr_trial_arm_e arm,
+    uint32_t doubted)
 {
     kvr_attempt_t  at;
 
@@ -318,7 +319,14 @@ refused(uint32_t i, kvr_trial_arm_e arm, uint32_t doubted)
     at.eject.arm = arm;
     at.eject.doubted = member[doubted];
 
-    return end(&at, KVR_OUTLIER_401);
+    return end(&at, reason);
+}
+
+
+static unsigned
+refused(uint32_t i, kvr_trial_arm_e arm, uint32_t doubted)
+{
+    return refused_as(KVR_OUTLIER_401, i, arm, doubted);
 }
 
 
@@ -400,6 +408,61 @@ TEST(test_eject_trial)
     util_check(kvr_eject_trial(c, 2, 0) == KVR_TRIAL_THERE, "there");
     util_check(kvr_eject_trial(c, 2, UINT64_MAX) == KVR_TRIAL_ELSEWHERE
                && c[0].sick && !c[1].sick, "elsewhere");
+
+    teardown();
+}
+
+
+/* a sick server has more than one answer */
+TEST(test_eject_mixed)
+{
+    uint32_t       k;
+    unsigned       rc;
+    kvr_outlier_e  reason[3] = {
+        KVR_OUTLIER_401, KVR_OUTLIER_403, KVR_OUTLIER_400
+    };
+
+    setup();
+
+    for (k = 0; k < 5; k++) {
+        (void) refused_as(reason[k % 3], 0, KVR_TRIAL_NONE, 0);
+    }
+
+    for (k = 0, rc = 0; k < 200 && !rc; k++) {
+        rc = k % 4 ? served(1, KVR_TRIAL_ELSEWHERE, 0)
+                   : refused_as(reason[k / 4 % 3], 0, KVR_TRIAL_THERE, 0);
+    }
+
+    util_check(rc == KVR_EJECT_OUT && sick(0), "one of three reasons");
+
+    /* others' clients have faults of their own, which prove nothing */
+
+    for (k = 0; k < 5; k++) {
+        (void) refused(2, KVR_TRIAL_NONE, 0);
+    }
+
+    for (k = 0, rc = 0; k < 100 && !rc; k++) {
+        rc = k % 4 == 0 ? refused(2, KVR_TRIAL_THERE, 0)
+             : k % 4 == 1 ? refused_as(KVR_OUTLIER_422, 1,
+                                       KVR_TRIAL_ELSEWHERE, 2)
+             : served(1, KVR_TRIAL_ELSEWHERE, 2);
+    }
+
+    util_check(rc == KVR_EJECT_OUT && sick(2), "beside bad requests");
+
+    /* two of three answers are bad; less than half */
+
+    for (k = 0; k < 20; k++) {
+        (void) (k % 3 ? refused(3, KVR_TRIAL_NONE, 0)
+                      : served(3, KVR_TRIAL_NONE, 0));
+        (void) (k % 3 ? served(4, KVR_TRIAL_NONE, 0)
+                      : refused(4, KVR_TRIAL_NONE, 0));
+    }
+
+    util_check(kvr_trial_reason(zone.registry->member[member[3]].outlier.trial)
+               == KVR_OUTLIER_401, "on trial");
+    util_check(!kvr_trial_reason(zone.registry->member[member[4]].outlier
+                                 .trial), "not on trial");
 
     teardown();
 }
