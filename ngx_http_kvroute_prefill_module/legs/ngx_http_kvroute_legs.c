@@ -46,6 +46,8 @@
 #include "legs/ngx_http_kvroute_legs_int.h"
 #include "zone/ngx_http_kvroute_zone.h"
 
+#include <cjson/cJSON.h>
+
 
 static ngx_int_t ngx_http_kvroute_legs_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_legs_subordinate(ngx_http_request_t *r,
@@ -59,6 +61,7 @@ static ngx_int_t ngx_http_kvroute_legs_resume(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx);
 static kvr_disaggregate_e ngx_http_kvroute_legs_result(
     ngx_http_kvroute_legs_t *legs);
+static ngx_uint_t ngx_http_kvroute_legs_usable(kvr_transfer_t *transfer);
 static ngx_int_t ngx_http_kvroute_legs_repeat(ngx_http_kvroute_legs_t *legs);
 static void ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx);
 static void ngx_http_kvroute_legs_begun(ngx_http_kvroute_leg_t *leg,
@@ -456,7 +459,7 @@ ngx_http_kvroute_legs_result(ngx_http_kvroute_legs_t *legs)
     }
 
     if (legs->connector->member == NULL
-        || kvr_transfer_usable(&legs->transfer))
+        || ngx_http_kvroute_legs_usable(&legs->transfer))
     {
         return KVR_DISAGGREGATE_YES;
     }
@@ -476,6 +479,24 @@ ngx_http_kvroute_legs_result(ngx_http_kvroute_legs_t *legs)
     }
 
     return KVR_DISAGGREGATE_ANSWER;
+}
+
+
+/* whether a descriptor was found; servers refuse a request with invalid JSON */
+static ngx_uint_t
+ngx_http_kvroute_legs_usable(kvr_transfer_t *transfer)
+{
+    cJSON  *json;
+
+    if (!transfer->found || transfer->over) {
+        return 0;
+    }
+
+    json = cJSON_ParseWithLength((char *) transfer->data, transfer->len);
+
+    cJSON_Delete(json);
+
+    return json != NULL;
 }
 
 

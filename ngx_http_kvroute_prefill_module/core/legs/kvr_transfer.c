@@ -5,7 +5,6 @@
 
 
 #include "core/legs/kvr_transfer.h"
-#include "core/legs/kvr_valid.h"
 
 
 static void kvr_transfer_string(kvr_transfer_t *t, uint8_t c);
@@ -113,7 +112,7 @@ kvr_transfer_string(kvr_transfer_t *t, uint8_t c)
 
         if (t->key && t->named) {
 
-            /* of two the last one wins, as with the readers of engines */
+            /* the last of two equal keys wins, as in the engines */
 
             t->found = 0;
             t->over = 0;
@@ -168,12 +167,4 @@ kvr_transfer_close(kvr_transfer_t *t)
     if (t->depth == 0) {
         t->whole = 1;
     }
-}
-
-
-int
-kvr_transfer_usable(const kvr_transfer_t *t)
-{
-    return kvr_transfer_whole(t) && t->found && !t->over
-           && kvr_valid(t->data, t->len);
 }

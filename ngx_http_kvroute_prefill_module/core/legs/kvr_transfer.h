@@ -9,13 +9,11 @@
 
 
 /*
- * The descriptor of a transfer in the answer of a prefill server: the object
- * that is the value of a member of the root, byte for byte as it was written.
- * What is inside is the engines' own.
+ * Finds the descriptor of a transfer in the answer of a prefill server: the
+ * object that is the value of a member of the root, byte for byte.
  *
- * The answer is fed in pieces cut anywhere.  It is used only if it came whole:
- * an answer that breaks off looks well to nginx, which ends the request with
- * no error.
+ * The answer may be cut anywhere.  Its descriptor is used only if the answer is
+ * complete: nginx reports no error for a connection that breaks off.
  */
 
 
@@ -24,47 +22,40 @@
 
 typedef struct {
     const char        *name;       /* of the member */
-    uint8_t           *data;       /* memory of the caller for the object */
+    uint8_t           *data;       /* the caller's memory for the object */
     size_t             size;
-    size_t             len;        /* of the object, if it is found */
+    size_t             len;        /* of the object, if found */
 
-    uint32_t           depth;      /* brackets that are open */
-    int32_t            match;      /* bytes of the key so far; -1: another */
+    uint32_t           depth;      /* open brackets */
+    int32_t            match;      /* matching bytes of the key; -1: none */
 
     unsigned           string:1;   /* within a string */
     unsigned           escape:1;   /* behind a backslash */
-    unsigned           key:1;      /* that string is a key of the root */
-    unsigned           expect:1;   /* the next string would be */
-    unsigned           named:1;    /* the value that follows is wanted */
-    unsigned           inside:1;   /* of that object */
+    unsigned           key:1;      /* the string is a key of the root */
+    unsigned           expect:1;   /* the next string will be one */
+    unsigned           named:1;    /* the key has the name */
+    unsigned           inside:1;   /* within the object */
 
     unsigned           found:1;    /* there was such an object */
-    unsigned           over:1;     /* longer than there is memory for */
+    unsigned           over:1;     /* it is longer than the memory */
     unsigned           whole:1;    /* the root has ended */
-    unsigned           bad:1;      /* it is no object, or not alone */
+    unsigned           bad:1;      /* no object, or something behind it */
 } kvr_transfer_t;
 
 
-/* name: plain letters; NULL: no member is wanted */
+/* name has plain letters; NULL: no member is looked for */
 void kvr_transfer_init(kvr_transfer_t *t, const char *name, uint8_t *data,
     size_t size);
 
 void kvr_transfer_read(kvr_transfer_t *t, const uint8_t *p, size_t n);
 
 
-/* the answer has come whole */
+/* Returns whether the answer is complete. */
 static inline int
 kvr_transfer_whole(const kvr_transfer_t *t)
 {
     return t->whole && !t->bad;
 }
-
-
-/*
- * It has, and there is an object that may stand in a request (kvr_valid()).
- * Of anything else a server says that the request is no JSON.
- */
-int kvr_transfer_usable(const kvr_transfer_t *t);
 
 
 #endif /* _KVR_TRANSFER_H_INCLUDED_ */
