@@ -119,11 +119,11 @@ location | kvroute_prefill llm connector=sglang min=8k; | refused | "min=8k" of 
 location | kvroute_prefill llm fallback=none connector=sglang; | refused | "fallback=none" of "kvroute_prefill" has no effect with "connector=sglang"
 location | kvroute_prefill llm connector=mooncake lease=9s; | refused | "lease=9s" of "kvroute_prefill" has no effect with "connector=mooncake"
 location | kvroute_prefill llm bootstrap_port=8998;     | refused | "bootstrap_port=8998" of "kvroute_prefill" has no effect with "connector=nixl"
-location | kvroute_prefill llm transfer=20g/;            | refused | "transfer=" must be between 0 and 100, as 0.2: the time to transfer a token by the time to compute it; or bytes a second of a link by bytes of keys and values a token, as 20g/128k: invalid value in parameter "transfer=20g/"
+location | kvroute_prefill llm transfer=20g/;            | refused | "transfer=" must be between 0 and 100, as 0.2: the time to transfer a token / the time to compute it; or bytes a second of a link / bytes of keys and values a token, as 20g/128k: invalid value in parameter "transfer=20g/"
 location | kvroute_prefill llm transfer=0/128k;          | refused | "transfer=0/128k" must be between 0 and 100, as 0.2: the time
 location | kvroute_prefill llm transfer=1/2/3;           | refused | "transfer=" must be between 0 and 100, as 0.2: the time
 location | kvroute_prefill llm connector=sglang bootstrap_port=0; | refused | "bootstrap_port=0" must be between 1 and 65535
-location | kvroute_prefill llm;                         | refused | "kvroute_prefill llm" in location "/" names the upstream that the location passes to: write the name of the upstream of the prefill servers, or off
+location | kvroute_prefill llm;                         | refused | "kvroute_prefill llm" in location "/" names the upstream of "proxy_pass": write the name of the upstream of the prefill servers, or off
 http     | kvroute_prefill llm;                         | warned  | "kvroute_prefill llm" in location "/" names the upstream that the location passes to
 instead  | location / { kvroute_prefill llm; set $pool llm; proxy_pass http://$pool; } | warned | "kvroute_prefill" in location "/" has no effect: "proxy_pass" must name the upstream of the decode servers literally, not by a variable
 http     | kvroute_prefill p; upstream p { server 127.0.0.1:9; } | refused | upstream "p" of "kvroute_prefill" has no "kvroute": declare it above

@@ -5,16 +5,16 @@
 
 
 /*
- * Prefill and decode by two servers, in the phase before the content's.
+ * Prefill and decode by two servers, in the phase before the content phase.
  *
- *     the body is read; members that no client may send are cut
- *     a place at a decode server is reserved, and the costs are compared
- *     the prefill leg runs, as a subrequest; nothing else is waited for then
- *     the decode leg is the request itself, with what the prefill server has
- *     answered
+ *  1. Read the body; cut members that no client may send.
+ *  2. Reserve a place at a decode server, and compare the costs.
+ *  3. Run the prefill leg as a subrequest.
+ *  4. Pass the request on as the decode leg, with the descriptor from the prefill
+ *     server's answer.
  *
- * States of the prefill leg, and what changes them.  SENT, ENTERED and WHOLE
- * are "running".
+ * States of the prefill leg, and their changes.  SENT, ENTERED and WHOLE are
+ * "running".
  *
  *     IDLE     the subrequest gets its body           SENT      _give()
  *     SENT     it is at the prefill upstream          ENTERED   _entered()
@@ -22,9 +22,9 @@
  *     running  it has ended                           ENDED     _ended()
  *     running  it has failed while the decode leg
  *              waits for it (both at once)            FAILED    _ended()
- *     running  the decode leg needs it no more        CLOSED    _both_cancel()
- *     FAILED   another pair is made                   IDLE      _both_start()
- *     FAILED   it was the last one                    CLOSED    _both_mend()
+ *     running  the decode leg has ended               CLOSED    _both_cancel()
+ *     FAILED   another pair is tried                  IDLE      _both_start()
+ *     FAILED   no pair is left to try                 CLOSED    _both_failed()
  *     ENDED    the decode leg follows                 CLOSED    _resume()
  *
  * States of the decode leg:
@@ -35,11 +35,11 @@
  *              goes on without the prefill leg        OVER      _both_event()
  *                                                               and others
  *
- * A descriptor is good for one server and for seconds.  Once a decode server
- * may have seen it, or its lease is half over, it is blanked: a further try
+ * A descriptor is valid for one server and for seconds.  Once a decode server
+ * may have seen it, or half its lease has passed, it is blanked: a further try
  * sends the client's own request, which that server can serve alone.
  *
- * Nobody but the decode upstream sees the descriptor (_legs_decode).
+ * Only the decode upstream gets the descriptor (_legs_decode).
  */
 
 
@@ -137,7 +137,7 @@ ngx_http_kvroute_legs_handler(ngx_http_request_t *r)
         ctx->alone = KVR_DISAGGREGATE_NONE;
     }
 
-    /* without a handler of its own a location has files, and no engine */
+    /* a location without a content handler serves files */
 
     if (llcf->prefill == NULL || r->content_handler == NULL) {
         return NGX_DECLINED;
@@ -169,7 +169,7 @@ ngx_http_kvroute_legs_handler(ngx_http_request_t *r)
 
 
 /*
- * A copy for a mirror has the client's body too, also if the client's request is
+ * A mirror's copy also has the client's body, even if the client's request is
  * refused.
  */
 static ngx_int_t
@@ -332,7 +332,7 @@ ngx_http_kvroute_legs_create(ngx_http_request_t *r,
     legs->leg[KVR_LEG_DECODE].price = kvr_disaggregate_candidate;
     legs->leg[KVR_LEG_DECODE].begun = ngx_http_kvroute_legs_begun;
 
-    /* a store has it for all; a sidecar does this itself */
+    /* only a descriptor expires */
 
     if (legs->connector->member) {
         legs->leg[KVR_LEG_DECODE].before = ngx_http_kvroute_legs_before;
@@ -386,14 +386,14 @@ ngx_http_kvroute_legs_merge(ngx_conf_t *cf,
     prefill->read_timeout = conf->timeout;
     prefill->intercept_errors = 0;
 
-    /* nor does its answer lead anywhere else */
+    /* ignore X-Accel-Redirect and the like */
 
     prefill->ignore_headers = ~(ngx_uint_t) 0;
     prefill->max_temp_file_size = 0;
 
     if (kvr_connector(conf->connector)->meet) {
 
-        /* the bodies name the server: another one is another pair */
+        /* both bodies name the server, so another server needs another pair */
 
         prefill->next_upstream = 0;
     }
@@ -405,7 +405,7 @@ ngx_http_kvroute_legs_merge(ngx_conf_t *cf,
 }
 
 
-/* the prefill leg has ended: the decode leg, or the client's own request */
+/* continues with the decode leg, or with the client's own request */
 static ngx_int_t
 ngx_http_kvroute_legs_resume(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx)
@@ -431,7 +431,7 @@ ngx_http_kvroute_legs_resume(ngx_http_kvroute_legs_t *legs,
         return NGX_DECLINED;
     }
 
-    /* what is wrong with the request itself the decode server says as well */
+    /* the decode server reports errors in the request itself */
 
     if (legs->conf->strict
         && (legs->status == 0 || legs->status >= NGX_HTTP_INTERNAL_SERVER_ERROR
@@ -450,7 +450,7 @@ ngx_http_kvroute_legs_resume(ngx_http_kvroute_legs_t *legs,
 }
 
 
-/* the outcome of the prefill leg: YES, or why the decode leg cannot use it */
+/* returns YES, or why the decode leg cannot use the prefill leg's answer */
 static kvr_disaggregate_e
 ngx_http_kvroute_legs_result(ngx_http_kvroute_legs_t *legs)
 {
@@ -542,7 +542,7 @@ ngx_http_kvroute_legs_repeat(ngx_http_kvroute_legs_t *legs)
 }
 
 
-/* the request is the client's again */
+/* an internal redirect: the request is the client's own again */
 static void
 ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx)
 {
@@ -558,13 +558,13 @@ ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx)
 
     ngx_http_kvroute_reserve_release(&legs->reserved);
 
-    /* what the queue has reserved since is its own */
+    /* a reservation of the queue stays */
 
     if (ctx->reserved.attempt) {
         ngx_http_kvroute_reserve_release(&ctx->reserved);
     }
 
-    /* the prefill leg, if there still is one, is closed in an event */
+    /* an event closes the prefill leg, if there still is one */
 
     legs->decode_state = NGX_HTTP_KVROUTE_DECODE_OVER;
 
@@ -577,7 +577,7 @@ ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx)
 }
 
 
-/* the first token: the prompt is computed */
+/* the first token has come, so the prompt is computed */
 static void
 ngx_http_kvroute_legs_begun(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
 {
@@ -594,10 +594,9 @@ ngx_http_kvroute_legs_begun(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
 
 
 /*
- * An attempt of the decode leg, after the prefill leg.  If nothing was sent the
- * descriptor is good as long as its lease: nginx may have waited for its cache,
- * or for the end of the prefill server's answer, and connecting may take the
- * other half.
+ * Before an attempt of the decode leg.  The descriptor may be used until half of
+ * its lease has passed, since connecting may take the other half, and only if
+ * nothing was sent yet.
  */
 static ngx_int_t
 ngx_http_kvroute_legs_before(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
@@ -619,7 +618,7 @@ ngx_http_kvroute_legs_before(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
 }
 
 
-/* the request ends: what became of it is known */
+/* counts the outcome when the request ends */
 static void
 ngx_http_kvroute_legs_cleanup(void *data)
 {
@@ -657,7 +656,7 @@ ngx_http_kvroute_legs_count(ngx_http_kvroute_srv_conf_t *decode,
 
     registry = decode->zone->core.registry;
 
-    /* else it has no place in the zone */
+    /* an upstream without a slot in the zone has no counters */
 
     if (decode->numbered) {
         kvr_add(&registry->upstream[decode->number].legs[outcome], 1);

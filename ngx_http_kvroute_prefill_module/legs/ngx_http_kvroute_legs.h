@@ -9,17 +9,17 @@
 
 
 /*
- * Prefill and decode by two servers: two legs, one request.
+ * Prefill and decode by two servers: one request with two legs.
  *
- *     _prefill_module   the directive, and what the router calls
+ *     _prefill_module   the directive, and the hooks that the router calls
  *     _legs_conf        its parameters
- *     _legs             whether there are two, and the way from one to the next
- *     _legs_decide      by whom it is served
- *     _legs_body        what the body of a leg loses and gets
+ *     _legs             the states of both legs, and the steps between them
+ *     _legs_decide      whether a request gets two legs, and their servers
+ *     _legs_body        the body of a leg: members cut and appended
  *     _legs_prefill     the prefill leg: a subrequest and its answer
  *     _legs_decode      the decode leg: the client's request with another body
- *     _legs_both        both at the same time
- *     _legs_variables   what became of it, for access logs
+ *     _legs_both        both legs at the same time
+ *     _legs_variables   the outcome, for access logs
  */
 
 
@@ -32,32 +32,33 @@ typedef struct {
     ngx_http_upstream_srv_conf_t  *upstream;  /* of the prefill servers */
     const kvr_json_names_t      *names;     /* members no client may send */
     uint32_t                     connector; /* kvr_connector_e */
-    uint32_t                     always;    /* 1: whatever it costs */
-    uint32_t                     strict;    /* 1: rather an error than plain */
+    uint32_t                     always;    /* 1: at any cost */
+    uint32_t                     strict;    /* 1: no fallback to one server */
     uint32_t                     tries;
-    size_t                       min;       /* bytes not held, at least */
-    double                       transfer;  /* of a token, to computing it */
+    size_t                       min;       /* bytes not cached, at least */
+    double                       transfer;  /* time of a token / to compute it */
     ngx_msec_t                   timeout;
     ngx_msec_t                   lease;     /* of a descriptor */
     size_t                       max_params;
-    double                       link;      /* bytes of prompt a ms that are
-                                               transferred; 0: it is told by
-                                               how long they take */
+    double                       link;      /* bytes of prompt a ms; 0: use
+                                               transfer */
     uint32_t                     bootstrap_port;  /* of prefill servers */
 } ngx_http_kvroute_prefill_t;
 
 
 typedef struct {
     ngx_uint_t                   used;      /* by any location */
-    ngx_int_t                    body;      /* indices of $request_body, */
-    ngx_int_t                    length;    /* and $content_length, if so */
+
+    /* if used: indices of $request_body and $content_length */
+
+    ngx_int_t                    body;
+    ngx_int_t                    length;
 } ngx_http_kvroute_legs_main_conf_t;
 
 
 typedef struct {
     ngx_http_kvroute_prefill_t  *prefill;   /* or NULL */
-    ngx_http_upstream_conf_t    *leg;       /* nginx's own, for each leg; or
-                                               NULL */
+    ngx_http_upstream_conf_t    *leg;       /* nginx's, for each leg; or NULL */
 } ngx_http_kvroute_legs_loc_conf_t;
 
 
@@ -70,22 +71,21 @@ char *ngx_http_kvroute_legs_conf(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
 /*
- * Checks a location that passes to decode, or to what a variable tells (NULL).
- * own: whether it is that location's, or inherited.  Both upstreams are told of
- * each other.
+ * Checks a location, and registers both upstreams with each other.  decode is
+ * NULL if a variable names the upstream.  own: the directive is not inherited.
  */
 ngx_int_t ngx_http_kvroute_legs_conf_check(ngx_conf_t *cf,
     ngx_http_kvroute_prefill_t *prefill, ngx_http_upstream_srv_conf_t *decode,
     ngx_uint_t own);
 
-/* after the configuration is read: a handler of a phase, if it is needed */
+/* Adds a handler of a phase, if any location uses it. */
 ngx_int_t ngx_http_kvroute_legs_init(ngx_conf_t *cf);
 
 ngx_int_t ngx_http_kvroute_legs_variables(ngx_conf_t *cf);
 
 /*
- * Copies nginx's own configuration of a location for each leg, once it is merged.
- * Since nginx 1.29.7 kept connections are found by the address of that.
+ * Copies nginx's merged upstream configuration of a location for each leg.  Since
+ * nginx 1.29.7 keepalive connections are found by its address.
  */
 ngx_int_t ngx_http_kvroute_legs_merge(ngx_conf_t *cf,
     ngx_http_kvroute_legs_loc_conf_t *llcf);

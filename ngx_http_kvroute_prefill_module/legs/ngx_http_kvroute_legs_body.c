@@ -7,10 +7,9 @@
 /*
  * Bodies of legs.
  *
- * What is cut is blanked where it lies: in nginx's buffers, or in its temporary
- * file.  nginx sends a body again from the start of its buffers, and of a file
- * from where the buffer before ended, so a body must not be cut up in the
- * middle.
+ * Members are cut by blanking them in place: in nginx's buffers, or in its
+ * temporary file.  When nginx sends a body again, it starts each file buffer where
+ * the previous one ended, so a body must not have gaps.
  */
 
 
@@ -33,7 +32,7 @@ static ngx_chain_t **ngx_http_kvroute_legs_text_end(
     ngx_chain_t **last);
 
 
-/* bytes of a file that are blanked at once */
+/* bytes of a file blanked at a time */
 #define NGX_HTTP_KVROUTE_LEGS_BLANK  65536
 
 
@@ -41,9 +40,9 @@ static ngx_str_t  ngx_http_kvroute_legs_type = ngx_string("content-type");
 
 
 /*
- * Cuts private members from the body of any request, whatever its method, its
- * path and its type are: engines have readers that look at none of these.  A
- * body that may be JSON and cannot be read is refused.
+ * Cuts private members from the body of any request.  Method, path and type do
+ * not matter, because engines have readers that ignore them.  A body that may be
+ * JSON and cannot be read is refused.
  */
 ngx_int_t
 ngx_http_kvroute_legs_clean(ngx_http_request_t *r)
@@ -58,7 +57,7 @@ ngx_http_kvroute_legs_clean(ngx_http_request_t *r)
         return NGX_OK;
     }
 
-    /* of what is compressed the first bytes say nothing */
+    /* a compressed body may be JSON */
 
     if (rc != NGX_HTTP_UNSUPPORTED_MEDIA_TYPE
         && !ngx_http_kvroute_legs_json(r))
@@ -74,8 +73,8 @@ ngx_http_kvroute_legs_clean(ngx_http_request_t *r)
         != NGX_OK)
     {
         ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
-                      "kvroute_prefill: client sent a body that cannot be "
-                      "read");
+                      "kvroute_prefill: client sent a JSON body that cannot be "
+                      "parsed");
 
         return NGX_HTTP_BAD_REQUEST;
     }
@@ -108,7 +107,7 @@ ngx_http_kvroute_legs_json(ngx_http_request_t *r)
 }
 
 
-/* finds members of the body; NGX_DECLINED: it is not JSON, or cannot be read */
+/* finds members; NGX_DECLINED: the body is not JSON, or cannot be read */
 static ngx_int_t
 ngx_http_kvroute_legs_members(ngx_http_request_t *r, kvr_edit_t *edit,
     const kvr_json_names_t *names)
@@ -127,8 +126,8 @@ ngx_http_kvroute_legs_members(ngx_http_request_t *r, kvr_edit_t *edit,
 
 
 /*
- * Whether it is a message of gRPC, passed on by grpc_pass.  In any other
- * location, and with any other type, an engine may read JSON from it.
+ * Whether the body is a message of gRPC, passed on by grpc_pass.  In other
+ * locations, and with other types, an engine may read it as JSON.
  */
 static ngx_uint_t
 ngx_http_kvroute_legs_grpc(ngx_http_request_t *r)
@@ -253,8 +252,8 @@ ngx_http_kvroute_legs_forget(ngx_http_request_t *r)
 
 
 /*
- * A mirror sends the client's body whenever it gets to it: then the legs have a
- * copy.  There is none of a file.
+ * Copies the body, because a mirror may send the client's at any time.  A body in
+ * a file is not copied: NGX_DECLINED.
  */
 static ngx_int_t
 ngx_http_kvroute_legs_own(ngx_http_kvroute_legs_t *legs)
@@ -333,7 +332,7 @@ ngx_http_kvroute_legs_restore(ngx_http_kvroute_legs_t *legs)
 }
 
 
-/* src: NULL for spaces; save: takes what was there, or NULL */
+/* writes src, or spaces if it is NULL; save gets the old bytes, unless NULL */
 static ngx_int_t
 ngx_http_kvroute_legs_write(ngx_chain_t *cl, uint64_t offset, size_t len,
     u_char *save, u_char *src)
@@ -467,7 +466,7 @@ ngx_http_kvroute_legs_without(ngx_http_kvroute_legs_t *legs, u_char *text,
 }
 
 
-/* copies bytes of the client's to the end of a chain; NULL: no memory */
+/* appends a part of the client's body to a chain; NULL: no memory */
 static ngx_chain_t **
 ngx_http_kvroute_legs_part(ngx_http_kvroute_legs_t *legs, off_t from, off_t to,
     ngx_chain_t **last)

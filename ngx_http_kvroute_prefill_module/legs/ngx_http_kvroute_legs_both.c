@@ -7,26 +7,21 @@
 /*
  * Two legs at the same time, whose servers wait for each other.
  *
- * The prefill leg is a subrequest in the background: the client's request goes
- * on at once and becomes the decode leg.  Either may end first, and either leaves
- * the other waiting for minutes if it fails, so
+ * The prefill leg is a subrequest in the background; the client's request
+ * continues at once as the decode leg.  Either leg may end first, and a leg that
+ * fails leaves the other one waiting for minutes.  So:
  *
- *     the prefill leg fails before the first token: the decode leg is closed.  As
- *     long as the client has been sent nothing both are made anew, with another
- *     room, or the request is answered with an error; else the answer is cut off
+ *  * The prefill leg fails before the first token: the decode leg is closed.  If
+ *    nothing was sent to the client yet, another pair with another room is tried,
+ *    or the client gets an error; otherwise the answer is cut off.
+ *  * The decode leg ends, or its answer is an error: the prefill leg is closed.
+ *    A remaining subrequest would block the client's next request.
+ *  * The client leaves: nginx closes both.
  *
- *     the decode leg ends, well or not, or is answered with an error: the prefill
- *     leg is closed.  A subrequest that is left would keep the client's
- *     connection from the next request
+ * A leg is never closed from within a call for the other one: a posted event of
+ * our own looks at both states, when nothing of this request is on the stack.
  *
- *     the client leaves: nginx closes both
- *
- * Neither is done while nginx is busy with the other leg: an event of our own
- * looks at the states of both, in a turn of the event loop in which nothing of
- * this request is on the stack.
- *
- * The prefill leg goes to the server that the decode leg's body names, or
- * nowhere.
+ * The prefill leg goes only to the server that the decode leg's body names.
  */
 
 
@@ -47,7 +42,7 @@ static ngx_int_t ngx_http_kvroute_legs_both_header(ngx_http_request_t *r,
 static void ngx_http_kvroute_legs_both_ended(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
 static void ngx_http_kvroute_legs_both_event(ngx_event_t *ev);
-static void ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs);
+static void ngx_http_kvroute_legs_both_failed(ngx_http_kvroute_legs_t *legs);
 static void ngx_http_kvroute_legs_both_cancel(ngx_http_kvroute_legs_t *legs);
 static ngx_uint_t ngx_http_kvroute_legs_both_status(
     ngx_http_kvroute_legs_t *legs);
@@ -78,7 +73,7 @@ ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs)
     legs->event.data = legs;
     legs->event.log = r->connection->log;
 
-    /* the file is there until both have read it */
+    /* both legs read the file */
 
     r->preserve_body = 1;
 
@@ -98,7 +93,7 @@ ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs)
 }
 
 
-/* NGX_DECLINED: there is no prefill server to be had */
+/* NGX_DECLINED: no prefill server is usable */
 static ngx_int_t
 ngx_http_kvroute_legs_both_start(ngx_http_kvroute_legs_t *legs)
 {
@@ -115,14 +110,12 @@ ngx_http_kvroute_legs_both_start(ngx_http_kvroute_legs_t *legs)
         return NGX_ERROR;
     }
 
-    /* it ends by itself unless it is given something to do */
-
     sr->content_handler = ngx_http_kvroute_legs_both_content;
     legs->subrequest = sr;
 
     /*
-     * "proxy_cache" is for the decode leg, and one must not wait for the other
-     * there.  The request line is made of the method's name.
+     * An unknown method bypasses "proxy_cache", where one leg would wait for the
+     * other.  nginx makes the request line from the method's name.
      */
 
     sr->method = NGX_HTTP_UNKNOWN;
@@ -235,7 +228,7 @@ ngx_http_kvroute_legs_both_content(ngx_http_request_t *r)
 }
 
 
-/* the answer that the client gets begins */
+/* the answer to the client begins */
 static ngx_int_t
 ngx_http_kvroute_legs_both_header(ngx_http_request_t *r,
     ngx_http_kvroute_legs_t *legs)
@@ -251,8 +244,8 @@ ngx_http_kvroute_legs_both_header(ngx_http_request_t *r,
 
 
 /*
- * An attempt of the decode leg: a server that was sent it has met the prefill
- * server, or may have.
+ * Before an attempt of the decode leg.  If it was sent before, that server may
+ * have met the prefill server, so the room cannot be used again.
  */
 static ngx_int_t
 ngx_http_kvroute_legs_both_before(ngx_http_kvroute_leg_t *leg,
@@ -274,7 +267,7 @@ ngx_http_kvroute_legs_both_before(ngx_http_kvroute_leg_t *leg,
 
     ngx_http_kvroute_legs_plain(legs, KVR_DISAGGREGATE_RETRIED);
 
-    /* the prefill server has no other one to wait for */
+    /* no decode server will meet the prefill server */
 
     legs->decode_state = NGX_HTTP_KVROUTE_DECODE_OVER;
     ngx_post_event(&legs->event, &ngx_posted_events);
@@ -314,7 +307,7 @@ ngx_http_kvroute_legs_both_event(ngx_event_t *ev)
                    "kvroute legs: prefill %d, decode %d",
                    legs->prefill_state, legs->decode_state);
 
-    /* the prefill leg matters when there is a decode leg, or will be none */
+    /* the decode leg has not begun */
 
     if (legs->decode_state == NGX_HTTP_KVROUTE_DECODE_IDLE) {
         return;
@@ -328,16 +321,16 @@ ngx_http_kvroute_legs_both_event(ngx_event_t *ev)
         ngx_http_kvroute_legs_both_cancel(legs);
 
     } else if (legs->prefill_state == NGX_HTTP_KVROUTE_PREFILL_FAILED) {
-        ngx_http_kvroute_legs_both_mend(legs);
+        ngx_http_kvroute_legs_both_failed(legs);
     }
 
     ngx_http_run_posted_requests(c);
 }
 
 
-/* the prefill leg has failed, and the decode server waits for it */
+/* the prefill leg has failed, and the decode server waits for it: retries */
 static void
-ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs)
+ngx_http_kvroute_legs_both_failed(ngx_http_kvroute_legs_t *legs)
 {
     ngx_uint_t               status;
     ngx_http_request_t      *r;
@@ -362,7 +355,7 @@ ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs)
     if (status >= NGX_HTTP_INTERNAL_SERVER_ERROR && --legs->tries
         && ngx_http_kvroute_legs_both_start(legs) == NGX_OK)
     {
-        /* which closes what was the decode leg until now */
+        /* this closes the previous decode leg */
 
         ngx_http_finalize_request(r, r->content_handler(r));
 
@@ -375,7 +368,7 @@ ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs)
     if (legs->connector->alone
         && (!legs->conf->strict || status < NGX_HTTP_INTERNAL_SERVER_ERROR))
     {
-        /* the decode server computes the prompt, or says what is wrong */
+        /* the decode server computes the prompt, or reports the error */
 
         ctx = ngx_http_kvroute_request_get_ctx(r);
         ctx->leg = NULL;
@@ -393,8 +386,8 @@ ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs)
 
 
 /*
- * What the client is told.  What is wrong with the request itself the decode
- * server would have said as well, had it been asked to look at it.
+ * Returns the status for the client: that of the prefill server if the request
+ * itself is wrong, as the decode server would answer the same.
  */
 static ngx_uint_t
 ngx_http_kvroute_legs_both_status(ngx_http_kvroute_legs_t *legs)
@@ -425,7 +418,7 @@ ngx_http_kvroute_legs_both_cancel(ngx_http_kvroute_legs_t *legs)
     legs->prefill_state = NGX_HTTP_KVROUTE_PREFILL_CLOSED;
     legs->time = ngx_current_msec - legs->start;
 
-    /* before that it looks whether it still has something to do */
+    /* the state is set first: the subrequest's handlers check it */
 
     if (ngx_http_kvroute_legs_close(sr)) {
         ngx_http_finalize_request(sr, NGX_OK);

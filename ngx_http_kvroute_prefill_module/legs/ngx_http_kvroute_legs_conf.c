@@ -30,7 +30,7 @@ static ngx_int_t ngx_http_kvroute_legs_conf_transfer(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *conf);
 
 
-/* bytes of prompt per token, about */
+/* approximate bytes of prompt per token */
 #define NGX_HTTP_KVROUTE_CONF_TOKEN  4
 
 
@@ -51,8 +51,8 @@ static const ngx_http_kvroute_conf_param_t
 
     { ngx_string("transfer="), ngx_http_kvroute_legs_conf_transfer,
       0, sizeof(ngx_http_kvroute_prefill_t),
-      0, 100, "between 0 and 100, as 0.2: the time to transfer a token by the "
-      "time to compute it; or bytes a second of a link by bytes of keys and "
+      0, 100, "between 0 and 100, as 0.2: the time to transfer a token / the "
+      "time to compute it; or bytes a second of a link / bytes of keys and "
       "values a token, as 20g/128k" },
 
     { ngx_string("tries="), ngx_http_kvroute_conf_param_number,
@@ -83,7 +83,7 @@ static const ngx_http_kvroute_conf_param_t
 };
 
 
-/* parameters, and the connectors that do not use them */
+/* parameters, and the connectors without them */
 
 #define ngx_http_kvroute_legs_conf_bit(name)  (1U << KVR_CONNECTOR_##name)
 
@@ -172,10 +172,7 @@ ngx_http_kvroute_legs_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/*
- * Refuses parameters that the connector does not use: often the connector is
- * wrong.
- */
+/* Refuses parameters without an effect: often the connector is wrong. */
 static ngx_int_t
 ngx_http_kvroute_legs_conf_unused(ngx_conf_t *cf,
     ngx_http_kvroute_prefill_t *prefill)
@@ -264,7 +261,7 @@ ngx_http_kvroute_legs_conf_upstream(ngx_conf_t *cf, ngx_str_t *name)
     {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid upstream \"%V\" in \"kvroute_prefill\": "
-                           "the first word must be the name of an upstream {} "
+                           "the first argument must be the name of an upstream {} "
                            "of prefill servers, or off", name);
         return NULL;
     }
@@ -328,8 +325,8 @@ ngx_http_kvroute_legs_conf_check(ngx_conf_t *cf,
 
         ngx_log_error(level, cf->log, 0,
                       "\"kvroute_prefill %V\" in location \"%V\" names the "
-                      "upstream that the location passes to: write the name of "
-                      "the upstream of the prefill servers, or off",
+                      "upstream of \"proxy_pass\": write the name of the "
+                      "upstream of the prefill servers, or off",
                       &uscf->host, &clcf->name);
 
         return own ? NGX_ERROR : NGX_OK;
@@ -388,7 +385,7 @@ ngx_http_kvroute_legs_conf_routed(ngx_http_upstream_srv_conf_t *uscf)
 }
 
 
-/* Adds a name once. */
+/* Adds a name, unless it is there. */
 static ngx_int_t
 ngx_http_kvroute_legs_conf_name(ngx_conf_t *cf, ngx_array_t **names,
     ngx_str_t *name)

@@ -4,7 +4,7 @@
  */
 
 
-/* Whether a request has two legs, by itself and by what servers are doing. */
+/* Decides whether a request gets two legs. */
 
 
 #include "legs/ngx_http_kvroute_legs_int.h"
@@ -83,7 +83,7 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
         ngx_str_null(&legs->peer);
     }
 
-    /* a prefill leg that is made here is counted when it goes there */
+    /* the prefill leg is counted when it is sent, unless a sidecar sends it */
 
     if (e != KVR_DISAGGREGATE_YES
         || legs->connector->plan[0] != KVR_LEG_DECODE)
@@ -96,8 +96,9 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
 
 
 /*
- * The prefill server first, then the plain request's: so what is reserved and
- * told is that of the plain request, until there are two legs.
+ * Chooses a prefill server, then a decode server for the client's own request.
+ * So the reservation and the variables are those of that request, unless it gets
+ * two legs.
  */
 static kvr_disaggregate_e
 ngx_http_kvroute_legs_decide_cost(ngx_http_kvroute_legs_t *legs,
@@ -117,7 +118,7 @@ ngx_http_kvroute_legs_decide_cost(ngx_http_kvroute_legs_t *legs,
 
     if (rc != NGX_OK || !d->always) {
 
-        /* without a decode server nginx has to say what to do */
+        /* without a decode server nginx decides */
 
         if (ngx_http_kvroute_early(ctx, legs->decode, &ctx->reserved) != NGX_OK
             || rc != NGX_OK)
@@ -143,7 +144,7 @@ ngx_http_kvroute_legs_decide_cost(ngx_http_kvroute_legs_t *legs,
 }
 
 
-/* what a server would have to do that was reserved; returns how many there are */
+/* sets the work of a reserved server; returns the number of servers */
 static uint32_t
 ngx_http_kvroute_legs_decide_at(ngx_http_kvroute_reserve_t *reserved,
     kvr_disaggregate_t *d, kvr_disaggregate_at_t *at)
@@ -155,7 +156,7 @@ ngx_http_kvroute_legs_decide_at(ngx_http_kvroute_reserve_t *reserved,
     at->lacks = begin->pending;
     at->ahead = begin->pending;
 
-    /* its own is counted already */
+    /* the reservation is included */
 
     if (begin->peer != KVR_REGISTRY_NONE) {
         at->ahead = kvr_load_get(reserved->conf->zone->core.load, begin->peer)

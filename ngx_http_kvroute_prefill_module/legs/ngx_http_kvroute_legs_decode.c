@@ -5,11 +5,11 @@
 
 
 /*
- * The decode leg: the client's request itself, with a body of its own.
+ * The decode leg: the client's request, with a body of its own.
  *
- * That body is put in place by the content handler, since other modules may copy
- * the request before, and the client's is put back when the request goes
- * somewhere else: nobody but the decode upstream sees it.
+ * The content handler sets that body, because other modules may copy the request
+ * before.  The client's body is restored if the request goes elsewhere, so only
+ * the decode upstream gets the new one.
  */
 
 
@@ -57,7 +57,7 @@ ngx_http_kvroute_legs_decode_content(ngx_http_request_t *r)
 
     ngx_http_kvroute_legs_forget(r);
 
-    /* it may have failed already */
+    /* the prefill leg may have failed already */
 
     if (legs->prefill_state == NGX_HTTP_KVROUTE_PREFILL_FAILED) {
         ngx_post_event(&legs->event, &ngx_posted_events);

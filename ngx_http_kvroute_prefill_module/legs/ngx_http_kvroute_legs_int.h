@@ -17,7 +17,7 @@
 #include "core/legs/kvr_transfer.h"
 
 
-/* bytes that the prefill leg may take out of a body, all in all */
+/* bytes that may be cut from a body for the prefill leg, in total */
 #define NGX_HTTP_KVROUTE_LEGS_SAVED  4096
 
 
@@ -44,10 +44,9 @@ typedef enum {
 /*
  * A request in a location with kvroute_prefill, in its pool.
  *
- * The client's body stays where nginx has put it.  Before the prefill leg some
- * bytes of it are blanked, and restored after it; what is appended is in a
- * buffer of its own behind them.  So either leg is the client's bytes in nginx's
- * own buffers, which nginx can send again by itself.
+ * The client's body stays in nginx's buffers.  Some bytes of it are blanked for
+ * the prefill leg and restored after it.  What is appended is in a buffer of its
+ * own.  So nginx can send the body of each leg again by itself.
  */
 struct ngx_http_kvroute_legs_s {
     ngx_http_request_t          *request;   /* the client's */
@@ -55,33 +54,31 @@ struct ngx_http_kvroute_legs_s {
     const kvr_connector_t       *connector;
     ngx_http_kvroute_srv_conf_t *prefill;   /* the upstreams */
     ngx_http_kvroute_srv_conf_t *decode;
-    void                       **loc_conf;  /* of the location it is for */
+    void                       **loc_conf;  /* of its location */
 
-    ngx_http_kvroute_leg_t       leg[KVR_LEGS];  /* as the balancer sees them */
+    ngx_http_kvroute_leg_t       leg[KVR_LEGS];  /* for the balancer */
     ngx_http_kvroute_prefill_e   prefill_state;
     ngx_http_kvroute_decode_e    decode_state;
     ngx_http_kvroute_reserve_t   reserved;  /* at a prefill server: until the
-                                               leg goes there; connector=header:
+                                               leg is sent; connector=header:
                                                until the answer begins */
 
     /* the prefill leg, or another one before the decode leg: a subrequest */
 
     kvr_leg_e                    role;
-    ngx_http_request_t          *subrequest;  /* or NULL: with one leg after the
-                                                 other there is but one */
+    ngx_http_request_t          *subrequest;  /* set if both legs run at once */
     kvr_disaggregate_e           outcome;
     ngx_str_t                    peer;
     ngx_uint_t                   status;    /* of its answer; 0: none */
     ngx_msec_t                   start;
-    ngx_msec_t                   time;      /* that it took */
-    ngx_msec_t                   answered;  /* its answer began, as has the
-                                               lease by then */
+    ngx_msec_t                   time;      /* duration */
+    ngx_msec_t                   answered;  /* its answer began; the lease, too */
 
     kvr_transfer_t               transfer;
     u_char                      *memory;    /* for the descriptor */
 
     kvr_edit_t                   edit;
-    u_char                      *saved;     /* what was blanked */
+    u_char                      *saved;     /* bytes that were blanked */
 
     /* the client's request, and the decode leg if it has a body of its own */
 
@@ -97,8 +94,8 @@ struct ngx_http_kvroute_legs_s {
     size_t                       member_len;
 
     /*
-     * Both legs at once: the state of one has changed.  One after the other: the
-     * prefill leg has timed out.
+     * Both legs at once: posted when the state of one has changed.  One after the
+     * other: the timer of the prefill leg.
      */
 
     ngx_event_t                  event;
@@ -106,7 +103,7 @@ struct ngx_http_kvroute_legs_s {
 };
 
 
-/* whether the prefill leg is under way */
+/* Returns whether the prefill leg is under way. */
 static ngx_inline ngx_uint_t
 ngx_http_kvroute_legs_running(ngx_http_kvroute_legs_t *legs)
 {
@@ -116,92 +113,89 @@ ngx_http_kvroute_legs_running(ngx_http_kvroute_legs_t *legs)
 
 
 /*
- * _decide: by the request alone: most are short, and cost next to nothing here.
- * YES: it depends on servers.
+ * _decide: decides by the request alone, since most requests are short.  YES: the
+ * servers must be compared.
  */
 kvr_disaggregate_e ngx_http_kvroute_legs_decide_kind(
     ngx_http_kvroute_ctx_t *ctx, const kvr_connector_t *connector,
     kvr_disaggregate_t *d);
 
 /*
- * By what servers hold and do.  Whatever the answer is, a place at the decode
- * server is reserved by then: for a plain request, or for the decode leg.
+ * Decides by the servers' caches and load.  In either case it reserves a place at
+ * a decode server: for the decode leg, or for the client's own request.
  */
 kvr_disaggregate_e ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx, kvr_disaggregate_t *d);
 
 /*
- * The same where no server does it alone.  Of what has several rooms to be met
- * in, and of what is no prompt, the decode server tells the client itself.
+ * The same for connectors whose servers cannot serve a request alone.  A request
+ * for several answers, or without a prompt, goes to the decode server, which
+ * refuses it.
  */
 kvr_disaggregate_e ngx_http_kvroute_legs_decide_must(
     ngx_http_kvroute_legs_t *legs, ngx_http_kvroute_ctx_t *ctx);
 
-/* _body: cuts what no client may send.  Else: how the request is refused */
+/* _body: cuts members that no client may send, or returns a status */
 ngx_int_t ngx_http_kvroute_legs_clean(ngx_http_request_t *r);
 
 /*
- * Finds what the prefill leg must not have; NGX_DECLINED: it is too much, or the
- * body cannot be read.
+ * Finds the members to cut for the prefill leg; NGX_DECLINED: too many bytes, or
+ * the body cannot be read.
  */
 ngx_int_t ngx_http_kvroute_legs_find(ngx_http_kvroute_legs_t *legs);
 
-/* finds and blanks it; NGX_DECLINED: likewise */
+/* Finds and blanks them. */
 ngx_int_t ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs);
 
-/* puts it back */
+/* Restores them. */
 ngx_int_t ngx_http_kvroute_legs_restore(ngx_http_kvroute_legs_t *legs);
 
 /*
- * The body is another one now: also for $request_body and $content_length, which
- * all legs share.
+ * Forgets $request_body and $content_length, whose values all legs share, after
+ * the body has changed.
  */
 void ngx_http_kvroute_legs_forget(ngx_http_request_t *r);
 
 /*
- * The body up to the root's brace, and a text that ends with one.  Returns the
- * chain, and its length in *length; NULL: no memory.
+ * Returns a chain of the body up to the root's closing brace, and a text that ends
+ * with one; *length is set.  NULL: no memory.
  */
 ngx_chain_t *ngx_http_kvroute_legs_append(ngx_http_kvroute_legs_t *legs,
     u_char *text, size_t len, off_t *length);
 
-/* the same without what would have to be blanked; it can be sent but once */
+/* The same without the members to cut.  It can be sent only once. */
 ngx_chain_t *ngx_http_kvroute_legs_without(ngx_http_kvroute_legs_t *legs,
     u_char *text, size_t len, off_t *length);
 
-/* _prefill: NGX_AGAIN: it is under way; NGX_DECLINED: it cannot be made */
+/* _prefill: NGX_AGAIN: the leg is under way; NGX_DECLINED: not possible */
 ngx_int_t ngx_http_kvroute_legs_prefill(ngx_http_kvroute_legs_t *legs);
 
-/*
- * The subrequest alone, which has no body yet; flags: those of a subrequest.
- * NULL: no memory.
- */
+/* Creates its subrequest, and gives it a body.  NULL: no memory. */
 ngx_http_request_t *ngx_http_kvroute_legs_subrequest(
     ngx_http_kvroute_legs_t *legs, ngx_uint_t flags);
 ngx_int_t ngx_http_kvroute_legs_give(ngx_http_kvroute_legs_t *legs,
     ngx_http_request_t *sr, ngx_chain_t *bufs, off_t length);
 
 /*
- * Closes what a request has upstream, and says nothing to anybody.  nginx does
- * the same when a request is passed on once more: what is closed gives back a
- * reference to the client's request.  0: it has nothing there.
+ * Closes a request's upstream connection without an answer, as nginx does when a
+ * request is passed on again.  Returns 0 if there is none.
  */
 ngx_uint_t ngx_http_kvroute_legs_close(ngx_http_request_t *r);
 
-/* _decode: the request goes to the decode server with what is in this chain */
+/* _decode: gives the request this body on its way to the decode server */
 void ngx_http_kvroute_legs_send(ngx_http_kvroute_legs_t *legs,
     ngx_chain_t *bufs, off_t length);
 
-/* it has the client's body again */
+/* Restores the client's body. */
 void ngx_http_kvroute_legs_unsend(ngx_http_kvroute_legs_t *legs);
 
-/* blanks what the decode leg has beyond that: another server may compute it */
+/* Blanks what was appended, so another server can compute the prompt. */
 void ngx_http_kvroute_legs_plain(ngx_http_kvroute_legs_t *legs,
     kvr_disaggregate_e outcome);
 
 /*
- * _both: NGX_OK: both are under way; NGX_DECLINED: they cannot be made; else the
- * status of the answer
+ * _both: NGX_OK: both legs are under way; NGX_DECLINED: not possible; else the
+ * status of the answer.
  */
 ngx_int_t ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs);
 

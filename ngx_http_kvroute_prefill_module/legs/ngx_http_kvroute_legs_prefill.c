@@ -5,16 +5,15 @@
 
 
 /*
- * The prefill leg: a subrequest that goes the way of the client's own.
+ * The prefill leg: a subrequest in the client's location.
  *
- * It is a clone: it begins in the phase in which its parent waits, in the same
- * location, so that whatever passes requests on there passes this one on, with
- * the same headers and the same TLS.  The balancer sends it to the prefill
- * upstream instead (ngx_http_kvroute_leg_t).  A prefill may be repeated at
- * will: nginx tries the next server within the subrequest.
+ * It is a clone: it begins in the phase in which its parent waits, so the same
+ * content handler passes it on, with the same headers and the same TLS.  The
+ * balancer sends it to the prefill upstream instead (ngx_http_kvroute_leg_t).  A
+ * prefill can be repeated: nginx tries the next server within the subrequest.
  *
- * Nothing of its answer is sent on.  Its error ends nothing: the parent decides
- * what comes next.
+ * Its answer is not sent to the client.  After an error the parent decides how to
+ * continue.
  */
 
 
@@ -166,13 +165,13 @@ ngx_http_kvroute_legs_entered(ngx_http_kvroute_leg_t *leg,
 
     legs->prefill_state = NGX_HTTP_KVROUTE_PREFILL_ENTERED;
 
-    /* what is buffered waits for the client, who is sent none of it */
+    /* buffering would wait for the client, who gets none of it */
 
     if (legs->connector->meet) {
         u->buffering = 0;
     }
 
-    /* a descriptor is good for once */
+    /* a descriptor can be used only once */
 
     u->store = 0;
 
@@ -189,14 +188,14 @@ ngx_http_kvroute_legs_header(ngx_http_request_t *r,
     size_t      size;
     ngx_uint_t  entered, unread;
 
-    /* as for each subrequest: nobody sends it */
+    /* the header of a subrequest is not sent */
 
     r->header_sent = 1;
 
     legs->status = r->headers_out.status;
     legs->answered = ngx_current_msec;
 
-    /* nginx waits for each piece of it, however many there are */
+    /* nginx's timeout is per read, this one is for the whole answer */
 
     entered = (legs->prefill_state == NGX_HTTP_KVROUTE_PREFILL_ENTERED);
 
@@ -286,7 +285,7 @@ ngx_http_kvroute_legs_expired(ngx_event_t *ev)
     ngx_http_set_log_request(c->log, r);
 
     ngx_log_error(NGX_LOG_ERR, c->log, NGX_ETIMEDOUT,
-                  "kvroute_prefill: the answer had not ended in time");
+                  "kvroute_prefill: answer of the prefill server timed out");
 
     if (ngx_http_kvroute_legs_close(r)) {
         ngx_http_finalize_request(r, NGX_HTTP_GATEWAY_TIME_OUT);
@@ -296,7 +295,7 @@ ngx_http_kvroute_legs_expired(ngx_event_t *ev)
 }
 
 
-/* called twice if the leg ends with an error page: with the error, and its end */
+/* an error page calls it twice: with the error, and at the end */
 static ngx_int_t
 ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 {
@@ -310,7 +309,7 @@ ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
         return rc;
     }
 
-    /* the client is gone; an error of the leg's own ends nothing */
+    /* if the client has left, nginx ends the request */
 
     if (rc == NGX_HTTP_CLIENT_CLOSED_REQUEST || r->connection->error) {
         return rc;
@@ -338,7 +337,7 @@ ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 }
 
 
-/* with both legs at once the decode server may wait for this one for minutes */
+/* FAILED only if the decode server waits for this leg */
 static void
 ngx_http_kvroute_legs_ended(ngx_http_kvroute_legs_t *legs)
 {

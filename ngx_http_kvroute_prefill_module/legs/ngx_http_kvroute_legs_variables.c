@@ -4,7 +4,7 @@
  */
 
 
-/* What became of a request in a location with kvroute_prefill. */
+/* Variables: the outcome of a request in a location with kvroute_prefill. */
 
 
 #include "legs/ngx_http_kvroute_legs_int.h"
@@ -89,7 +89,7 @@ ngx_http_kvroute_legs_variables_outcome(ngx_http_request_t *r,
 }
 
 
-/* as a header it tells a sidecar who has the prompt: nobody, if it is empty */
+/* as a header it names the prefill server to a sidecar; empty: there is none */
 static ngx_int_t
 ngx_http_kvroute_legs_variables_peer(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)

@@ -58,7 +58,6 @@ ngx_module_t  ngx_http_kvroute_prefill_module = {
 };
 
 
-/* what the router calls */
 static const ngx_http_kvroute_extension_t  ngx_http_kvroute_legs_extension = {
     .build = NGX_HTTP_KVROUTE_BUILD,
     .name = "ngx_http_kvroute_prefill_module",
@@ -108,7 +107,7 @@ ngx_http_kvroute_legs_create_loc_conf(ngx_conf_t *cf)
 }
 
 
-/* after the router's, and those of the modules that pass requests on */
+/* called after the router and the modules that pass requests on have merged */
 static char *
 ngx_http_kvroute_legs_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 {

@@ -19,8 +19,8 @@ static char *kvr_connector_number(char *dst, uint64_t number);
 
 
 /*
- * vLLM takes the two flags alone as well; the others are what its own proxy
- * sends, and what a version that insists on them would miss.
+ * vLLM accepts the two flags alone.  The others are those that its own proxy
+ * sends, in case a version requires them.
  */
 #define KVR_CONNECTOR_NIXL_ASK                                                \
     ",\"kv_transfer_params\":{\"do_remote_decode\":true,"                     \
@@ -28,7 +28,7 @@ static char *kvr_connector_number(char *dst, uint64_t number);
     "\"remote_block_ids\":null,\"remote_host\":null,\"remote_port\":null}"
 
 
-/* behind whatever an ingress puts before them */
+/* ends of paths: an ingress may add a prefix */
 
 static const char *const  kvr_connector_openai[] = {
     "/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses",
@@ -51,7 +51,7 @@ static const kvr_json_names_t  kvr_connector_one = {
 
 static const char *const  kvr_connector_none[] = { NULL };
 
-/* a server of SGLang ends by itself where decode begins */
+/* a prefill server of SGLang stops by itself before it decodes */
 
 static const kvr_json_names_t  kvr_connector_all = {
     .name = kvr_connector_none
@@ -62,7 +62,7 @@ static const kvr_leg_e  kvr_connector_both[] = {
     KVR_LEG_PREFILL, KVR_LEG_DECODE
 };
 
-/* a sidecar makes the other one */
+/* a sidecar makes the prefill leg */
 static const kvr_leg_e  kvr_connector_decode[] = { KVR_LEG_DECODE };
 
 
@@ -101,7 +101,7 @@ static const char *const  kvr_connector_privates[] = {
     "disaggregated_params", "disagg_prefill_dp_rank", "decode_tp_size", NULL
 };
 
-/* what these have is the client's: text, schemas of tools, labels */
+/* members with the client's own text: prompts, schemas of tools, labels */
 
 static const char *const  kvr_connector_content[] = {
     "messages", "prompt", "input", "text", "tools", "functions",
@@ -226,7 +226,7 @@ kvr_connector_meet_mooncake(kvr_endpoint_e endpoint,
 }
 
 
-/* before the first member, if others stay before it */
+/* writes a comma if other members stay before */
 static char *
 kvr_connector_comma(char *dst, unsigned kept)
 {
@@ -234,7 +234,7 @@ kvr_connector_comma(char *dst, unsigned kept)
 }
 
 
-/* one token, in one piece */
+/* writes a limit of one token, and no stream */
 static char *
 kvr_connector_token(char *dst, kvr_endpoint_e endpoint)
 {

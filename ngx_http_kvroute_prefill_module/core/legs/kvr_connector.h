@@ -9,35 +9,34 @@
 
 
 /*
- * How a prompt's keys and values come from the server that computed them to the
- * one that decodes: a row for each way that engines know.
+ * How the KV cache of a prompt gets from the prefill server to the decode
+ * server: one row for each connector of the engines.
  *
- * A request that goes this way has a leg for each server.  The prefill leg asks
- * for the prompt to be computed and a single token, the decode leg for the
- * answer.  The row says which legs nginx makes (the plan), and what they have
- * beside the client's own members.
+ * Such a request has a leg for each server.  The prefill leg requests the prompt
+ * and a single token, the decode leg the answer.  The row has the plan, which
+ * lists the legs that nginx makes, and the members that nginx adds to each leg.
  *
- *     header    the client's request goes to a decode server's sidecar (llm-d),
- *               which makes both legs: the prefill server is named in a header
- *     store     the servers share a store (LMCache): the prefill server puts it
- *               there, and the decode server finds it by itself
+ *     header    nginx sends the client's request to the sidecar of a decode
+ *               server (llm-d), with a header that names the prefill server; the
+ *               sidecar makes both legs
+ *     store     the servers share a store (LMCache): the prefill server writes
+ *               to it, and the decode server finds the entries by itself
  *     nixl      vLLM's NixlConnector: the prefill server answers with a
- *               descriptor, a member that the decode leg repeats byte for
- *               byte.  It is good for one
- *               request and for seconds: whoever reads by it later reads what
- *               is somebody else's by then
- *     sglang    SGLang: both legs are sent at once, and both name the place where
+ *               descriptor, a member that the decode leg repeats byte for byte.
+ *               It is valid for one request and some seconds; used later, it
+ *               names memory of another request
+ *     sglang    SGLang: both legs are sent at once and name the place where
  *               their servers meet: the prefill server's host, a port of its
- *               own, and a room, a number that no two requests have alike.
- *               Either server waits for the other one, for minutes if it must,
- *               and serves no request alone
- *     mooncake  vLLM's MooncakeConnector: the same with servers that can do
- *               without, and the prefill leg asks for one token.  The prefill server is
- *               known by its address: that is its engine_id
+ *               own, and a room, a number unique to the request.  Each server
+ *               waits for the other, for minutes if necessary, and cannot serve
+ *               a request alone
+ *     mooncake  vLLM's MooncakeConnector: likewise, but a server can serve a
+ *               request alone, and the prefill leg asks for one token.  The
+ *               prefill server's address is its engine_id
  *
  * Sources: vLLM, docs/features/nixl_connector_usage.md and its
  * toy_proxy_server.py; llm-d, the sidecar's x-prefiller-host-port; LMCache's
- * shared storage examples; what other routers send (t/legs).
+ * shared storage examples; requests of other routers (t/legs).
  */
 
 
@@ -56,7 +55,7 @@ typedef enum {
 } kvr_connector_e;
 
 
-/* what a leg is for; the decode leg is the client's own request */
+/* roles of legs; the decode leg is the client's request */
 typedef enum {
     KVR_LEG_PREFILL = 0,
     KVR_LEG_DECODE,
@@ -69,12 +68,12 @@ typedef struct {
     const uint8_t     *server;     /* the prefill server's address */
     size_t             server_len;
     size_t             host_len;   /* without its port, as in a URL */
-    uint32_t           port;       /* that it is met at */
+    uint32_t           port;       /* for the meeting */
     uint64_t           room;       /* 63 bits of it are used */
 } kvr_meeting_t;
 
 
-/* what is appended to the body of a leg, as kvr_connector_ask() does */
+/* writes what is appended to the body of a leg, as kvr_connector_ask() */
 typedef size_t (*kvr_connector_meet_pt)(kvr_endpoint_e endpoint,
     const kvr_meeting_t *meeting, kvr_leg_e role, unsigned kept, char *dst);
 
@@ -82,48 +81,48 @@ typedef size_t (*kvr_connector_meet_pt)(kvr_endpoint_e endpoint,
 /* lists of names end with NULL */
 typedef struct {
     const char            *name;   /* as configured */
-    const kvr_leg_e       *plan;   /* legs that are made here, in their order;
-                                      the decode leg ends it */
+    const kvr_leg_e       *plan;   /* legs that nginx makes, in their order;
+                                      the decode leg is the last */
     const char            *ask;    /* members of the prefill leg, or NULL */
-    const char            *member; /* of its answer, which the decode leg
-                                      repeats; or NULL */
-    const char *const     *paths;  /* ends of those that may go this way */
+    const char            *member; /* of its answer, repeated in the decode leg;
+                                      or NULL */
+    const char *const     *paths;  /* ends of supported paths */
 
-    /* members that the prefill leg has its own values for, or not at all */
+    /* members removed from the prefill leg, some of which get new values */
 
     const kvr_json_names_t *limits;
 
-    /* NULL: one leg follows the other; else they are concurrent */
+    /* both legs at once; NULL: one leg after the other */
 
     kvr_connector_meet_pt  meet;
 
-    unsigned               alone:1;  /* any server can do all of it as well */
+    unsigned               alone:1;  /* a server can serve a request alone */
 } kvr_connector_t;
 
 
-/* a number below KVR_CONNECTOR_MAX */
+/* Returns a connector's row. */
 const kvr_connector_t *kvr_connector(kvr_connector_e connector);
 
 /*
- * Whether a prompt may go this way, by the end of its path: to endpoints whose
- * limits are known, and stand at the root of the body; or which know of meetings.
+ * Returns whether an endpoint supports the connector, by the end of its path.
+ * Its limits are at the root of the body, or it supports meetings.
  */
 int kvr_connector_serves(const kvr_connector_t *c, const uint8_t *path,
     size_t len);
 
 /*
- * Members that tell engines of transfers: no client may send them, since an
- * engine connects to the host that they name.  Engines read them at the root,
- * and in members that they merge into their own parameters: SGLang's
- * "parameters", vLLM's "vllm_xargs" and "sampling_params.extra_args".
+ * Returns the members that control transfers.  No client may send them, since an
+ * engine connects to the host that they name.  Engines read them at the root and
+ * in members that they merge into their own parameters: SGLang's "parameters",
+ * vLLM's "vllm_xargs" and "sampling_params.extra_args".
  */
 const kvr_json_names_t *kvr_connector_private(void);
 
 /*
- * Writes what is appended to the body of a leg before the decode leg: one token,
- * in one piece, and "ask".  It begins with a comma if kept is set, and ends with
- * the closing brace.  Returns its length, at most KVR_CONNECTOR_LEN; of a meeting
- * at most that and twice the server's.
+ * Writes what is appended to the body of a leg before the decode leg: a limit of
+ * one token, no stream, and "ask".  It begins with a comma if kept is set, and
+ * ends with the closing brace.  Returns its length, at most KVR_CONNECTOR_LEN; for
+ * a meeting twice the length of the server's address more.
  */
 #define KVR_CONNECTOR_LEN  256
 

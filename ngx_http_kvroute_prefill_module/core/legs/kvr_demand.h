@@ -9,18 +9,18 @@
 
 
 /*
- * Whether servers could do all the work that there is for them, whatever part of
- * it they are given.
+ * Whether a pool of servers could do all the work there is, whatever part of it
+ * they are given.
  *
- * It is the queue that there would be if they were given all of it: what comes
- * is added, and they work on it all the time.  A queue that grows beyond
- * KVR_DEMAND_MOST says that there is more work than they can do, until it would
- * have been empty once.  It is kept up to KVR_DEMAND_KEPT, which is more: a lull
- * by chance is to say nothing.
+ * It models the queue that would form if they were given all of it: each request
+ * adds its work, and the servers work all the time.  If the queue grows beyond
+ * KVR_DEMAND_MOST, there is more work than they can do, until the queue would
+ * have been empty once.  The queue is bounded by KVR_DEMAND_KEPT, which is
+ * larger, so a short lull does not change the result.
  *
- * One word: until when they would work, in 1/16 ms, and in the lowest bit
- * whether it is too much.  Processes that write at the same time may lose some
- * work.  Times are in ms of a clock that all processes share.
+ * It is one word: the time at which the queue would be empty, in 1/16 ms, and in
+ * the lowest bit whether there is too much work.  Processes that write at the
+ * same time may lose some work.  All processes share the clock.
  */
 
 
@@ -29,15 +29,15 @@
 
 #define KVR_DEMAND_MOST  3000    /* ms */
 #define KVR_DEMAND_KEPT  6000
-#define KVR_DEMAND_REST  100     /* as good as empty */
+#define KVR_DEMAND_REST  100     /* nearly empty */
 
 
 typedef _Atomic uint64_t  kvr_demand_t;
 
 
 /*
- * Adds work that takes them so many ms, any number from 0 on; returns 1 if
- * there is more than they can do.  Memory begins zeroed.
+ * Adds work of so many ms.  Returns 1 if there is more than the servers can do.
+ * Memory begins zeroed.
  */
 int kvr_demand_add(kvr_demand_t *demand, double ms, uint64_t now);
 

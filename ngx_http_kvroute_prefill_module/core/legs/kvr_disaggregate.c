@@ -52,7 +52,7 @@ kvr_disaggregate_candidate(kvr_candidate_t *c, uint64_t bytes, double transfer)
     c->pending += (uint64_t) (int64_t) kvr_min(time, KVR_DISAGGREGATE_MOST);
     c->matched = bytes;
 
-    /* nobody gains by what is only copied there */
+    /* a copy does not make the prefix hot */
 
     c->shared = 0;
 }
@@ -88,7 +88,7 @@ kvr_disaggregate(const kvr_disaggregate_t *d, kvr_demand_t *demand,
 }
 
 
-/* whether prefill servers, or the links of either pool, have more than they can */
+/* whether the prefill servers, or the links of either pool, have too much work */
 static int
 kvr_disaggregate_high(const kvr_disaggregate_t *d, kvr_demand_t *demand,
     uint64_t now)

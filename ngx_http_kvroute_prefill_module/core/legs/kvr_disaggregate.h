@@ -12,38 +12,38 @@
  * Whether a request is better served by two servers: one that computes its
  * prompt, and one that decodes.
  *
- * All is in bytes of prompt to prefill, and in the time that these take.
+ * Quantities are bytes of prompt to prefill, and the time to compute them.
  *
- *     lacks  what the decode server has not of the prompt
- *     more   what the prefill server lacks beyond that
- *     time   transfer * lacks, and the way between the two: what it takes
- *            longer by two servers that have nothing else to do
+ *     lacks  part of the prompt that the decode server has not cached
+ *     more   part that the prefill server has not cached beyond that
+ *     time   transfer * lacks, and the way between the two: the extra time with
+ *            two idle servers
  *
- * Each byte that is computed at a decode server delays all that it decodes.  So
- * two servers are better if
+ * Each byte computed at a decode server delays all of its streams.  So two
+ * servers are better if
  *
  *     time + 5 * more < streams * lacks
  *
- * Prompts that wait at the prefill servers do not count there: if only some of
- * the prompts are computed elsewhere nearly every answer has a gap from one of
- * them, and all waiting was for nothing.  To compute what a decode server holds
- * takes the prefill server's time from others as well, so it counts more.
+ * The queue at the prefill servers does not count in this: if only some prompts
+ * are computed there, nearly every answer has a gap caused by another prompt,
+ * and all waiting was for nothing.  "more" counts five times, because computing
+ * what a decode server has cached also delays others at the prefill server.
  *
- * This is so as long as the prefill servers and their links can do all there
- * is (kvr_demand.h; the work of a prompt is spread over all of them).  If they
- * cannot, a queue there helps nobody: it is never over.  Then two servers are
- * better if the first token comes no later by them, or by next to nothing:
+ * This holds while the prefill servers and their links can do all the work
+ * (kvr_demand.h; the work of a prompt is spread over all of them).  If they
+ * cannot, the queue there never ends.  Then two servers are better only if the
+ * first token comes at most slightly later:
  *
  *     ahead of it at the prefill server + time
  *         < ahead of it at the decode server + streams * lacks / 32
  *
  * Found by simulation: make bench-pd-sim, docs/prefill-decode.md.
  *
- * Where leg 2 goes is the policy's choice, as if each decode server held all
+ * The policy chooses the decode server as if each had cached the whole prompt
  * and had transfer * lacks * (1 + 2 * waiting) more pending.  The request waits
- * for that as for what is pending, but it delays nobody who decodes.  It shares
- * the link with what is on its way already: those that wait for their first
- * token at the decode server wait for that, mostly.
+ * for the transfer as for pending bytes, but delays no stream.  It shares the
+ * link with transfers under way: requests that wait for their first token at the
+ * decode server mostly wait for those.
  */
 
 
@@ -52,64 +52,64 @@
 #include "core/policy/kvr_policy.h"
 
 
-/* bytes: about 10 ms of a model of 8B, for the leg's own answer and request */
+/* bytes: about 10 ms of a model of 8B, for the request and answer of the leg */
 #define KVR_DISAGGREGATE_HOP     1536
 
 #define KVR_DISAGGREGATE_MORE    5
 #define KVR_DISAGGREGATE_STREAM  32    /* streams by this, if demand is high */
 #define KVR_DISAGGREGATE_ENDS    2
 
-#define KVR_DISAGGREGATE_SLOWEST 100   /* transfers, by computing */
+#define KVR_DISAGGREGATE_SLOWEST 100   /* time of a transfer / of computing */
 
-/* bytes pending, at most, that stand for a transfer: days */
+/* bytes pending that a transfer counts for, at most: days */
 #define KVR_DISAGGREGATE_MOST    1e15
 
 
-/* a server that the prompt would be computed at */
+/* a server that could compute the prompt */
 typedef struct {
-    uint64_t           ahead;    /* bytes to prefill until it is, all of them */
-    uint64_t           lacks;    /* its own of these */
+    uint64_t           ahead;    /* bytes to prefill until it is computed */
+    uint64_t           lacks;    /* bytes of the prompt among these */
 } kvr_disaggregate_at_t;
 
 
 typedef struct {
     uint64_t           bytes;    /* of the prompt */
-    uint64_t           held;     /* by the decode server that holds most */
-    uint64_t           min;      /* of bytes that are not, at least */
-    double             transfer; /* time of a byte, by that of computing it */
-    uint32_t           always;   /* whatever it costs */
+    uint64_t           held;     /* most that a decode server has cached */
+    uint64_t           min;      /* bytes not cached, at least */
+    double             transfer; /* time of a byte / time to compute it */
+    uint32_t           always;   /* at any cost */
 
-    /* of servers, where _worth() says YES */
+    /* set if _worth() returned YES */
 
     kvr_disaggregate_at_t  plain;    /* the best decode server */
     kvr_disaggregate_at_t  prefill;  /* the best prefill server */
     uint32_t           streams;  /* in flight at the former */
-    uint32_t           decodes;  /* servers there are */
+    uint32_t           decodes;  /* number of servers */
     uint32_t           prefills;
-    uint32_t           rate;     /* of kvr_prefill_t, 0: not known */
+    uint32_t           rate;     /* of kvr_prefill_t; 0: not known */
 } kvr_disaggregate_t;
 
 
-/* whether servers need be asked at all: YES, or why not */
+/* Returns YES if servers must be compared, or why not. */
 kvr_disaggregate_e kvr_disaggregate_worth(const kvr_disaggregate_t *d);
 
 /*
- * The time that a byte is transferred in, by that of computing it: as it is told,
- * or by the speed of a link and of servers (kvr_prefill_t's), if both are known.
- * 0 .. 100.
+ * Returns the time to transfer a byte, divided by the time to compute it, 0 ..
+ * 100: as configured, or from the speeds of link and servers (of kvr_prefill_t),
+ * if both are known.
  */
 double kvr_disaggregate_transfer(double transfer, double link, uint32_t rate);
 
 /*
- * A decode server as a candidate for leg 2: what it lacks of the prompt is
- * transferred, at so much of the time of computing it, 0 .. 100.
+ * Changes a decode server's candidate for the decode leg: the part of the prompt
+ * that it has not cached will be transferred.
  */
 void kvr_disaggregate_candidate(kvr_candidate_t *c, uint64_t bytes,
     double transfer);
 
 /*
- * YES or COST, at a time in ms.  demand is that of the prefill servers, which
- * this prompt is added to.
+ * Returns YES or COST, and adds the prompt to the demand for the prefill servers.
+ * now: ms.
  */
 kvr_disaggregate_e kvr_disaggregate(const kvr_disaggregate_t *d,
     kvr_demand_t *demand, uint64_t now);

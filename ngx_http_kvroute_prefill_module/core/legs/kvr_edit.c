@@ -46,8 +46,6 @@ kvr_edit_find(kvr_edit_t *e, const kvr_json_names_t *names,
         return rc;
     }
 
-    /* nothing may follow */
-
     return kvr_json_peek(&j) == KVR_AGAIN ? KVR_OK : KVR_ERROR;
 }
 
@@ -64,7 +62,7 @@ kvr_edit_begins(kvr_json_fetch_pt fetch, void *data)
 
     if (c < 0) {
 
-        /* a byte of 0: UTF-16 or UTF-32 */
+        /* a byte of 0 is an error: UTF-16 or UTF-32 */
 
         return c == KVR_ERROR;
     }
@@ -77,7 +75,7 @@ kvr_edit_begins(kvr_json_fetch_pt fetch, void *data)
     case '[':
         return 1;
 
-    /* marks of the byte order */
+    /* byte order marks */
 
     case 0xef:
         return kvr_json_byte(&j) == 0xbb;
@@ -107,7 +105,7 @@ kvr_edit_root(kvr_edit_t *e, kvr_json_t *j, const kvr_json_names_t *names)
 
     for ( ;; ) {
 
-        /* behind the last member that stays is its comma, or the brace */
+        /* the next member is cut from the comma before it, if any stays there */
 
         if (kvr_json_peek(j) < 0) {
             return kvr_json_peek(j);
@@ -236,7 +234,7 @@ kvr_edit_inner(kvr_edit_t *e, kvr_json_t *j, uint64_t key)
         return KVR_JSON_COSTLY;
     }
 
-    /* no member stays before it: it takes the comma behind it */
+    /* no member stays before it: cut the comma behind it */
 
     if (rc != ',' || (last && start < last->offset + last->len)) {
         start = key;
@@ -250,7 +248,7 @@ kvr_edit_inner(kvr_edit_t *e, kvr_json_t *j, uint64_t key)
 }
 
 
-/* goes back to the last byte before an offset that is no white space */
+/* goes back to the last byte before an offset that is not white space */
 static int
 kvr_edit_behind(kvr_json_t *j, uint64_t *offset)
 {
