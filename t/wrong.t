@@ -124,7 +124,7 @@ location | kvroute_prefill llm transfer=0/128k;          | refused | "transfer=0
 location | kvroute_prefill llm transfer=1/2/3;           | refused | "transfer=" must be between 0 and 100, as 0.2: the time
 location | kvroute_prefill llm connector=sglang bootstrap_port=0; | refused | "bootstrap_port=0" must be between 1 and 65535
 location | kvroute_prefill llm;                         | refused | "kvroute_prefill llm" in location "/" names the upstream of "proxy_pass": write the name of the upstream of the prefill servers, or off
-http     | kvroute_prefill llm;                         | warned  | "kvroute_prefill llm" in location "/" names the upstream that the location passes to
+http     | kvroute_prefill llm;                         | warned  | "kvroute_prefill llm" in location "/" names the upstream of "proxy_pass"
 instead  | location / { kvroute_prefill llm; set $pool llm; proxy_pass http://$pool; } | warned | "kvroute_prefill" in location "/" has no effect: "proxy_pass" must name the upstream of the decode servers literally, not by a variable
 http     | kvroute_prefill p; upstream p { server 127.0.0.1:9; } | refused | upstream "p" of "kvroute_prefill" has no "kvroute": declare it above
 http     | kvroute_zone zone=two:1m; kvroute_prefill p; upstream p { kvroute zone=two; server 127.0.0.1:9; } | refused | upstreams "p" and "llm" of "kvroute_prefill" in location "/" must have the same "zone=" in their "kvroute", or write "kvroute_prefill off;" where it is inherited
@@ -169,7 +169,6 @@ upstream | kvroute zone=llm; kvroute_events port=+65000; server 127.0.0.1:9999; 
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=5558 ranks=4; | refused | "port=" and "replay=" of "kvroute_events" in upstream "llm" ... must be 4 apart with 4 ranks
 upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_events port=+2 replay=+1; | refused | must be 2 apart with 2 ranks
 upstream | kvroute zone=llm; kvroute_events port=+1 replay=5557; server 127.0.0.1:9; server 127.0.0.1:10; | warned | has one publisher for servers "127.0.0.1:..." and "127.0.0.1:...": write "replay=+N"
-http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+1; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+2; } | warned | "kvroute_events" in upstream "two" ... differs from that in "one": both have server "127.0.0.1:9", and the settings of "one" apply
 location | kvroute_events port=5557; | refused | "kvroute_events" directive is not allowed here
 upstream | kvroute zone=llm; kvroute_events port=5557 topics=kv; | refused | invalid parameter "topics=kv", did you mean "topic="?
 upstream | kvroute zone=llm; kvroute_events port=5557 ranks=9; | refused | "ranks=9" must be between 1 and 8

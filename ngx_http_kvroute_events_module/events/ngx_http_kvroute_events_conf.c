@@ -25,10 +25,6 @@
 
 static ngx_int_t ngx_http_kvroute_events_conf_check(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
-static void ngx_http_kvroute_events_conf_others(ngx_conf_t *cf,
-    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
-static ngx_uint_t ngx_http_kvroute_events_conf_same(
-    ngx_http_kvroute_events_conf_t *a, ngx_http_kvroute_events_conf_t *b);
 static ngx_int_t ngx_http_kvroute_events_conf_ports(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
 static ngx_int_t ngx_http_kvroute_events_conf_auto(ngx_conf_t *cf,
@@ -184,8 +180,8 @@ ngx_http_kvroute_events_conf_init(ngx_conf_t *cf)
 
 
 /*
- * Checks zones and ports, and warns of several servers with the same publisher:
- * events of that one would count for each of them.
+ * Checks zones and ports, and warns of a publisher that several servers share:
+ * each event would count for all of them.
  */
 static ngx_int_t
 ngx_http_kvroute_events_conf_check(ngx_conf_t *cf,
@@ -269,65 +265,7 @@ ngx_http_kvroute_events_conf_check(ngx_conf_t *cf,
         }
     }
 
-    ngx_http_kvroute_events_conf_others(cf, uscf, kscf);
-
     return ngx_http_kvroute_events_conf_zone(cf, uscf, kscf);
-}
-
-
-/*
- * Warns of an engine in several upstreams of a zone whose settings differ: the
- * first upstream's are used.
- */
-static void
-ngx_http_kvroute_events_conf_others(ngx_conf_t *cf,
-    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
-{
-    ngx_str_t                       *name;
-    ngx_uint_t                       n;
-    ngx_http_kvroute_srv_conf_t     *conf, **confp;
-    ngx_http_kvroute_main_conf_t    *kmcf;
-    ngx_http_kvroute_events_conf_t  *events;
-
-    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
-    confp = kmcf->upstreams.elts;
-
-    for (n = 0; n < kmcf->upstreams.nelts && confp[n] != kscf; n++) {
-
-        conf = confp[n];
-
-        events = ngx_http_kvroute_events_get(conf);
-
-        if (events == NULL || conf->shm_zone != kscf->shm_zone
-            || ngx_http_kvroute_events_conf_same(events,
-                                            ngx_http_kvroute_events_get(kscf)))
-        {
-            continue;
-        }
-
-        name = ngx_http_kvroute_conf_check_both(uscf, conf->upstream);
-
-        if (name) {
-            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                          "\"kvroute_events\" in upstream \"%V\" in %s:%ui "
-                          "differs from that in \"%V\": both have server "
-                          "\"%V\", and the settings of \"%V\" apply",
-                          &uscf->host, uscf->file_name, uscf->line,
-                          &conf->upstream->host, name,
-                          &conf->upstream->host);
-            return;
-        }
-    }
-}
-
-
-static ngx_uint_t
-ngx_http_kvroute_events_conf_same(ngx_http_kvroute_events_conf_t *a,
-    ngx_http_kvroute_events_conf_t *b)
-{
-    return a->port == b->port && a->replay == b->replay
-           && a->ranks == b->ranks && a->topic.len == b->topic.len
-           && ngx_strncmp(a->topic.data, b->topic.data, a->topic.len) == 0;
 }
 
 
