@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "bench/sim/contest/contest.h"
+#include "bench/sim/contest/tiers.h"
 #include "bench/sim/report/calibrate.h"
 #include "bench/sim/report/demo.h"
 #include "bench/sim/report/emulated.h"
@@ -46,6 +47,7 @@ kvs_usage(void)
         "  --emulated         the workload of emulated.py, and its results\n"
         "  --hosts            several hosts in front of one fleet\n"
         "  --legs             prefill and decode by two pools\n"
+        "  --tiers            tiers of cache, and hybrid models\n"
         "  --cpu              time of a million requests\n"
         "  --list             scenarios and policies\n");
 }
@@ -161,6 +163,7 @@ main(int argc, char **argv)
         { "emulated", no_argument, NULL, 'E' },
         { "hosts", no_argument, NULL, 'H' },
         { "legs", no_argument, NULL, 'G' },
+        { "tiers", no_argument, NULL, 'T' },
         { "cpu", no_argument, NULL, 'U' },
         { "list", no_argument, NULL, 'i' },
         { NULL, 0, NULL, 0 }
@@ -208,6 +211,7 @@ main(int argc, char **argv)
         case 'G':
         case 'H':
         case 'P':
+        case 'T':
         case 'U':
         case 'i': what = c; break;
         default:
@@ -230,6 +234,7 @@ main(int argc, char **argv)
     case 'E': return kvs_emulated(&o) != KVR_OK;
     case 'G': return kvs_pools(&o) != KVR_OK;
     case 'H': return kvs_several(&o) != KVR_OK;
+    case 'T': return kvs_tiers(&o) != KVR_OK;
     case 'U': kvs_cpu(&o); break;
     case 'i': kvs_list(); break;
     default: return kvs_contest(&o);

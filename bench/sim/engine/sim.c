@@ -9,11 +9,11 @@
 #define KVS_SETTLED    60       /* s until each replica should have its share */
 
 
-static void kvs_sim_create(kvs_sim_t *sim);
 static void kvs_sim_loop(kvs_sim_t *sim, kvs_result_t *res);
 static void kvs_sim_event(kvs_sim_t *sim, kvs_event_t *ev);
 static void kvs_sim_events(kvs_sim_t *sim, size_t n,
     const kve_event_t *events);
+static void kvs_sim_start(kvs_sim_t *sim);
 static void kvs_sim_arrive(kvs_sim_t *sim);
 static void kvs_sim_step(kvs_sim_t *sim, kvs_session_t *s);
 static void kvs_sim_send(kvs_sim_t *sim, kvs_request_t *rq);
@@ -60,6 +60,7 @@ kvs_run(const kvs_fleet_t *fleet, kvs_workload_t *workload,
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t0);
 
     kvs_sim_create(sim);
+    kvs_sim_start(sim);
     kvs_sim_loop(sim, res);
     kvs_sim_result(sim, res);
 
@@ -76,6 +77,7 @@ kvs_run(const kvs_fleet_t *fleet, kvs_workload_t *workload,
         kve_replica_destroy(sim->replica[i]);
     }
 
+    kve_blocks_destroy(sim->store);
     kvs_caches_free(sim);
     kvs_sim_free(sim);
 
@@ -83,70 +85,14 @@ kvs_run(const kvs_fleet_t *fleet, kvs_workload_t *workload,
 }
 
 
+/* the first arrivals */
 static void
-kvs_sim_create(kvs_sim_t *sim)
+kvs_sim_start(kvs_sim_t *sim)
 {
-    uint32_t      i;
-    kvs_fleet_t  *fleet;
-    kve_config_t  cf;
+    uint32_t  i;
 
-    fleet = &sim->fleet;
-
-    kve_config_init(&cf, &sim->hw);
-
-    cf.block_size = KVS_UNIT_TOKENS;
-    cf.blocks = (uint32_t) ((fleet->kv_tokens ? fleet->kv_tokens
-                                              : sim->hw.kv_tokens)
-                            / KVS_UNIT_TOKENS);
-    cf.chunk_reuse = fleet->chunk_reuse;
-
-    sim->blocks = cf.blocks;
-
-    for (i = 0; i < sim->n; i++) {
-        cf.speed = (i == 0 && fleet->slow > 0) ? fleet->slow : 1;
-        cf.blocks = (uint32_t) (sim->blocks * (i == 0 && fleet->small > 0
-                                               ? fleet->small : 1));
-        cf.speed *= fleet->speed > 0 ? fleet->speed : 1;
-
-        sim->replica[i] = kve_replica_create(&cf);
-
-        if (sim->replica[i] == NULL) {
-            abort();
-        }
-
-        sim->next[i] = INFINITY;
-        kvr_set_add(&sim->up, i);
-    }
-
-    kvs_workload_start(sim->workload, sim->seed,
-                       (uint32_t) (sim->blocks * KVS_UNIT_TOKENS
-                                   * (fleet->small > 0 ? fleet->small : 1)
-                                   / 2));
-
-    sim->nstates = fleet->unshared && fleet->routers ? fleet->routers : 1;
-
-    for (i = 0; i < sim->nstates; i++) {
-        sim->state[i] = sim->policy->create(sim, sim->policy);
-    }
-
-    if (fleet->add_at > 0) {
-        kvr_set_del(&sim->up, sim->n - 1);
-        kvs_events_push(&sim->events, fleet->add_at * sim->length, KVS_EV_ADD,
-                        NULL, 0);
-    }
-
-    if (fleet->restart_at > 0) {
-        kvs_events_push(&sim->events, fleet->restart_at * sim->length,
-                        KVS_EV_RESTART,
-                     NULL, 0);
-    }
-
-    if (fleet->foreign > 0) {
-        kvs_events_push(&sim->events, 0, KVS_EV_FOREIGN, NULL, 0);
-    }
-
-    if (fleet->closed) {
-        for (i = 0; i < fleet->closed; i++) {
+    if (sim->fleet.closed) {
+        for (i = 0; i < sim->fleet.closed; i++) {
             kvs_sim_arrive(sim);
         }
 
@@ -524,6 +470,7 @@ kvs_sim_done(kvs_sim_t *sim, kvs_request_t *rq)
         sim->due--;
         sim->prompt += rq->tokens;
         sim->cached += rq->req.cached_tokens;
+        sim->loaded += rq->req.loaded[KVE_HOST] + rq->req.loaded[KVE_DISK];
         sim->matched += (uint64_t) rq->matched;
         sim->load[rq->replica]++;
 

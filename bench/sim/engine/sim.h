@@ -116,6 +116,17 @@ typedef struct {
     uint32_t          finite;       /* closed: sessions in all */
     unsigned          at_once:1;    /* closed: all begin at the same time */
     double            speed;        /* of all replicas, 0: 1 */
+
+    /* below the GPU's memory, in times of it; bytes a second */
+
+    double            host, host_rate;
+    double            disk, disk_rate;
+    unsigned          store:1;      /* the disk is one of all replicas */
+
+    /* hybrid models: tokens from one place to resume at to the next */
+
+    uint32_t          state;
+    unsigned          states:1;     /* a state is kept at each of them */
 } kvs_fleet_t;
 
 
@@ -134,6 +145,8 @@ typedef struct {
     double            tokens;       /* put out in the window, 1/s */
     double            completed;    /* in the window, over those due in it */
     double            cached;       /* share of the prompt tokens */
+    double            loaded;       /* likewise, from lower tiers */
+    uint32_t          flushed;      /* times a router took a cache as lost */
     double            predicted;    /* matched by the router's word */
     double            imbalance;    /* requests: busiest over the mean */
 
@@ -189,7 +202,10 @@ struct kvs_sim_s {
 
     kvs_sample_t      ttft, e2e, tpt, urgent;
     uint32_t          failed, aborted, requests;
-    uint64_t          prompt, cached, matched;
+    uint64_t          prompt, cached, loaded, matched;
+    uint32_t          flushed;
+    kve_blocks_t     *store;
+    double            price[KVE_TIERS]; /* of a load, to computing it */
     uint64_t          had, found;   /* sent before, by the session; cached */
     uint64_t          done, done_tokens;     /* in the window */
     uint64_t          load[KVS_REPLICAS];    /* measured requests */

@@ -33,6 +33,10 @@ void kvs_sim_release(kvs_sim_t *sim, kvs_request_t *rq);
 /* what is left of a run */
 void kvs_sim_free(kvs_sim_t *sim);
 
+/* sim_create.c */
+
+void kvs_sim_create(kvs_sim_t *sim);
+
 /* sim_result.c */
 
 void kvs_sim_sample(kvs_sim_t *sim, const kvs_request_t *rq, double ttft,

@@ -83,6 +83,8 @@ kvs_sim_result(kvs_sim_t *sim, kvs_result_t *res)
     res->tokens = (double) sim->done_tokens / span;
     res->completed = sim->due_total ? (double) sim->done / sim->due_total : 1;
     res->cached = sim->prompt ? (double) sim->cached / sim->prompt : 0;
+    res->loaded = sim->prompt ? (double) sim->loaded / sim->prompt : 0;
+    res->flushed = sim->flushed;
     res->ideal = sim->had ? (double) sim->found / sim->had : 1;
     res->predicted = sim->prompt ? (double) sim->matched / sim->prompt : 0;
 

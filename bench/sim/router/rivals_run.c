@@ -35,10 +35,12 @@ typedef enum {
 typedef enum {
     KVS_KEEP_NONE = 0,
     KVS_KEEP_TRUE,           /* cache events */
+    KVS_KEEP_TIERS,          /* the same of all tiers, each with a weight */
     KVS_KEEP_RIGHT,          /* LRU as large as the engine's cache */
     KVS_KEEP_LLMD,           /* LRU of num_gpu_blocks blocks of 64 tokens */
     KVS_KEEP_SGLANG,         /* 2^26 characters a worker */
     KVS_KEEP_AIBRIX,         /* 200,000 blocks of 128 characters, 20 min */
+    KVS_KEEP_TWO,            /* an LRU for each of two tiers, of its size */
     KVS_KEEP_RAMJET          /* 100,000 blocks of 2 KB an upstream */
 } kvs_keep_e;
 
@@ -48,6 +50,7 @@ typedef struct {
     kvs_keep_e     keep;
     kvs_gate_t     gate;
     double         credit;   /* Dynamo */
+    double         worth[KVE_TIERS];   /* of a token in each tier */
     uint32_t       points;   /* ring */
 } kvs_rival_conf_t;
 
@@ -56,6 +59,7 @@ typedef struct {
     kvs_sim_t         *sim;
     kvs_rival_conf_t   conf;
     kvs_prefix_t      *index;
+    kvs_prefix_t      *lower;    /* of host memory */
     kvs_prefix_t      *held;     /* blocks of requests in flight */
     kvs_ring_t         ring;
     kvs_hotspot_t      hot;
@@ -83,9 +87,11 @@ kvs_rival_create(kvs_sim_t *sim, const kvs_policy_t *policy)
 
     case KVS_KEEP_NONE:
     case KVS_KEEP_TRUE:
+    case KVS_KEEP_TIERS:
         break;
 
     case KVS_KEEP_RIGHT:
+    case KVS_KEEP_TWO:
         px.capacity = sim->blocks;
         break;
 
@@ -113,8 +119,13 @@ kvs_rival_create(kvs_sim_t *sim, const kvs_policy_t *policy)
         kvs_caches_watch(sim);
     }
 
-    if (rv->conf.keep > KVS_KEEP_TRUE) {
+    if (rv->conf.keep > KVS_KEEP_TIERS) {
         rv->index = kvs_prefix_create(&px);
+    }
+
+    if (rv->conf.keep == KVS_KEEP_TWO) {
+        px.capacity = (uint32_t) (sim->blocks * kvr_max(sim->fleet.host, 1));
+        rv->lower = kvs_prefix_create(&px);
     }
 
     if (rv->conf.kind == KVS_RIVAL_DYNAMO) {
@@ -141,6 +152,10 @@ kvs_rival_destroy(void *data)
 
     if (rv->index) {
         kvs_prefix_destroy(rv->index);
+    }
+
+    if (rv->lower) {
+        kvs_prefix_destroy(rv->lower);
     }
 
     if (rv->held) {
@@ -183,7 +198,8 @@ kvs_rival_scrape(kvs_rival_t *rv, double now)
 static uint32_t
 kvs_rival_match(kvs_rival_t *rv, kvs_request_t *rq, double now)
 {
-    uint32_t    i, units, last, matched[KVS_REPLICAS];
+    uint32_t    i, units, last, matched[KVS_REPLICAS], low[KVS_REPLICAS];
+    uint32_t    tokens[KVE_TIERS];
     kvr_set_t   m;
     kvs_sim_t  *sim;
 
@@ -205,8 +221,31 @@ kvs_rival_match(kvs_rival_t *rv, kvs_request_t *rq, double now)
         kvs_sim_match(sim, rq, sim->up, matched);
     }
 
+    for (m = sim->up;
+         rv->conf.keep == KVS_KEEP_TIERS && kvr_set_next(&m, &i);
+         /* void */ )
+    {
+        kvs_sim_settle(sim, i);
+        kve_replica_reach(sim->replica[i], rq->chain, rq->units, rq->tokens,
+                          tokens);
+
+        matched[i] = (uint32_t) ((tokens[KVE_GPU] * rv->conf.worth[KVE_GPU]
+                                  + tokens[KVE_HOST] * rv->conf.worth[KVE_HOST]
+                                  + tokens[KVE_DISK] * rv->conf.worth[KVE_DISK])
+                                 / KVS_UNIT_TOKENS);
+    }
+
     for (m = sim->up; rv->conf.keep && kvr_set_next(&m, &i); /* void */ ) {
         rv->view[i].matched = matched[i] * KVS_UNIT_TOKENS;
+    }
+
+    if (rv->lower) {
+        kvs_prefix_match(rv->lower, rq->chain, rq->units, sim->up, now, low,
+                         NULL);
+
+        for (m = sim->up; kvr_set_next(&m, &i); /* void */ ) {
+            rv->view[i].matched = (matched[i] + low[i]) * KVS_UNIT_TOKENS / 2;
+        }
     }
 
     if (rv->held) {
@@ -333,6 +372,10 @@ kvs_rival_pick(void *data, kvs_request_t *rq, double now)
         kvs_prefix_insert(rv->index, rq->chain, rq->units, i, now);
     }
 
+    if (rv->lower) {
+        kvs_prefix_insert(rv->lower, rq->chain, rq->units, i, now);
+    }
+
     if (rv->held) {
         kvs_prefix_hold(rv->held, rq->chain, rq->units, i);
     }
@@ -413,6 +456,14 @@ KVS_RIVAL_CONF(lmetric_dynamo, .kind = KVS_RIVAL_LMETRIC_DYNAMO,
 KVS_RIVAL_CONF(lpwl, .kind = KVS_RIVAL_ADDITIVE, .keep = KVS_KEEP_RIGHT)
 KVS_RIVAL_CONF(llumnix, .kind = KVS_RIVAL_ADDITIVE, .keep = KVS_KEEP_TRUE)
 KVS_RIVAL_CONF(aibrix, .kind = KVS_RIVAL_AIBRIX, .keep = KVS_KEEP_AIBRIX)
+
+/* make bench-tiers */
+
+KVS_RIVAL_CONF(dynamo_tiers, .kind = KVS_RIVAL_DYNAMO, .keep = KVS_KEEP_TIERS,
+               .credit = 1, .worth = { 1, 0.75, 0.25 })
+KVS_RIVAL_CONF(llmd_tiers, .kind = KVS_RIVAL_LLMD_BLEND,
+               .keep = KVS_KEEP_TIERS, .worth = { 1, 0.8, 0.8 })
+KVS_RIVAL_CONF(llmd_two, .kind = KVS_RIVAL_LLMD_BLEND, .keep = KVS_KEEP_TWO)
 KVS_RIVAL_CONF(ramjet, .kind = KVS_RIVAL_RAMJET, .keep = KVS_KEEP_RAMJET)
 
 
@@ -440,5 +491,13 @@ const kvs_policy_t  kvs_rival_policies[] = {
     KVS_RIVAL_POLICY(llumnix, NULL),
     KVS_RIVAL_POLICY(aibrix, NULL),
     KVS_RIVAL_POLICY(ramjet, kvs_rival_headers),
+    { NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
+};
+
+
+const kvs_policy_t  kvs_rival_tiers[] = {
+    KVS_RIVAL_POLICY(dynamo_tiers, NULL),
+    KVS_RIVAL_POLICY(llmd_tiers, NULL),
+    KVS_RIVAL_POLICY(llmd_two, NULL),
     { NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
 };

@@ -6,6 +6,7 @@
 
 
 extern const kvs_policy_t  kvs_rival_policies[];
+extern const kvs_policy_t  kvs_rival_tiers[];
 
 
 #endif

@@ -21,8 +21,6 @@
 static void kvs_router_ring(kvs_router_t *ro);
 static void kvs_router_match(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch, double now);
-static void kvs_router_true(kvs_router_t *ro, kvs_request_t *rq,
-    kvs_choice_t *ch, double now);
 static void kvs_router_lose(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch, double now);
 static void kvs_router_documents(kvs_router_t *ro, kvs_request_t *rq,
@@ -215,6 +213,8 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 
         /* what waits in the engine: its word is what is true now */
 
+        ch.cand[k].matched -= kvr_min(ch.cand[k].matched,
+                                      ro->load[ch.cand[k].place]);
         ch.cand[k].waiting = ch.cand[k].unanswered;
         ch.cand[k].fresh = 1;
     }
@@ -296,24 +296,6 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
     entries = kvs_route_chain(rq->chain, rq->units, &n);
 
     kvs_route_popular(&ro->zone, &rq->route, ch, entries, best, now);
-}
-
-
-/* the replicas' own word, and what is on its way to them */
-static void
-kvs_router_true(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
-    double now)
-{
-    uint32_t   i, coming[KVS_REPLICAS];
-    kvr_set_t  set;
-
-    kvs_prefix_match(ro->coming, rq->chain, rq->units, ch->set, now, coming,
-                     NULL);
-    kvs_sim_match(ro->sim, rq, ch->set, ch->matched);
-
-    for (set = ch->set; kvr_set_next(&set, &i); /* void */ ) {
-        ch->matched[i] = kvr_max(ch->matched[i], coming[i]);
-    }
 }
 
 
@@ -608,11 +590,24 @@ kvs_router_restarted(void *data, uint32_t replica, double now)
 }
 
 
+/* how often the request's replica was taken as one that lost its cache */
+static uint32_t
+kvs_router_flushed(kvs_router_t *ro, const kvs_request_t *rq)
+{
+    uint32_t  peer;
+
+    peer = rq->replica / kvr_max(ro->conf.ranks, 1);
+
+    return (uint32_t) kvr_get(&ro->zone.registry.peer[peer].feedback.by_usage);
+}
+
+
 void
 kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok)
 {
     kvs_router_t *ro = data;
 
+    uint32_t      flushed;
     kvr_tokens_t  tokens;
 
     kvs_router_admitted(ro, rq, now);
@@ -626,8 +621,12 @@ kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok)
         tokens.cached = KVS_TOKENS_OF_3(tokens.cached);
     }
 
+    flushed = kvs_router_flushed(ro, rq);
+
     kvs_route_end(&ro->zone, &rq->route, ok && ro->conf.usage ? &tokens : NULL,
                   now);
+
+    ro->sim->flushed += kvs_router_flushed(ro, rq) - flushed;
 
     if (ok && ro->conf.replies && rq->req.nhashes > rq->units) {
         kvs_router_extend(ro, rq, now);

@@ -65,6 +65,7 @@ typedef struct {
     double               lost;       /* share of the lines */
     unsigned             strict:1;   /* credit ends at the first that is */
     double               ttl;        /* s, LRU only */
+    unsigned             tiers:1;    /* those below the GPU's are known too */
     uint32_t             ranks;      /* of a server, which it chooses itself;
                                         0: each replica is one */
     double               home;       /* credit of homes, 0: there are none */
@@ -94,10 +95,13 @@ typedef struct {
     kvs_told_t           *told;                 /* KV events */
 
     kvs_rng_t             lose;
+    uint64_t              load[KVS_REPLICAS];   /* KVS_STATE_TRUE: bytes that
+                                                   the prompt's loads cost */
 } kvs_router_t;
 
 
 extern const kvs_policy_t  kvs_router_policies[];
+extern const kvs_policy_t  kvs_router_tiers[];
 
 void *kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy);
 void kvs_router_destroy(void *data);
@@ -106,6 +110,10 @@ void kvs_router_admitted(void *data, kvs_request_t *rq, double now);
 void kvs_router_headers(void *data, kvs_request_t *rq, double now);
 void kvs_router_first(void *data, kvs_request_t *rq, double now);
 void kvs_router_restarted(void *data, uint32_t replica, double now);
+/* the replicas' own word, and what is on its way to them */
+void kvs_router_true(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
+    double now);
+
 /* forgets what conf.without says */
 void kvs_router_forget(kvs_router_t *ro, double now);
 

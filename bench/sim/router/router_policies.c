@@ -89,6 +89,16 @@ static const kvs_router_conf_t  kvs_conf_oracle = {
     .policy = KVR_POLICY_KV_CACHE, .state = KVS_STATE_TRUE
 };
 
+/* make bench-tiers */
+
+static const kvs_router_conf_t  kvs_conf_tiers_oracle = {
+    .policy = KVR_POLICY_KV_CACHE, .state = KVS_STATE_TRUE, .tiers = 1
+};
+
+static const kvs_router_conf_t  kvs_conf_tiers_told = {
+    .policy = KVR_POLICY_KV_CACHE, KVS_TOLD, .tiers = 1
+};
+
 static const kvs_router_conf_t  kvs_conf_least = {
     .policy = KVR_POLICY_LEAST_REQUEST
 };
@@ -297,5 +307,15 @@ const kvs_policy_t  kvs_router_policies[] = {
       kvs_router_first, kvs_router_restarted, kvs_router_done,
       &kvs_conf_headers },
 
+    { .name = NULL }
+};
+
+
+const kvs_policy_t  kvs_router_tiers[] = {
+    KVS_ROUTER("oracle", KVS_STUDY, &kvs_conf_tiers_oracle),
+    KVS_ROUTER("told", KVS_OURS, &kvs_conf_tiers_told),
+    KVS_ROUTER("learned", KVS_OURS, &kvs_conf_told),
+    KVS_ROUTER("usage", KVS_OURS, &kvs_conf_usage),
+    KVS_ROUTER("least_request", KVS_RIVAL, &kvs_conf_least),
     { .name = NULL }
 };

@@ -176,6 +176,8 @@ kve_replica_leave(kve_replica_t *r, kve_req_t *req)
 
     if (req->state == KVE_PREFILL) {
         kve_prefill_remove(r, req);
+        r->nloading -= req->loading;
+        req->loading = 0;
 
     } else {
         phase = kve_req_phase(r, req);
@@ -213,6 +215,10 @@ kve_replica_leave(kve_replica_t *r, kve_req_t *req)
     /* its tail is the first of them to be evicted */
 
     while (req->nblocks) {
+        if (req->nblocks <= req->named && req->nblocks <= req->nhashes) {
+            kve_replica_below(r, req->hashes[req->nblocks - 1]);
+        }
+
         kve_blocks_release(r->blocks,
                            req->blocks[--req->nblocks] & ~KVE_COPIED);
     }
@@ -237,6 +243,10 @@ kve_replica_name(kve_replica_t *r, kve_req_t *req, uint32_t upto)
               && kve_blocks_name(r->blocks, req->blocks[i] & ~KVE_COPIED,
                                  req->hashes[i],
                                  req->digests ? &req->digests[i] : NULL);
+
+        if (i < req->nhashes) {
+            kve_replica_below(r, req->hashes[i]);
+        }
 
         if (r->watch == NULL) {
             continue;
@@ -419,6 +429,11 @@ kve_replica_chunk(kve_replica_t *r, kve_req_t *req, uint32_t budget)
     if (!r->cf.chunk_reuse) {
         kve_replica_name(r, req,
                          (req->depth + req->chunk) / r->cf.block_size);
+
+        if (r->cf.state) {
+            kve_replica_states(r, req, req->depth + req->chunk);
+        }
+
         return req->chunk;
     }
 
@@ -476,7 +491,9 @@ kve_replica_drop(kve_replica_t *r, kve_req_t *req)
 int
 kve_replica_admit(kve_replica_t *r, kve_req_t *req, double t, uint32_t budget)
 {
-    uint32_t  i, id, bs, total, limit, shared, copied, idle, size;
+    uint32_t    i, bs, total, limit, shared, found, copied, idle, size;
+    uint32_t    tier[KVE_TIERS];
+    kve_tier_e  k;
 
     bs = r->cf.block_size;
     size = (req->prompt_tokens + req->output_tokens + bs - 2) / bs;
@@ -512,20 +529,12 @@ kve_replica_admit(kve_replica_t *r, kve_req_t *req, double t, uint32_t budget)
         limit = req->nhashes;
     }
 
-    idle = 0;
+    found = kve_replica_found(r, req->hashes, limit, req->blocks, tier);
+    shared = tier[KVE_GPU];
 
-    for (i = 0; i < limit; i++) {
-        id = kve_blocks_find(r->blocks, req->hashes[i]);
-
-        if (id == KVE_BLOCK_NONE) {
-            break;
-        }
-
-        idle += !kve_blocks_is_held(r->blocks, id);
-        req->blocks[i] = id;
+    for (i = 0, idle = 0; i < shared; i++) {
+        idle += !kve_blocks_is_held(r->blocks, req->blocks[i]);
     }
-
-    shared = i;
 
     if (total - shared + idle > kve_blocks_free(r->blocks)) {
         req->need = total - shared + idle;
@@ -537,7 +546,7 @@ kve_replica_admit(kve_replica_t *r, kve_req_t *req, double t, uint32_t budget)
     for ( /* void */ ; i < total; i++) {
         req->blocks[i] = 0;
 
-        if (r->cf.chunk_reuse && req->digests && i < limit
+        if (r->cf.chunk_reuse && req->digests && i >= found && i < limit
             && kve_blocks_find_digest(r->blocks, req->digests[i])
                != KVE_BLOCK_NONE)
         {
@@ -556,7 +565,7 @@ kve_replica_admit(kve_replica_t *r, kve_req_t *req, double t, uint32_t budget)
 
     req->nblocks = total;
     req->named = shared;
-    req->depth = (shared + copied) * bs;
+    req->depth = (found + copied) * bs;
 
     if (req->given && req->preemptions == 0) {
         req->depth = req->resume - 1;
@@ -570,6 +579,12 @@ kve_replica_admit(kve_replica_t *r, kve_req_t *req, double t, uint32_t budget)
         req->admit_time = t;
         r->st.queries += req->skip ? 0 : req->prompt_tokens;
         r->st.hits += req->depth;
+
+        for (k = KVE_HOST; k < KVE_TIERS; k++) {
+            req->loaded[k] = tier[k] * bs;
+            r->st.loaded[k] += req->loaded[k];
+        }
+
         kve_replica_event(r, KVE_ADMITTED, req, t);
 
     } else {
@@ -597,7 +612,11 @@ kve_replica_admit(kve_replica_t *r, kve_req_t *req, double t, uint32_t budget)
     r->prefill.last = req;
     r->nprefill++;
 
-    kve_replica_chunk(r, req, budget);
+    kve_replica_load(r, req, tier, t);
+
+    if (!req->loading) {
+        kve_replica_chunk(r, req, budget);
+    }
 
     return 1;
 }

@@ -7,6 +7,7 @@
 #define KVE_BLOCK_HASHED   1
 #define KVE_BLOCK_DIGEST   2
 #define KVE_BLOCK_RETIRED  4
+#define KVE_BLOCK_MARKED   8
 
 
 typedef struct {
@@ -287,6 +288,39 @@ int
 kve_blocks_is_held(const kve_blocks_t *b, uint32_t id)
 {
     return b->block[id].refs != 0;
+}
+
+
+void
+kve_blocks_mark(kve_blocks_t *b, uint32_t id)
+{
+    b->block[id].flags |= KVE_BLOCK_MARKED;
+}
+
+
+int
+kve_blocks_is_marked(const kve_blocks_t *b, uint32_t id)
+{
+    return (b->block[id].flags & KVE_BLOCK_MARKED) != 0;
+}
+
+
+void
+kve_blocks_touch(kve_blocks_t *b, uint64_t hash)
+{
+    uint32_t  id;
+
+    id = kve_blocks_find(b, hash);
+
+    if (id != KVE_BLOCK_NONE) {
+        kve_blocks_hold(b, id);
+
+    } else {
+        id = kve_blocks_alloc(b);
+        (void) kve_blocks_name(b, id, hash, NULL);
+    }
+
+    kve_blocks_release(b, id);
 }
 
 

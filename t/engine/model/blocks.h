@@ -40,6 +40,13 @@ uint32_t kve_blocks_find(const kve_blocks_t *b, uint64_t hash);
 uint32_t kve_blocks_find_digest(const kve_blocks_t *b, uint64_t digest);
 int kve_blocks_is_held(const kve_blocks_t *b, uint32_t id);
 
+/* a recurrent state is kept at the end of this block, as long as it has a name */
+void kve_blocks_mark(kve_blocks_t *b, uint32_t id);
+int kve_blocks_is_marked(const kve_blocks_t *b, uint32_t id);
+
+/* uses a name that nobody holds: stores it, or makes it the most recent one */
+void kve_blocks_touch(kve_blocks_t *b, uint64_t hash);
+
 /* a nameless held block, the least recently used one's place */
 uint32_t kve_blocks_alloc(kve_blocks_t *b);
 

@@ -85,6 +85,7 @@ kve_hw_get(size_t i, kve_hw_t *hw)
     memset(hw, 0, sizeof(kve_hw_t));
 
     hw->name = f->name;
+    hw->kv_bytes = f->kv_bytes;
     hw->kv_tokens = f->kv_tokens;
     hw->max_seqs = f->max_seqs;
     hw->max_batched = f->max_batched;

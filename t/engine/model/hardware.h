@@ -28,6 +28,7 @@ typedef struct {
     double       api;           /* s per request before it is queued */
     double       output;        /* s per output token, off the card */
 
+    double       kv_bytes;      /* per token */
     uint64_t     kv_tokens;     /* capacity */
     uint32_t     max_seqs;
     uint32_t     max_batched;

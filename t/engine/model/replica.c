@@ -21,6 +21,7 @@ kve_config_init(kve_config_t *cf, const kve_hw_t *hw)
 kve_replica_t *
 kve_replica_create(const kve_config_t *cf)
 {
+    kve_tier_e      i;
     kve_replica_t  *r;
 
     r = calloc(1, sizeof(kve_replica_t));
@@ -61,6 +62,17 @@ kve_replica_create(const kve_config_t *cf)
     }
 
     r->blocks = kve_blocks_create(r->cf.blocks, r->cf.chunk_reuse);
+
+    for (i = KVE_HOST; i < KVE_TIERS; i++) {
+        r->by[i].r = r;
+        r->by[i].tier = i;
+        r->tier[i] = r->cf.tier[i].shared;
+
+        if (r->tier[i] == NULL && r->cf.tier[i].blocks) {
+            r->tier[i] = kve_blocks_create(r->cf.tier[i].blocks, 0);
+        }
+    }
+
     r->phase = calloc(r->cf.block_size, sizeof(kve_req_t *));
     r->phase_count = calloc(r->cf.block_size, sizeof(uint32_t));
 
@@ -76,6 +88,7 @@ kve_replica_create(const kve_config_t *cf)
 void
 kve_replica_destroy(kve_replica_t *r)
 {
+    kve_tier_e   i;
     kve_req_t   *req;
 
     if (r == NULL) {
@@ -90,6 +103,12 @@ kve_replica_destroy(kve_replica_t *r)
     for (req = r->running.first; req; req = req->next) {
         free(req->blocks);
         req->blocks = NULL;
+    }
+
+    for (i = KVE_HOST; i < KVE_TIERS; i++) {
+        if (r->cf.tier[i].shared == NULL) {
+            kve_blocks_destroy(r->tier[i]);
+        }
     }
 
     kve_blocks_destroy(r->blocks);
@@ -114,11 +133,32 @@ kve_replica_removed(void *data, uint64_t hash)
 }
 
 
+static void
+kve_replica_dropped(void *data, uint64_t hash)
+{
+    kve_told_tier_t *by = data;
+
+    by->r->told = 1;
+    by->r->watch->moved(by->r->watch->data, by->tier, hash, 0);
+}
+
+
 void
 kve_replica_watch(kve_replica_t *r, const kve_watch_t *watch)
 {
+    kve_tier_e  i;
+
     r->watch = watch;
     kve_blocks_watch(r->blocks, watch ? kve_replica_removed : NULL, r);
+
+    for (i = KVE_HOST; i < KVE_TIERS; i++) {
+        if (r->tier[i] && r->cf.tier[i].shared == NULL) {
+            kve_blocks_watch(r->tier[i],
+                             watch && watch->moved ? kve_replica_dropped
+                                                   : NULL,
+                             &r->by[i]);
+        }
+    }
 }
 
 
@@ -126,6 +166,7 @@ void
 kve_replica_submit(kve_replica_t *r, kve_req_t *req, double t)
 {
     req->cached_tokens = 0;
+    memset(req->loaded, 0, sizeof(req->loaded));
     req->preemptions = 0;
     req->submit_time = t > r->now ? t : r->now;
     req->admit_time = NAN;
@@ -136,6 +177,7 @@ kve_replica_submit(kve_replica_t *r, kve_req_t *req, double t)
     req->generated = 0;
     req->chunk = 0;
     req->need = 0;
+    req->loading = 0;
     req->nblocks = 0;
     req->nkept = 0;
     req->named = 0;
@@ -190,7 +232,7 @@ kve_replica_next(const kve_replica_t *r)
     ta = r->arrivals.first
          ? r->arrivals.first->submit_time + r->cf.hw.api : INFINITY;
 
-    return te < ta ? te : ta;
+    return fmin(fmin(te, ta), kve_replica_ready(r));
 }
 
 
@@ -262,6 +304,13 @@ kve_replica_restart(kve_replica_t *r, double t, const kve_event_t **events)
     }
 
     kve_blocks_clear(r->blocks);
+
+    /* files stay, and what is in another process */
+
+    if (r->tier[KVE_HOST] && r->cf.tier[KVE_HOST].shared == NULL) {
+        kve_blocks_clear(r->tier[KVE_HOST]);
+    }
+
     memset(&r->st, 0, sizeof(kve_stats_t));
     r->active = 0;
     r->told = 0;
@@ -333,25 +382,30 @@ uint32_t
 kve_replica_match(const kve_replica_t *r, const uint64_t *hashes,
     uint32_t nhashes, uint32_t prompt_tokens)
 {
-    uint32_t  i, limit;
+    uint32_t  tokens[KVE_TIERS];
 
-    if (prompt_tokens == 0 || r->cf.no_cache) {
-        return 0;
+    kve_replica_reach(r, hashes, nhashes, prompt_tokens, tokens);
+
+    return tokens[KVE_GPU] + tokens[KVE_HOST] + tokens[KVE_DISK];
+}
+
+
+void
+kve_replica_reach(const kve_replica_t *r, const uint64_t *hashes,
+    uint32_t nhashes, uint32_t prompt_tokens, uint32_t *tokens)
+{
+    uint32_t    limit;
+    kve_tier_e  i;
+
+    limit = prompt_tokens && !r->cf.no_cache
+            ? (prompt_tokens - 1) / r->cf.block_size : 0;
+
+    kve_replica_found(r, hashes, limit < nhashes ? limit : nhashes, NULL,
+                      tokens);
+
+    for (i = 0; i < KVE_TIERS; i++) {
+        tokens[i] *= r->cf.block_size;
     }
-
-    limit = (prompt_tokens - 1) / r->cf.block_size;
-
-    if (limit > nhashes) {
-        limit = nhashes;
-    }
-
-    for (i = 0; i < limit; i++) {
-        if (kve_blocks_find(r->blocks, hashes[i]) == KVE_BLOCK_NONE) {
-            break;
-        }
-    }
-
-    return i * r->cf.block_size;
 }
 
 
@@ -383,6 +437,13 @@ const kve_blocks_t *
 kve_replica_blocks(const kve_replica_t *r)
 {
     return r->blocks;
+}
+
+
+const kve_blocks_t *
+kve_replica_tier(const kve_replica_t *r, kve_tier_e tier)
+{
+    return tier == KVE_GPU ? r->blocks : r->tier[tier];
 }
 
 

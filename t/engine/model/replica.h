@@ -12,6 +12,15 @@
  * hashes, until its KVE_DONE or KVE_ABORTED event.  Events stay valid until
  * the next call that takes a time.
  *
+ * Below the GPU's memory there may be tiers (host memory, disk).  What gets a
+ * name is stored in all of them, and each forgets by use, for itself.  A prompt
+ * that goes on in a lower tier is loaded before it is computed; the others go on
+ * meanwhile.
+ *
+ * A hybrid model resumes only where a recurrent state was kept: the tokens of
+ * "state" each, at the last such place that a step reaches, or at all of them.
+ * States are in the GPU's memory only.
+ *
  * All tokens of one engine step come out at the same engine time; ev->time is
  * when the client sees them, which is later by the cost of the API server.
  */
@@ -29,6 +38,14 @@
 
 /* re-admissions after more preemptions than this share one span */
 #define KVE_SPANS  4
+
+
+typedef enum {
+    KVE_GPU = 0,
+    KVE_HOST,
+    KVE_DISK,
+    KVE_TIERS
+} kve_tier_e;
 
 
 typedef struct kve_replica_s  kve_replica_t;
@@ -52,6 +69,13 @@ typedef struct {
 
 
 typedef struct {
+    uint32_t            blocks;         /* 0: there is no such tier */
+    double              load;           /* s a token */
+    kve_blocks_t       *shared;         /* of several replicas, or NULL */
+} kve_tier_t;
+
+
+typedef struct {
     kve_hw_t            hw;
     double              speed;          /* 0.5: half as fast, default 1 */
     uint32_t            block_size;     /* tokens, default 16 */
@@ -59,7 +83,11 @@ typedef struct {
     uint32_t            max_seqs;       /* default hw.max_seqs */
     uint32_t            max_batched;    /* default hw.max_batched */
     uint32_t            max_run;        /* steps advanced in bulk, 0: any */
+    kve_tier_t          tier[KVE_TIERS];    /* below the first one */
+    uint32_t            state;          /* hybrid: blocks from one place where
+                                           it can resume to the next; 0: any */
 
+    unsigned            states:1;       /* one is kept at each of them */
     unsigned            no_cache:1;     /* nothing is ever found */
     unsigned            chunk_reuse:1;  /* blocks hit wherever they stand */
     unsigned            token_log:1;    /* token times can be asked for */
@@ -97,6 +125,7 @@ struct kve_req_s {
     /* what came of it */
 
     uint32_t            cached_tokens;
+    uint32_t            loaded[KVE_TIERS];  /* tokens of these */
     uint32_t            preemptions;
     double              submit_time;
     double              admit_time;
@@ -116,6 +145,8 @@ struct kve_req_s {
     uint32_t            chunk;          /* computed by the current step */
     uint32_t            credit;         /* computed, not named yet */
     uint32_t            need;           /* free blocks, when last refused */
+    uint32_t            loading;
+    double              ready;          /* when what is loading is there */
     uint32_t            nblocks;
     uint32_t            nkept;          /* blocks held after the end */
     uint32_t            named;
@@ -142,6 +173,7 @@ typedef struct {
 
     uint64_t            queries;        /* prefix cache, tokens */
     uint64_t            hits;
+    uint64_t            loaded[KVE_TIERS];  /* of these, from lower tiers */
     uint64_t            prompt_tokens;
     uint64_t            generation_tokens;
     uint64_t            recomputed_tokens;
@@ -157,7 +189,8 @@ typedef struct {
 /*
  * What the cache tells, if anybody wants to know; an engine's KV events are
  * made of it.  Blocks [first, first + n) of a request have got a name; a
- * name is gone; all are gone, as they were reset.  A restart is not told: the
+ * name is gone; all are gone, as they were reset.  moved: a lower tier has stored
+ * a name, or has dropped it.  A restart is not told: the
  * process is another one.  step: all that was told since the last time is of
  * a step that was over at t, which may be in the past by then.
  */
@@ -166,6 +199,8 @@ typedef struct {
                                 uint32_t first, uint32_t n);
     void              (*removed)(void *data, uint64_t hash);
     void              (*cleared)(void *data);
+    void              (*moved)(void *data, kve_tier_e tier, uint64_t hash,
+                               int stored);     /* or NULL */
     void              (*step)(void *data, double t);
     void               *data;
 } kve_watch_t;
@@ -214,9 +249,16 @@ void kve_replica_set_max_seqs(kve_replica_t *r, uint32_t max, double t);
 uint32_t kve_replica_match(const kve_replica_t *r, const uint64_t *hashes,
     uint32_t nhashes, uint32_t prompt_tokens);
 
+/* the same, told apart: tokens that each tier would deliver */
+void kve_replica_reach(const kve_replica_t *r, const uint64_t *hashes,
+    uint32_t nhashes, uint32_t prompt_tokens, uint32_t *tokens);
+
 void kve_replica_stats(const kve_replica_t *r, kve_stats_t *st);
 const kve_config_t *kve_replica_config(const kve_replica_t *r);
 const kve_blocks_t *kve_replica_blocks(const kve_replica_t *r);
+
+/* NULL: there is no such tier */
+const kve_blocks_t *kve_replica_tier(const kve_replica_t *r, kve_tier_e tier);
 
 int kve_req_is_running(const kve_req_t *req);
 

@@ -11,7 +11,7 @@
  * A run ends early ("is cut") after the step under way, when an arrival, an
  * abort or a change of settings may change the batch.
  *
- * schedule.c moves time, batch.c moves requests, replica.c is the interface.
+ * schedule.c moves time, batch.c moves requests, tier.c finds and loads, replica.c is the interface.
  */
 
 #ifndef KVE_REPLICA_INT_H
@@ -48,9 +48,19 @@ typedef struct {
 } kve_run_t;
 
 
+/* what a tier's table tells, and whose it is */
+typedef struct {
+    kve_replica_t      *r;
+    kve_tier_e          tier;
+} kve_told_tier_t;
+
+
 struct kve_replica_s {
     kve_config_t        cf;
-    kve_blocks_t       *blocks;
+    kve_blocks_t       *blocks;         /* the first tier's */
+    kve_blocks_t       *tier[KVE_TIERS];    /* of the lower ones, or NULL */
+    kve_told_tier_t     by[KVE_TIERS];
+    double              link[KVE_TIERS];    /* busy loading until then */
     double              now;
 
     kve_list_t          arrivals;
@@ -67,6 +77,7 @@ struct kve_replica_s {
     uint32_t            nprefill;
     uint32_t            ndecode;
     uint32_t            nkept;          /* ended, with blocks still held */
+    uint32_t            nloading;       /* of the prefilling */
     uint64_t            context;        /* tokens of the decoding */
     uint64_t            waiting_tokens;
     uint64_t            step;           /* steps over */
@@ -109,6 +120,26 @@ uint32_t kve_replica_chunk(kve_replica_t *r, kve_req_t *req,
     uint32_t budget);
 int kve_replica_admit(kve_replica_t *r, kve_req_t *req, double t,
     uint32_t budget);
+
+/* a name is used: it is stored in the lower tiers, or is recent there again */
+void kve_replica_below(kve_replica_t *r, uint64_t hash);
+
+/* a step brings a prompt so far: states are kept on the way */
+void kve_replica_states(kve_replica_t *r, kve_req_t *req, uint32_t tokens);
+
+/* each tier's link loads one prompt after the other */
+void kve_replica_load(kve_replica_t *r, kve_req_t *req, const uint32_t *tier,
+    double t);
+
+/*
+ * Leading blocks of so many that would be found: their number, and those of
+ * each tier.  ids of the first tier's go to "ids", unless NULL.
+ */
+uint32_t kve_replica_found(const kve_replica_t *r, const uint64_t *hashes,
+    uint32_t limit, uint32_t *ids, uint32_t *tier);
+
+/* when the first of those that are loading can go on; INFINITY: none is */
+double kve_replica_ready(const kve_replica_t *r);
 
 double kve_run_time(const kve_run_t *run, uint64_t k);
 void kve_replica_settle_to(kve_replica_t *r, double t, int cut);

@@ -967,6 +967,165 @@ START_TEST(chunk_reuse)
 END_TEST
 
 
+/* 10 blocks of 16 tokens; host memory for 40, disk for 80 */
+
+static kve_replica_t *
+kve_test_tiers(double host, double disk)
+{
+    kve_config_t  cf;
+
+    cf = kve_test_config(10);
+    cf.tier[KVE_HOST].blocks = 40;
+    cf.tier[KVE_HOST].load = host;
+    cf.tier[KVE_DISK].blocks = disk > 0 ? 80 : 0;
+    cf.tier[KVE_DISK].load = disk;
+
+    return kve_replica_create(&cf);
+}
+
+
+START_TEST(tiers)
+{
+    uint32_t            i, tokens[KVE_TIERS];
+    kve_case_t          c[8];
+    kve_replica_t      *r;
+    const kve_event_t  *ev;
+
+    r = kve_test_tiers(0.0005, 0.001);
+
+    /* six prompts of nine blocks: the GPU has the last, the host four */
+
+    for (i = 0; i < 6; i++) {
+        kve_case_init(&c[i], 1000 * (i + 1), 144, 1);
+        kve_test_one(r, &c[i], i);
+    }
+
+    kve_replica_reach(r, c[5].hash, 512, 145, tokens);
+    ck_assert_uint_eq(tokens[KVE_GPU], 144);
+
+    kve_replica_reach(r, c[3].hash, 512, 145, tokens);
+    ck_assert_uint_eq(tokens[KVE_GPU], 0);
+    ck_assert_uint_eq(tokens[KVE_HOST], 144);
+
+    kve_replica_reach(r, c[0].hash, 512, 145, tokens);
+    ck_assert_uint_eq(tokens[KVE_DISK], 144);
+
+    /* 128 tokens are loaded in 64 ms, then 16 are computed in one step */
+
+    kve_case_init(&c[6], 4000, 144, 1);
+    kve_test_one(r, &c[6], 10);
+    ck_assert_uint_eq(c[6].req.cached_tokens, 128);
+    ck_assert_uint_eq(c[6].req.loaded[KVE_HOST], 128);
+    kve_assert_time(c[6].req.first_time, 10 + 0.064 + 0.011);
+
+    /* and are in the GPU's memory by then */
+
+    kve_replica_reach(r, c[6].hash, 512, 145, tokens);
+    ck_assert_uint_eq(tokens[KVE_GPU], 144);
+
+    /* another process has what is on disk */
+
+    kve_replica_restart(r, 20, &ev);
+    kve_replica_reach(r, c[6].hash, 512, 145, tokens);
+    ck_assert_uint_eq(tokens[KVE_GPU], 0);
+    ck_assert_uint_eq(tokens[KVE_HOST], 0);
+    ck_assert_uint_eq(tokens[KVE_DISK], 144);
+
+    kve_replica_destroy(r);
+}
+END_TEST
+
+
+/* others go on while a prompt is loaded, and two are loaded one by one */
+
+START_TEST(loading)
+{
+    uint32_t        i;
+    kve_case_t      c[5];
+    kve_config_t    cf;
+    kve_replica_t  *r;
+
+    cf = kve_test_config(40);
+    cf.tier[KVE_HOST].blocks = 100;
+    cf.tier[KVE_HOST].load = 0.001;
+    r = kve_replica_create(&cf);
+
+    for (i = 0; i < 2; i++) {
+        kve_case_init(&c[i], 1000 * (i + 1), 160, 1);
+        kve_test_one(r, &c[i], i);
+    }
+
+    ck_assert_int_eq(kve_replica_reset_cache(r, 5), 1);
+
+    kve_case_init(&c[2], 1000, 161, 1);
+    kve_case_init(&c[3], 2000, 161, 1);
+    kve_case_init(&c[4], 9000, 100, 4);
+    kve_replica_submit(r, &c[2].req, 10);
+    kve_replica_submit(r, &c[3].req, 10);
+    kve_replica_submit(r, &c[4].req, 10);
+    kve_test_drain(r);
+
+    ck_assert_uint_eq(c[2].req.loaded[KVE_HOST], 160);
+    ck_assert_uint_eq(c[3].req.loaded[KVE_HOST], 160);
+
+    /* 100 tokens in a step of 11 ms; three decode steps; then each alone */
+
+    kve_assert_time(c[4].req.first_time, 10.011);
+    ck_assert(c[4].req.done_time < 10.05);
+    kve_assert_time(c[2].req.first_time, 10.160 + 0.011);
+    kve_assert_time(c[3].req.first_time, 10.320 + 0.011);
+
+    kve_replica_destroy(r);
+}
+END_TEST
+
+
+/* a state for each 64 tokens */
+
+static kve_replica_t *
+kve_test_hybrid(int all)
+{
+    kve_config_t  cf;
+
+    cf = kve_test_config(100);
+    cf.state = 4;
+    cf.states = all;
+
+    return kve_replica_create(&cf);
+}
+
+
+START_TEST(hybrid)
+{
+    kve_case_t      c;
+    kve_replica_t  *r;
+
+    /* one at 192 of 200 tokens: who shares 150 of them finds none */
+
+    r = kve_test_hybrid(0);
+    kve_case_init(&c, 1000, 200, 1);
+    kve_test_one(r, &c, 0);
+
+    ck_assert_uint_eq(kve_replica_match(r, c.hash, 512, 260), 192);
+    ck_assert_uint_eq(kve_replica_match(r, c.hash, 9, 260), 0);
+
+    kve_replica_destroy(r);
+
+    /* one at 64, 128 and 192 */
+
+    r = kve_test_hybrid(1);
+    kve_case_init(&c, 1000, 200, 1);
+    kve_test_one(r, &c, 0);
+
+    ck_assert_uint_eq(kve_replica_match(r, c.hash, 512, 260), 192);
+    ck_assert_uint_eq(kve_replica_match(r, c.hash, 9, 260), 128);
+    ck_assert_uint_eq(kve_replica_match(r, c.hash, 3, 260), 0);
+
+    kve_replica_destroy(r);
+}
+END_TEST
+
+
 START_TEST(capacity)
 {
     kve_case_t          a, b;
@@ -1260,6 +1419,7 @@ kve_test_life(kve_life_t *lives, uint64_t seed, uint32_t max_run, int often,
     const kve_event_t  *ev;
 
     memset(&mirror, 0, sizeof(kve_mirror_t));
+    memset(&watch, 0, sizeof(kve_watch_t));
     watch.stored = kve_mirror_stored;
     watch.removed = kve_mirror_removed;
     watch.cleared = kve_mirror_cleared;
@@ -1274,6 +1434,16 @@ kve_test_life(kve_life_t *lives, uint64_t seed, uint32_t max_run, int often,
     cf.max_batched = 600;
     cf.max_run = max_run;
     cf.chunk_reuse = seed & 1;
+    cf.state = seed % 5 == 2 ? 3 : 0;
+    cf.states = seed & 4;
+
+    if (seed & 2) {
+        cf.tier[KVE_HOST].blocks = 200;
+        cf.tier[KVE_HOST].load = 1e-4;
+        cf.tier[KVE_DISK].blocks = 400;
+        cf.tier[KVE_DISK].load = 1e-3;
+    }
+
     r = kve_replica_create(&cf);
     kve_replica_watch(r, &watch);
 
@@ -1484,6 +1654,9 @@ main(void)
     tcase_add_test(tc, kept_until_released);
     tcase_add_test(tc, given_is_not_computed);
     tcase_add_test(tc, chunk_reuse);
+    tcase_add_test(tc, tiers);
+    tcase_add_test(tc, loading);
+    tcase_add_test(tc, hybrid);
     tcase_add_test(tc, capacity);
     tcase_add_test(tc, reset_cache);
     tcase_add_test(tc, prefix_caching_off);

@@ -284,7 +284,7 @@ kve_replica_plan(kve_replica_t *r, double t)
     chunks = 0;
 
     for (req = r->prefill.first; req; req = req->pnext) {
-        if (budget) {
+        if (budget && !req->loading) {
             budget -= kve_replica_chunk(r, req, budget);
             chunks++;
         }
@@ -308,7 +308,7 @@ kve_replica_plan(kve_replica_t *r, double t)
 
         preempted = 0;
         budget -= req->chunk;
-        chunks++;
+        chunks += !req->loading;
     }
 
     if (r->ndecode == 0 && chunks == 0) {
@@ -387,6 +387,28 @@ kve_replica_arrive(kve_replica_t *r, kve_req_t *req, double t)
 }
 
 
+/* what was loading until t has come */
+
+static void
+kve_replica_loaded(kve_replica_t *r, double t)
+{
+    kve_req_t  *req;
+
+    kve_replica_settle_to(r, t, 1);
+
+    for (req = r->prefill.first; req; req = req->pnext) {
+        if (req->loading && req->ready <= t) {
+            req->loading = 0;
+            r->nloading--;
+        }
+    }
+
+    if (!r->active) {
+        kve_replica_plan(r, t);
+    }
+}
+
+
 void
 kve_replica_release(kve_replica_t *r, kve_req_t *req, double t)
 {
@@ -409,12 +431,22 @@ kve_replica_release(kve_replica_t *r, kve_req_t *req, double t)
 void
 kve_replica_go(kve_replica_t *r, double t)
 {
-    double  te, ta;
+    double  te, ta, tl;
 
     for ( ;; ) {
+        tl = kve_replica_ready(r);
         te = r->active ? kve_run_time(&r->run, r->run.n) : INFINITY;
         ta = r->arrivals.first
              ? r->arrivals.first->submit_time + r->cf.hw.api : INFINITY;
+
+        if (tl <= ta && tl <= te) {
+            if (tl > t) {
+                break;
+            }
+
+            kve_replica_loaded(r, tl);
+            continue;
+        }
 
         if (ta <= te) {
             if (ta > t) {

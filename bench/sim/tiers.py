@@ -1,0 +1,27 @@
+#!/usr/bin/env python3
+"""Puts the figures of before belief by tier beside those of now.
+
+usage: tiers.py NOW.json BEFORE.json
+"""
+
+import json
+import sys
+
+with open(sys.argv[1]) as f:
+    now = json.load(f)
+
+with open(sys.argv[2]) as f:
+    before = json.load(f)
+
+now["to_oracle"]["before"] = before["to_oracle"]["learned"]
+now["hybrid"]["before"] = before["hybrid"]
+now["before"] = {name: {policy: row["to_oracle"]
+                        for policy, row in rows.items()}
+                 for name, rows in before.items()
+                 if name not in ("to_oracle", "hybrid")}
+
+with open(sys.argv[1], "w") as f:
+    json.dump(now, f, indent=2)
+    f.write("\n")
+
+print(json.dumps({k: now[k] for k in ("to_oracle", "hybrid")}, indent=2))
