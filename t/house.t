@@ -87,6 +87,10 @@ my $table = <<'END';
  4 core/legs      kvr_edit.h kvr_transfer.h kvr_connector.h kvr_disaggregate.h || core root
 14 legs           ngx_http_kvroute_legs.h    | ngx_http_kvroute_legs_    | root
 
+[ngx_http_kvroute_continue_module]
+ 6 core/continue  kvr_again.h kvr_answer.h kvr_continue.h kvr_splice.h || core root
+14 continue       ngx_http_kvroute_continue.h | ngx_http_kvroute_continue_ | root
+
 [t/engine]
  0 model     replica.h blocks.h hardware.h | kve_
  1 base      * | kve_ | root

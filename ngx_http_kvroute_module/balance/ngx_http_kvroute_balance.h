@@ -153,6 +153,10 @@ ngx_int_t ngx_http_kvroute_early(ngx_http_kvroute_ctx_t *ctx,
 /* _shadow: wraps what an upstream has; before nginx sets upstreams up */
 void ngx_http_kvroute_shadow_add(ngx_http_kvroute_srv_conf_t *kscf);
 
+/* _prepare: a peer, by its number, is not offered to this attempt */
+void ngx_http_kvroute_prepare_avoid(ngx_http_kvroute_attempt_t *at,
+    uint32_t peer);
+
 /* _choose: gives this worker's memory back */
 void ngx_http_kvroute_choose_exit(void);
 

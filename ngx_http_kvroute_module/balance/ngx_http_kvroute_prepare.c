@@ -145,3 +145,21 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
 
     return NGX_OK;
 }
+
+
+void
+ngx_http_kvroute_prepare_avoid(ngx_http_kvroute_attempt_t *at, uint32_t peer)
+{
+    ngx_uint_t                i;
+    ngx_http_kvroute_list_t  *list;
+
+    list = &at->conf->list[0];
+
+    for (i = 0; i < list->number && peer != KVR_REGISTRY_NONE; i++) {
+
+        if (list->id[list->first[i]] == peer) {
+            at->rrp.tried[ngx_http_kvroute_tried_word(i)]
+                |= ngx_http_kvroute_tried_bit(i);
+        }
+    }
+}

@@ -39,17 +39,21 @@ ngx_http_kvroute_queue_init(ngx_conf_t *cf)
 }
 
 
+/* subrequests have the place of their parents */
 static ngx_int_t
 ngx_http_kvroute_queue_handler(ngx_http_request_t *r)
+{
+    return r == r->main ? ngx_http_kvroute_queue_request(r) : NGX_DECLINED;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_queue_request(ngx_http_request_t *r)
 {
     ngx_int_t                     rc;
     ngx_http_kvroute_ctx_t       *ctx;
     ngx_http_kvroute_wait_t      *w;
     ngx_http_kvroute_srv_conf_t  *conf;
-
-    if (r != r->main) {
-        return NGX_DECLINED;
-    }
 
     conf = ngx_http_kvroute_pass_expected(r);
 

@@ -34,6 +34,12 @@ ngx_int_t ngx_http_kvroute_queue_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_kvroute_queue_variables(ngx_conf_t *cf);
 void ngx_http_kvroute_queue_exit(void);
 
+/*
+ * Lets a request in, or has it wait, in a phase before the content's: NGX_DECLINED
+ * or NGX_DONE, or an error.
+ */
+ngx_int_t ngx_http_kvroute_queue_request(ngx_http_request_t *r);
+
 /* bytes of it that must find room in the peer's cache; 0: does not matter */
 uint64_t ngx_http_kvroute_queue_fit(ngx_http_kvroute_ctx_t *ctx);
 

@@ -388,11 +388,14 @@ ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
 static cJSON *
 ngx_http_kvroute_json_upstream(ngx_http_kvroute_status_upstream_t *u)
 {
-    cJSON            *json, *list, *item;
-    uint64_t          n;
-    ngx_uint_t        i, k;
-    kvr_stats_t      *stats;
-    kvr_histogram_t   both;
+    void              *base;
+    cJSON             *json, *list, *item;
+    uint32_t           set;
+    uint64_t           n;
+    ngx_uint_t         i, k;
+    kvr_stats_t       *stats;
+    kvr_histogram_t    both;
+    const kvr_hook_t  *hook;
 
     json = cJSON_CreateObject();
 
@@ -407,6 +410,22 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_status_upstream_t *u)
     ngx_http_kvroute_status_json_saved(json, u);
     ngx_http_kvroute_status_json_rows(json, KVR_COUNTER_UPSTREAM, u->shared,
                                       u->set);
+
+    hook = u->shared ? u->conf->zone->core.hooks : NULL;
+
+    for ( /* void */ ; hook; hook = hook->next) {
+        set = 0;
+        base = hook->call && hook->call->base
+               ? hook->call->base(&u->conf->zone->core, hook->data,
+                                  KVR_COUNTER_UPSTREAM, u->conf->number, &set)
+               : NULL;
+
+        if (base) {
+            ngx_http_kvroute_status_json_table(json, hook->call->counters,
+                                               hook->call->ncounters,
+                                               KVR_COUNTER_UPSTREAM, base, set);
+        }
+    }
 
     item = ngx_http_kvroute_status_queue(u->conf);
 

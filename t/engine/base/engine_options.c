@@ -78,6 +78,8 @@ static const kve_opt_t  kve_opts[] = {
     KVE_OPT("max-num-queued-reqs", KVE_OPT_INT, max_queued,
             "vLLM: 503 beyond so many that run or wait (no limit)"),
     KVE_OPT("enable-prefix-caching", KVE_OPT_FLAG, caching, "(true)"),
+    KVE_OPT("continue", KVE_OPT_FLAG, continues,
+            "completions whose prompt ends with its own reply continue that"),
     KVE_OPT("chunk-reuse", KVE_OPT_FLAG, chunk_reuse,
             "blocks hit wherever they stand in a prompt"),
 

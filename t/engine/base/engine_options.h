@@ -128,6 +128,7 @@ typedef struct {
 
     int                 caching;
     int                 chunk_reuse;
+    int                 continues;
     int                 no_metrics;
     int                 no_log_stats;
     int                 prompt_tokens_details;

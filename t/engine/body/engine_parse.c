@@ -329,6 +329,7 @@ kve_parse_body(kve_server_t *s, kve_api_e api, const char *data, size_t len,
                       !kve_json_true(p->body, "add_generation_prompt", 1);
         how.continue_final =
                        kve_json_true(p->body, "continue_final_message", 0);
+        p->continues = how.continue_final;
         break;
 
     case KVE_RESPONSES:
@@ -358,6 +359,7 @@ kve_parse_body(kve_server_t *s, kve_api_e api, const char *data, size_t len,
         return;
 
     default:
+        p->continues = opt->continues && api == KVE_COMPLETIONS;
         kve_parse_prompts(s, p, "prompt");
         return;
     }

@@ -31,6 +31,7 @@ typedef struct {
     unsigned            stream:1;
     unsigned            include_usage:1;
     unsigned            continuous_usage:1;
+    unsigned            continues:1;        /* its own reply, maybe */
     unsigned            ignore_eos:1;
     unsigned            return_progress:1;
     unsigned            timings_per_token:1;

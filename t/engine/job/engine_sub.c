@@ -48,7 +48,7 @@ kve_job_tool(kve_job_t *job, uint64_t seed)
 /* how many tokens the reply has, and why it ends there */
 
 static uint32_t
-kve_job_length(kve_job_t *job, uint64_t seed, int64_t prompt,
+kve_job_length(kve_job_t *job, uint64_t seed, int64_t prompt, int64_t given,
     const char **finish)
 {
     double           u;
@@ -74,7 +74,7 @@ kve_job_length(kve_job_t *job, uint64_t seed, int64_t prompt,
     }
 
     if (p->ignore_eos && p->max_tokens > 0) {
-        n = max;
+        n = max + given;
     }
 
     if (n < p->min_tokens) {
@@ -86,6 +86,8 @@ kve_job_length(kve_job_t *job, uint64_t seed, int64_t prompt,
         n = job->want_output;
         max = job->server->engine->opt.max_model_len - prompt;
     }
+
+    n -= given;
 
     if (n >= max) {
         n = max;
@@ -161,12 +163,52 @@ kve_sub_hash(kve_sub_t *sub, const kve_buf_t *prompt, uint64_t root)
 }
 
 
+/*
+ * Tokens at the end of the prompt that are the beginning of its own reply: of a
+ * chat that is to be continued, or of a completion.
+ */
+
+static uint32_t
+kve_sub_given(kve_job_t *job, const kve_buf_t *prompt)
+{
+    int           bpt;
+    size_t        n, most;
+    uint64_t      seed;
+    kve_reply_t   reply;
+
+    bpt = job->server->engine->opt.bytes_per_token;
+
+    if (!job->parsed.continues) {
+        return 0;
+    }
+
+    most = (prompt->len - 1) / bpt;
+    most = most < 256 ? most : 256;
+
+    for (n = most; n; n--) {
+        seed = XXH3_64bits_withSeed(prompt->data, prompt->len - n * bpt,
+                                    job->parsed.root);
+        kve_reply_build(&reply, seed, n, bpt, 0, NULL);
+
+        most = memcmp(reply.text.data, prompt->data + prompt->len - n * bpt,
+                      n * bpt);
+        kve_reply_free(&reply);
+
+        if (most == 0) {
+            return n;
+        }
+    }
+
+    return 0;
+}
+
+
 void
 kve_sub_init(kve_job_t *job, int i, const kve_buf_t *prompt)
 {
     int64_t          reasoning;
     uint64_t         seed;
-    uint32_t         tokens;
+    uint32_t         tokens, given;
     const char      *tool, *finish;
     kve_sub_t       *sub;
     kve_options_t   *opt;
@@ -178,7 +220,10 @@ kve_sub_init(kve_job_t *job, int i, const kve_buf_t *prompt)
     sub->index = i;
     sub->part = -1;
 
-    seed = XXH3_64bits_withSeed(prompt->data, prompt->len,
+    given = kve_sub_given(job, prompt);
+
+    seed = XXH3_64bits_withSeed(prompt->data,
+                                prompt->len - given * opt->bytes_per_token,
                                 job->parsed.root + i % job->parsed.n);
 
     sub->req.data = sub;
@@ -186,7 +231,7 @@ kve_sub_init(kve_job_t *job, int i, const kve_buf_t *prompt)
     sub->req.skip = job->parsed.skip_cache;
     sub->req.given = job->given;
 
-    tokens = kve_job_length(job, seed, sub->req.prompt_tokens, &finish);
+    tokens = kve_job_length(job, seed, sub->req.prompt_tokens, given, &finish);
     sub->req.output_tokens = tokens;
 
     tool = NULL;
@@ -202,8 +247,12 @@ kve_sub_init(kve_job_t *job, int i, const kve_buf_t *prompt)
     }
 
     if (job->parsed.api != KVE_EMBEDDINGS) {
-        kve_reply_build(&sub->reply, seed, tokens, opt->bytes_per_token,
-                        reasoning, tool);
+        kve_reply_build(&sub->reply, seed, tokens + given,
+                        opt->bytes_per_token, reasoning, tool);
+    }
+
+    if (given) {
+        kve_reply_skip(&sub->reply, given * opt->bytes_per_token);
     }
 
     kve_transfer_spoil(sub);

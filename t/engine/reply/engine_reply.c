@@ -121,6 +121,15 @@ kve_reply_build(kve_reply_t *reply, uint64_t seed, uint32_t tokens,
 
 
 void
+kve_reply_skip(kve_reply_t *reply, size_t len)
+{
+    reply->text.len -= len;
+    memmove(reply->text.data, reply->text.data + len, reply->text.len);
+    reply->parts[0].end -= len;
+}
+
+
+void
 kve_reply_free(kve_reply_t *reply)
 {
     kve_buf_free(&reply->text);

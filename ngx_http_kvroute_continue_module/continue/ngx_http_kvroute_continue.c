@@ -1,0 +1,181 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * The end of a part.  nginx finalizes the upstream of the client's request, and
+ * would end the response: a subrequest that is there by then makes it wait, and
+ * what that one sends follows.  A further part is started when the one before
+ * ends.
+ */
+
+
+#include "continue/ngx_http_kvroute_continue.h"
+
+
+static ngx_int_t ngx_http_kvroute_continue_done(ngx_http_request_t *r,
+    void *data, ngx_int_t rc);
+static kvr_continue_cause_e ngx_http_kvroute_continue_cause(
+    ngx_http_kvroute_continue_t *c, ngx_int_t rc);
+static kvr_continue_stats_t *ngx_http_kvroute_continue_stats(
+    ngx_http_kvroute_continue_t *c);
+static void ngx_http_kvroute_continue_next(ngx_http_kvroute_continue_t *c,
+    kvr_continue_cause_e cause);
+
+
+void
+ngx_http_kvroute_continue_finalize(ngx_http_request_t *r, ngx_int_t rc)
+{
+    ngx_http_kvroute_continue_t  *c;
+
+    c = ngx_http_get_module_ctx(r, ngx_http_kvroute_continue_module);
+
+    c->finalize(r, rc);
+
+    if (c->part != r || c->state == NGX_HTTP_KVROUTE_CONTINUE_ENDED
+        || rc == NGX_ERROR || rc == NGX_HTTP_CLIENT_CLOSED_REQUEST
+        || rc == NGX_HTTP_REQUEST_TIME_OUT || r->connection->error
+        || (r->upstream->pipe && r->upstream->pipe->downstream_error))
+    {
+        return;
+    }
+
+    if (ngx_http_kvroute_continue_drain(c) == NGX_ERROR || c->answer.done) {
+        return;
+    }
+
+    ngx_http_kvroute_continue_next(c, ngx_http_kvroute_continue_cause(c, rc));
+}
+
+
+/* called again if what it has sent waits for the client */
+static ngx_int_t
+ngx_http_kvroute_continue_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
+{
+    ngx_http_kvroute_continue_t *c = data;
+
+    if (rc == NGX_HTTP_CLIENT_CLOSED_REQUEST || rc == NGX_HTTP_REQUEST_TIME_OUT
+        || r->connection->error)
+    {
+        return rc;
+    }
+
+    if (c->part != r) {
+        return NGX_OK;
+    }
+
+    if (ngx_http_kvroute_continue_drain(c) == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    c->request->keepalive = c->keepalive;
+
+    if (!c->answer.done) {
+        ngx_http_kvroute_continue_next(c,
+                                      ngx_http_kvroute_continue_cause(c, rc));
+        return NGX_OK;
+    }
+
+    c->part = c->request;
+    c->state = NGX_HTTP_KVROUTE_CONTINUE_ENDED;
+
+    return ngx_http_kvroute_continue_send(c, c->request, NGX_HTTP_LAST)
+           == NGX_ERROR ? NGX_ERROR : NGX_OK;
+}
+
+
+static kvr_continue_cause_e
+ngx_http_kvroute_continue_cause(ngx_http_kvroute_continue_t *c, ngx_int_t rc)
+{
+    if (c->answer.failed) {
+        return KVR_CONTINUE_ERROR;
+    }
+
+    if (rc == NGX_HTTP_GATEWAY_TIME_OUT) {
+        return KVR_CONTINUE_TIMEOUT;
+    }
+
+    return rc == NGX_OK ? KVR_CONTINUE_SHORT : KVR_CONTINUE_BROKEN;
+}
+
+
+/* what is counted for an upstream, or NULL */
+static kvr_continue_stats_t *
+ngx_http_kvroute_continue_stats(ngx_http_kvroute_continue_t *c)
+{
+    kvr_continue_t    *stats;
+    const kvr_hook_t  *hook;
+
+    if (!c->upstream->numbered) {
+        return NULL;
+    }
+
+    for (hook = c->upstream->zone->core.hooks; hook; hook = hook->next) {
+
+        if (hook->call == &kvr_continue_hooks) {
+            stats = hook->data;
+            return &stats->upstream[c->upstream->number];
+        }
+    }
+
+    return NULL;
+}
+
+
+/* a part has ended too early: another one, or the end */
+static void
+ngx_http_kvroute_continue_next(ngx_http_kvroute_continue_t *c,
+    kvr_continue_cause_e cause)
+{
+    ngx_log_t             *log;
+    ngx_uint_t             limit;
+    kvr_answer_cut_e       cut;
+    kvr_continue_stats_t  *stats;
+
+    log = c->request->connection->log;
+    stats = ngx_http_kvroute_continue_stats(c);
+    limit = 0;
+    cut = KVR_ANSWER_WHOLE;
+
+    if (!c->answer.finished) {
+        cut = ngx_http_kvroute_continue_start(c,
+                                              ngx_http_kvroute_continue_done,
+                                              &limit);
+
+        if (cut == KVR_ANSWER_WHOLE && !limit) {
+            c->parts++;
+
+            if (stats) {
+                kvr_add(&stats->continued[cause], 1);
+            }
+
+            ngx_log_error(NGX_LOG_NOTICE, log, 0,
+                          "kvroute_continue: the answer broke off (%s), and "
+                          "is continued by another server",
+                          kvr_continue_cause(cause));
+            return;
+        }
+    }
+
+    c->cut = cut;
+    c->part = c->request;
+    c->state = NGX_HTTP_KVROUTE_CONTINUE_ENDED;
+
+    if (cut != KVR_ANSWER_WHOLE) {
+
+        if (stats) {
+            kvr_add(&stats->cut[cut], 1);
+        }
+
+        ngx_log_error(NGX_LOG_ERR, log, 0,
+                      "kvroute_continue: the answer broke off (%s), and was "
+                      "not continued: %s", kvr_continue_cause(cause),
+                      kvr_answer_cut_name(cut));
+    }
+
+    kvr_answer_end(&c->answer, (int) limit, ngx_http_kvroute_continue_put, c);
+
+    (void) ngx_http_kvroute_continue_send(c, c->request, NGX_HTTP_LAST);
+}

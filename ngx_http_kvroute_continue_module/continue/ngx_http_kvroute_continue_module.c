@@ -1,0 +1,339 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* kvroute_continue on | off [max=] [tries=]; */
+
+
+#include "continue/ngx_http_kvroute_continue.h"
+#include "conf/ngx_http_kvroute_conf_param.h"
+#include "zone/ngx_http_kvroute_zone.h"
+
+
+static ngx_int_t ngx_http_kvroute_continue_preconfiguration(ngx_conf_t *cf);
+static ngx_int_t ngx_http_kvroute_continue_postconfiguration(ngx_conf_t *cf);
+static ngx_int_t ngx_http_kvroute_continue_init(ngx_conf_t *cf);
+static ngx_int_t ngx_http_kvroute_continue_attach(ngx_cycle_t *cycle);
+static void *ngx_http_kvroute_continue_create_main_conf(ngx_conf_t *cf);
+static void *ngx_http_kvroute_continue_create_loc_conf(ngx_conf_t *cf);
+static char *ngx_http_kvroute_continue_merge(ngx_conf_t *cf, void *parent,
+    void *child);
+static char *ngx_http_kvroute_continue_conf(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+static ngx_int_t ngx_http_kvroute_continue_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+
+
+static ngx_command_t  ngx_http_kvroute_continue_commands[] = {
+
+    { ngx_string("kvroute_continue"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
+      ngx_http_kvroute_continue_conf,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+      ngx_null_command
+};
+
+
+static ngx_http_module_t  ngx_http_kvroute_continue_module_ctx = {
+    ngx_http_kvroute_continue_preconfiguration,  /* preconfiguration */
+    ngx_http_kvroute_continue_postconfiguration,  /* postconfiguration */
+
+    ngx_http_kvroute_continue_create_main_conf,  /* create main configuration */
+    NULL,                                  /* init main configuration */
+
+    NULL,                                  /* create server configuration */
+    NULL,                                  /* merge server configuration */
+
+    ngx_http_kvroute_continue_create_loc_conf,  /* create location
+                                                   configuration */
+    ngx_http_kvroute_continue_merge        /* merge location configuration */
+};
+
+
+ngx_module_t  ngx_http_kvroute_continue_module = {
+    NGX_MODULE_V1,
+    &ngx_http_kvroute_continue_module_ctx,  /* module context */
+    ngx_http_kvroute_continue_commands,    /* module directives */
+    NGX_HTTP_MODULE,                       /* module type */
+    NULL,                                  /* init master */
+    NULL,                                  /* init module */
+    NULL,                                  /* init process */
+    NULL,                                  /* init thread */
+    NULL,                                  /* exit thread */
+    NULL,                                  /* exit process */
+    NULL,                                  /* exit master */
+    NGX_MODULE_V1_PADDING
+};
+
+
+/* what the router calls */
+static const ngx_http_kvroute_extension_t
+    ngx_http_kvroute_continue_extension =
+{
+    .build = NGX_HTTP_KVROUTE_BUILD,
+    .name = "ngx_http_kvroute_continue_module",
+    .hooks = &kvr_continue_hooks,
+    .init = ngx_http_kvroute_continue_init,
+    .init_process = ngx_http_kvroute_continue_attach
+};
+
+
+static const ngx_http_kvroute_conf_param_t
+    ngx_http_kvroute_continue_conf_list[] =
+{
+    { ngx_string("max="), ngx_http_kvroute_conf_param_size,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_continue_conf_t, max),
+      1024, 0, "a size such as 1m, 1k at least" },
+
+    { ngx_string("tries="), ngx_http_kvroute_conf_param_number,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_continue_conf_t, tries),
+      1, 100, "between 1 and 100" },
+
+    ngx_http_kvroute_conf_param_null
+};
+
+
+static ngx_http_variable_t  ngx_http_kvroute_continue_vars[] = {
+
+    { ngx_string("kvroute_continued"), NULL,
+      ngx_http_kvroute_continue_variable, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_cut"), NULL,
+      ngx_http_kvroute_continue_variable, 1, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+      ngx_http_null_variable
+};
+
+
+static ngx_int_t
+ngx_http_kvroute_continue_preconfiguration(ngx_conf_t *cf)
+{
+    if (ngx_http_kvroute_extension_add(cf,
+                                       &ngx_http_kvroute_continue_extension)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_kvroute_variables_add(cf, ngx_http_kvroute_continue_vars);
+}
+
+
+/* called by the router once it knows its zones */
+static ngx_int_t
+ngx_http_kvroute_continue_init(ngx_conf_t *cf)
+{
+    size_t                                   size;
+    ngx_uint_t                               i;
+    ngx_shm_zone_t                         **shm_zone;
+    ngx_http_kvroute_zone_t                **zone;
+    ngx_http_kvroute_main_conf_t            *kmcf;
+    ngx_http_kvroute_continue_main_conf_t   *cmcf;
+
+    static ngx_str_t  body = ngx_string("request_body");
+    static ngx_str_t  length = ngx_string("content_length");
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+    cmcf = ngx_http_conf_get_module_main_conf(cf,
+                                             ngx_http_kvroute_continue_module);
+
+    if (!cmcf->used) {
+        return NGX_OK;
+    }
+
+    cmcf->body = ngx_http_get_variable_index(cf, &body);
+    cmcf->length = ngx_http_get_variable_index(cf, &length);
+
+    if (cmcf->body == NGX_ERROR || cmcf->length == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    zone = kmcf->zones.elts;
+    size = sizeof(kvr_continue_t);
+
+    if (ngx_array_init(&cmcf->zones, cf->pool, kmcf->zones.nelts + 1,
+                       sizeof(ngx_shm_zone_t *))
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+        shm_zone = ngx_array_push(&cmcf->zones);
+
+        *shm_zone = ngx_http_kvroute_shared_add(cf, "kvroute_continue.",
+                                                kvr_layout(&size, 1),
+                                                &zone[i]->name, size);
+        if (*shm_zone == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/* without the directive there is no filter */
+static ngx_int_t
+ngx_http_kvroute_continue_postconfiguration(ngx_conf_t *cf)
+{
+    ngx_http_kvroute_continue_main_conf_t  *cmcf;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf,
+                                             ngx_http_kvroute_continue_module);
+
+    if (cmcf->used) {
+        ngx_http_kvroute_continue_filter_init(
+                                          ngx_http_kvroute_continue_finalize);
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_continue_attach(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                               i;
+    ngx_shm_zone_t                         **shm_zone;
+    ngx_http_kvroute_zone_t                **zone;
+    ngx_http_kvroute_main_conf_t            *kmcf;
+    ngx_http_kvroute_continue_main_conf_t   *cmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
+    cmcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                             ngx_http_kvroute_continue_module);
+
+    zone = kmcf->zones.elts;
+    shm_zone = cmcf->zones.elts;
+
+    for (i = 0; i < cmcf->zones.nelts; i++) {
+        if (ngx_http_kvroute_extension_attach(zone[i],
+                                          &ngx_http_kvroute_continue_extension,
+                                          shm_zone[i]->data)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static void *
+ngx_http_kvroute_continue_create_main_conf(ngx_conf_t *cf)
+{
+    return ngx_pcalloc(cf->pool,
+                       sizeof(ngx_http_kvroute_continue_main_conf_t));
+}
+
+
+static void *
+ngx_http_kvroute_continue_create_loc_conf(ngx_conf_t *cf)
+{
+    ngx_http_kvroute_continue_conf_t  *conf;
+
+    conf = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_continue_conf_t));
+    if (conf == NULL) {
+        return NULL;
+    }
+
+    conf->on = (uint32_t) NGX_CONF_UNSET_UINT;
+
+    return conf;
+}
+
+
+static char *
+ngx_http_kvroute_continue_merge(ngx_conf_t *cf, void *parent, void *child)
+{
+    ngx_http_kvroute_continue_conf_t *prev = parent;
+    ngx_http_kvroute_continue_conf_t *conf = child;
+
+    if (conf->on == (uint32_t) NGX_CONF_UNSET_UINT) {
+        *conf = *prev;
+
+        if (conf->on == (uint32_t) NGX_CONF_UNSET_UINT) {
+            conf->on = 0;
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_kvroute_continue_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_kvroute_continue_conf_t *ccf = conf;
+
+    ngx_str_t                              *value;
+    ngx_http_kvroute_continue_main_conf_t  *cmcf;
+
+    if (ccf->on != (uint32_t) NGX_CONF_UNSET_UINT) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (ngx_strcmp(value[1].data, "off") == 0) {
+
+        if (cf->args->nelts > 2) {
+            return "is off: it takes no parameters";
+        }
+
+        ccf->on = 0;
+
+        return NGX_CONF_OK;
+    }
+
+    if (ngx_strcmp(value[1].data, "on") != 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value \"%V\" in \"kvroute_continue\": "
+                           "write on or off", &value[1]);
+        return NGX_CONF_ERROR;
+    }
+
+    ccf->on = 1;
+    ccf->tries = 3;
+    ccf->max = 1024 * 1024;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf,
+                                             ngx_http_kvroute_continue_module);
+    cmcf->used = 1;
+
+    return ngx_http_kvroute_conf_param_all(cf,
+                                           ngx_http_kvroute_continue_conf_list,
+                                           2, ccf)
+           == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_continue_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_str_t                     s;
+    ngx_http_kvroute_continue_t  *c;
+
+    c = ngx_http_get_module_ctx(r->main, ngx_http_kvroute_continue_module);
+
+    if (c == NULL) {
+        return ngx_http_kvroute_variables_none(v);
+    }
+
+    if (data == 0) {
+        return ngx_http_kvroute_variables_number(r, v, (int64_t) c->parts);
+    }
+
+    s.data = (u_char *) kvr_answer_cut_name(c->cut);
+    s.len = ngx_strlen(s.data);
+
+    return ngx_http_kvroute_variables_string(v, &s);
+}

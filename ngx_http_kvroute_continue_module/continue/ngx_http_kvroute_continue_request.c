@@ -1,0 +1,307 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * A request that continues an answer: a clone of the client's with another body.
+ * It waits in the queue as any other, its tries are retries of the budget, and
+ * the server that broke the answer gets none of them.
+ */
+
+
+#include "continue/ngx_http_kvroute_continue.h"
+#include "queue/ngx_http_kvroute_queue.h"
+#include "core/engine/kvr_dialect.h"
+
+
+static kvr_answer_cut_e ngx_http_kvroute_continue_allowed(
+    ngx_http_kvroute_continue_t *c, uint32_t *most);
+static ngx_buf_t *ngx_http_kvroute_continue_body(
+    ngx_http_kvroute_continue_t *c);
+static void ngx_http_kvroute_continue_append(void *data, const uint8_t *p,
+    size_t len);
+static ngx_int_t ngx_http_kvroute_continue_clone(
+    ngx_http_kvroute_continue_t *c, ngx_buf_t *b,
+    ngx_http_post_subrequest_pt done);
+static void ngx_http_kvroute_continue_enter(ngx_http_request_t *r);
+static ngx_int_t ngx_http_kvroute_continue_before(ngx_http_kvroute_leg_t *leg,
+    ngx_http_request_t *r);
+
+
+kvr_answer_cut_e
+ngx_http_kvroute_continue_start(ngx_http_kvroute_continue_t *c,
+    ngx_http_post_subrequest_pt done, ngx_uint_t *limit)
+{
+    size_t             len;
+    ngx_buf_t         *of, *b;
+    kvr_again_t        again;
+    kvr_answer_cut_e   cut;
+
+    cut = ngx_http_kvroute_continue_allowed(c, &again.most);
+
+    if (cut != KVR_ANSWER_WHOLE) {
+        return cut;
+    }
+
+    of = ngx_http_kvroute_continue_body(c);
+
+    if (of == NULL) {
+        return KVR_ANSWER_REQUEST;
+    }
+
+    len = (size_t) (of->last - of->pos);
+
+    cut = kvr_again_read(&again, &c->answer, of->pos, len);
+
+    if (cut != KVR_ANSWER_WHOLE || again.limit) {
+        *limit = again.limit;
+        return cut;
+    }
+
+    b = ngx_create_temp_buf(c->request->pool,
+                            len + c->answer.given + KVR_AGAIN_MORE);
+    if (b == NULL) {
+        return KVR_ANSWER_FAILED;
+    }
+
+    kvr_again_put(&again, of->pos, len, ngx_http_kvroute_continue_append, b);
+    b->last_buf = 1;
+
+    return ngx_http_kvroute_continue_clone(c, b, done) == NGX_OK
+           ? KVR_ANSWER_WHOLE : KVR_ANSWER_FAILED;
+}
+
+
+static kvr_answer_cut_e
+ngx_http_kvroute_continue_allowed(ngx_http_kvroute_continue_t *c,
+    uint32_t *most)
+{
+    uint32_t                 dialect;
+    const char              *name;
+    kvr_registry_t          *registry;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    *most = 16;
+
+    if (c->state == NGX_HTTP_KVROUTE_CONTINUE_PASSING) {
+        return KVR_ANSWER_LONG;
+    }
+
+    ctx = ngx_http_kvroute_request_get_ctx(c->request);
+
+    if (ctx->legs) {
+        return KVR_ANSWER_PREFILL;
+    }
+
+    if (c->parts == c->conf->tries) {
+        return KVR_ANSWER_TRIES;
+    }
+
+    if (!c->upstream->numbered) {
+        return KVR_ANSWER_WHOLE;
+    }
+
+    registry = c->upstream->zone->core.registry;
+
+    if (!kvr_outlier_may_retry(&registry->upstream[c->upstream->number].fleet,
+                               &c->upstream->eject,
+                               (uint64_t) ngx_current_msec))
+    {
+        return KVR_ANSWER_BUDGET;
+    }
+
+    if (c->peer == KVR_REGISTRY_NONE) {
+        return KVR_ANSWER_WHOLE;
+    }
+
+    dialect = (uint32_t) kvr_get(&registry->peer[c->peer].engine.engine);
+
+    if (dialect == KVR_DIALECT_AUTO && c->upstream->probe) {
+        dialect = c->upstream->probe->engine;
+    }
+
+    name = kvr_dialect_name(dialect);
+
+    if (ngx_strcmp(name, "llamacpp") == 0) {
+        *most = 0;
+    }
+
+    /* others ignore that the last message is to be continued */
+
+    return c->answer.api == KVR_ANSWER_CHAT && c->answer.given
+           && (ngx_strcmp(name, "tgi") == 0 || ngx_strcmp(name, "trtllm") == 0)
+           ? KVR_ANSWER_ENGINE : KVR_ANSWER_WHOLE;
+}
+
+
+/* the client's body in one piece, or NULL */
+static ngx_buf_t *
+ngx_http_kvroute_continue_body(ngx_http_kvroute_continue_t *c)
+{
+    off_t         size;
+    ssize_t       n;
+    ngx_buf_t    *b, *of;
+    ngx_chain_t  *cl, *in;
+
+    in = c->request->request_body->bufs;
+
+    if (in->next == NULL && ngx_buf_in_memory(in->buf)) {
+        return in->buf;
+    }
+
+    for (cl = in, size = 0; cl; cl = cl->next) {
+        size += ngx_buf_size(cl->buf);
+    }
+
+    b = ngx_create_temp_buf(c->request->pool, (size_t) size + 1);
+    if (b == NULL) {
+        return NULL;
+    }
+
+    for (cl = in; cl; cl = cl->next) {
+        of = cl->buf;
+
+        if (ngx_buf_in_memory(of)) {
+            b->last = ngx_cpymem(b->last, of->pos, of->last - of->pos);
+            continue;
+        }
+
+        size = ngx_buf_size(of);
+        n = ngx_read_file(of->file, b->last, (size_t) size, of->file_pos);
+
+        if (n != (ssize_t) size) {
+            return NULL;
+        }
+
+        b->last += n;
+    }
+
+    return b;
+}
+
+
+/* a kvr_splice_put_pt */
+static void
+ngx_http_kvroute_continue_append(void *data, const uint8_t *p, size_t len)
+{
+    ngx_buf_t *b = data;
+
+    b->last = ngx_cpymem(b->last, p, len);
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_continue_clone(ngx_http_kvroute_continue_t *c, ngx_buf_t *b,
+    ngx_http_post_subrequest_pt done)
+{
+    ngx_http_request_t                     *r, *sr;
+    ngx_http_kvroute_ctx_t                 *ctx;
+    ngx_http_request_body_t                *body;
+    ngx_http_post_subrequest_t             *ps;
+    ngx_http_kvroute_continue_main_conf_t  *cmcf;
+
+    r = c->request;
+
+    ps = ngx_palloc(r->pool, sizeof(ngx_http_post_subrequest_t));
+    body = ngx_pcalloc(r->pool, sizeof(ngx_http_request_body_t));
+
+    if (ps == NULL || body == NULL) {
+        return NGX_ERROR;
+    }
+
+    body->bufs = ngx_alloc_chain_link(r->pool);
+    if (body->bufs == NULL) {
+        return NGX_ERROR;
+    }
+
+    body->bufs->buf = b;
+    body->bufs->next = NULL;
+
+    ps->handler = done;
+    ps->data = c;
+
+    if (ngx_http_subrequest(r, &r->uri, &r->args, &sr, ps,
+                            NGX_HTTP_SUBREQUEST_CLONE)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    c->part = sr;
+    c->broken = 1;
+    c->len = 0;
+    c->from = 0;
+    kvr_answer_next(&c->answer);
+
+    ctx = ngx_http_kvroute_request_create_ctx(sr);
+    if (ctx == NULL) {
+        return NGX_ERROR;
+    }
+
+    c->leg.before = ngx_http_kvroute_continue_before;
+    ctx->leg = &c->leg;
+
+    ngx_http_set_ctx(sr, c, ngx_http_kvroute_continue_module);
+
+    sr->request_body = body;
+    sr->headers_in.content_length_n = b->last - b->pos;
+    sr->headers_in.content_length = NULL;
+    sr->headers_in.chunked = 0;
+    sr->write_event_handler = ngx_http_kvroute_continue_enter;
+
+    cmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_continue_module);
+
+    sr->variables[cmcf->body].valid = 0;
+    sr->variables[cmcf->body].not_found = 0;
+    sr->variables[cmcf->length].valid = 0;
+    sr->variables[cmcf->length].not_found = 0;
+
+    /* behind a request that it wakes nginx must have something to send */
+
+    return ngx_http_kvroute_continue_send(c, r, NGX_HTTP_FLUSH) == NGX_ERROR
+           ? NGX_ERROR : NGX_OK;
+}
+
+
+/* a clone is behind the phases in which requests are queued */
+static void
+ngx_http_kvroute_continue_enter(ngx_http_request_t *r)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_kvroute_queue_request(r);
+
+    if (rc == NGX_DONE) {
+        return;
+    }
+
+    if (rc != NGX_DECLINED) {
+        ngx_http_finalize_request(r, rc);
+        return;
+    }
+
+    r->write_event_handler = ngx_http_core_run_phases;
+    ngx_http_core_run_phases(r);
+}
+
+
+/* an attempt of a continuation: a retry, at another server */
+static ngx_int_t
+ngx_http_kvroute_continue_before(ngx_http_kvroute_leg_t *leg,
+    ngx_http_request_t *r)
+{
+    ngx_http_kvroute_ctx_t       *ctx;
+    ngx_http_kvroute_continue_t  *c;
+
+    c = ngx_http_get_module_ctx(r, ngx_http_kvroute_continue_module);
+    ctx = ngx_http_kvroute_request_get_ctx(r);
+
+    if (ctx->attempt->tries == 0) {
+        ctx->attempt->tries = 1;
+        ngx_http_kvroute_prepare_avoid(ctx->attempt, c->peer);
+    }
+
+    return NGX_OK;
+}

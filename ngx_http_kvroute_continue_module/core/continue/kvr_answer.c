@@ -1,0 +1,561 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/continue/kvr_answer.h"
+
+
+/* kinds of objects */
+enum {
+    KVR_IN_ROOT = 0,
+    KVR_IN_CHOICE,
+    KVR_IN_DELTA,
+    KVR_IN_USAGE,
+    KVR_IN_DETAILS,
+    KVR_IN_ERROR
+};
+
+
+/* members that matter */
+enum {
+    KVR_OF_ID = 0,
+    KVR_OF_CREATED,
+    KVR_OF_MODEL,
+    KVR_OF_CHOICES,
+    KVR_OF_INDEX,
+    KVR_OF_DELTA,
+    KVR_OF_ROLE,
+    KVR_OF_TEXT,
+    KVR_OF_FINISH,
+    KVR_OF_LOGPROBS,
+    KVR_OF_CALL,
+    KVR_OF_FUNCTION,
+    KVR_OF_REASONING,
+    KVR_OF_THINKING,
+    KVR_OF_AUDIO,
+    KVR_OF_IMAGES,
+    KVR_OF_REFUSAL,
+    KVR_OF_USAGE,
+    KVR_OF_PROMPT,
+    KVR_OF_COMPLETION,
+    KVR_OF_DETAILS,
+    KVR_OF_CACHED,
+    KVR_OF_ERROR,
+    KVR_OF_CODE,
+    KVR_OF_STATUS,
+    KVR_OF_FIELDS
+};
+
+
+static const kvr_splice_row_t  kvr_answer_rows[] = {
+    { "id", KVR_IN_ROOT, 0, KVR_OF_ID },
+    { "created", KVR_IN_ROOT, 0, KVR_OF_CREATED },
+    { "model", KVR_IN_ROOT, 0, KVR_OF_MODEL },
+    { "choices", KVR_IN_ROOT, KVR_IN_CHOICE, KVR_OF_CHOICES },
+    { "usage", KVR_IN_ROOT, KVR_IN_USAGE, KVR_OF_USAGE },
+    { "error", KVR_IN_ROOT, KVR_IN_ERROR, KVR_OF_ERROR },
+    { "code", KVR_IN_ROOT, 0, KVR_OF_STATUS },
+
+    { "index", KVR_IN_CHOICE, 0, KVR_OF_INDEX },
+    { "delta", KVR_IN_CHOICE, KVR_IN_DELTA, KVR_OF_DELTA },
+    { "text", KVR_IN_CHOICE, 0, KVR_OF_TEXT },
+    { "finish_reason", KVR_IN_CHOICE, 0, KVR_OF_FINISH },
+    { "logprobs", KVR_IN_CHOICE, 0, KVR_OF_LOGPROBS },
+
+    { "content", KVR_IN_DELTA, 0, KVR_OF_TEXT },
+    { "role", KVR_IN_DELTA, 0, KVR_OF_ROLE },
+    { "tool_calls", KVR_IN_DELTA, 0, KVR_OF_CALL },
+    { "function_call", KVR_IN_DELTA, 0, KVR_OF_FUNCTION },
+    { "reasoning_content", KVR_IN_DELTA, 0, KVR_OF_REASONING },
+    { "reasoning", KVR_IN_DELTA, 0, KVR_OF_THINKING },
+    { "audio", KVR_IN_DELTA, 0, KVR_OF_AUDIO },
+    { "images", KVR_IN_DELTA, 0, KVR_OF_IMAGES },
+    { "refusal", KVR_IN_DELTA, 0, KVR_OF_REFUSAL },
+
+    { "prompt_tokens", KVR_IN_USAGE, 0, KVR_OF_PROMPT },
+    { "completion_tokens", KVR_IN_USAGE, 0, KVR_OF_COMPLETION },
+    { "prompt_tokens_details", KVR_IN_USAGE, KVR_IN_DETAILS, KVR_OF_DETAILS },
+    { "cached_tokens", KVR_IN_DETAILS, 0, KVR_OF_CACHED },
+
+    { "code", KVR_IN_ERROR, 0, KVR_OF_CODE },
+    { "http_status_code", KVR_IN_ERROR, 0, KVR_OF_CODE },
+
+    { NULL, 0, 0, 0 }
+};
+
+
+/* what cannot be continued once an event has it */
+static const struct {
+    uint8_t  field;
+    uint8_t  cut;
+} kvr_answer_refused[] = {
+    { KVR_OF_LOGPROBS, KVR_ANSWER_LOGPROBS },
+    { KVR_OF_CALL, KVR_ANSWER_TOOLS },
+    { KVR_OF_FUNCTION, KVR_ANSWER_TOOLS },
+    { KVR_OF_REASONING, KVR_ANSWER_REASONING },
+    { KVR_OF_THINKING, KVR_ANSWER_REASONING },
+    { KVR_OF_AUDIO, KVR_ANSWER_MEDIA },
+    { KVR_OF_IMAGES, KVR_ANSWER_MEDIA },
+    { KVR_OF_REFUSAL, KVR_ANSWER_MEDIA }
+};
+
+
+static const char *const  kvr_answer_names[] = {
+    "", "choices", "logprobs", "structured", "tools", "reasoning", "media",
+    "request", "event", "engine", "max", "tries", "budget", "prefill", "failed"
+};
+
+_Static_assert(kvr_nelts(kvr_answer_names) == KVR_ANSWER_CUTS, "names");
+
+
+static const uint8_t *kvr_answer_data(const uint8_t *p, size_t *len,
+    int *error);
+static void kvr_answer_first(kvr_answer_t *a, const kvr_splice_span_t *s,
+    const uint8_t *p);
+static void kvr_answer_name(kvr_answer_name_t *name,
+    const kvr_splice_span_t *s, const uint8_t *p);
+static int kvr_answer_keep(kvr_answer_t *a, const kvr_splice_span_t *s,
+    const uint8_t *p);
+static void kvr_answer_edit(kvr_answer_t *a, kvr_splice_t *e,
+    const kvr_splice_span_t *s, uint8_t digits[4][20]);
+static void kvr_answer_number(kvr_splice_t *e, const kvr_splice_span_t *s,
+    uint8_t *digits, uint64_t n);
+static int kvr_answer_partial(const uint8_t *p, size_t len);
+static void kvr_answer_put(void *data, const uint8_t *p, size_t len);
+
+
+size_t
+kvr_answer_scan(const uint8_t *p, size_t len, size_t *from)
+{
+    size_t          n;
+    const uint8_t  *line, *lf;
+
+    for (n = *from; n < len; n = (size_t) (lf - p) + 1) {
+        line = p + n;
+        lf = memchr(line, '\n', len - n);
+
+        if (lf == NULL) {
+            break;
+        }
+
+        if (lf == line || (lf == line + 1 && *line == '\r')) {
+            *from = 0;
+            return (size_t) (lf - p) + 1;
+        }
+    }
+
+    *from = n;
+
+    return 0;
+}
+
+
+void
+kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
+    kvr_splice_put_pt put, void *data)
+{
+    int                rc, error, partial;
+    size_t             n, end, i;
+    uint8_t            digits[4][20];
+    kvr_splice_t       e;
+    const uint8_t     *json;
+    kvr_splice_span_t  s[KVR_OF_FIELDS];
+
+    n = len;
+    json = kvr_answer_data(p, &n, &error);
+
+    if (a->failed || (a->done && a->part)) {
+        return;
+    }
+
+    /* a comment, or what an engine sends behind the end */
+
+    if (a->done || (json == NULL && error == 0)) {
+        put(data, p, len);
+        return;
+    }
+
+    if (json && n == 6 && memcmp(json, "[DONE]", 6) == 0) {
+
+        /* without a reason to stop it may be short, but that is its end */
+
+        a->done = 1;
+
+        put(data, a->hold, a->held);
+        put(data, p, len);
+        a->held = 0;
+
+        return;
+    }
+
+    rc = error < 0 ? KVR_ERROR
+         : kvr_splice_find(kvr_answer_rows, json, n, s, KVR_OF_FIELDS, &end);
+
+    /* of what another engine sends the client gets nothing that is not read */
+
+    if (rc != KVR_OK && a->part) {
+        a->failed = 1;
+        a->held = 0;
+        return;
+    }
+
+    if (rc != KVR_OK) {
+        a->cut = KVR_ANSWER_EVENT;
+        put(data, a->hold, a->held);
+        put(data, p, len);
+        a->held = 0;
+        return;
+    }
+
+    if (error || s[KVR_OF_ERROR].set) {
+        i = s[KVR_OF_CODE].set ? KVR_OF_CODE : KVR_OF_STATUS;
+
+        if (!s[i].set || s[i].number / 100 != 4) {
+
+            a->failed = 1;
+            a->held = len <= KVR_ANSWER_HELD ? len : 0;
+            memcpy(a->hold, p, a->held);
+
+            return;
+        }
+
+        /* the client's own fault would be one at any engine */
+
+        a->done = 1;
+        put(data, p, len);
+
+        return;
+    }
+
+    if (!a->begun) {
+        kvr_answer_first(a, s, json);
+    }
+
+    for (i = 0; i < kvr_nelts(kvr_answer_refused); i++) {
+        if (s[kvr_answer_refused[i].field].set) {
+            a->cut = kvr_answer_refused[i].cut;
+        }
+    }
+
+    if (s[KVR_OF_INDEX].set && s[KVR_OF_INDEX].number) {
+        a->cut = KVR_ANSWER_CHOICES;
+    }
+
+    partial = kvr_answer_keep(a, s, json);
+
+    a->finished |= s[KVR_OF_FINISH].set;
+
+    /* an event of a further part that has nothing but the role again */
+
+    if (a->part && a->role && s[KVR_OF_ROLE].set && !s[KVR_OF_TEXT].set
+        && !s[KVR_OF_FINISH].set && !s[KVR_OF_CALL].set
+        && !s[KVR_OF_REASONING].set && !s[KVR_OF_THINKING].set)
+    {
+        return;
+    }
+
+    e.n = 0;
+
+    if (a->part) {
+        kvr_answer_edit(a, &e, s, digits);
+
+        for (i = 0; i < e.n; i++) {
+            e.edit[i].at += (size_t) (json - p);
+        }
+    }
+
+    a->begun = 1;
+    a->role |= s[KVR_OF_ROLE].set;
+
+    /* names are longer than what they replace by this much at most */
+
+    if (partial
+        && a->held + len + 2 * KVR_ANSWER_NAME + sizeof(digits)
+           <= KVR_ANSWER_HELD)
+    {
+        kvr_splice_put(&e, p, len, kvr_answer_put, a);
+        return;
+    }
+
+    if (a->held) {
+        put(data, a->hold, a->held);
+        a->held = 0;
+    }
+
+    kvr_splice_put(&e, p, len, put, data);
+    a->given = a->len;
+}
+
+
+/* the JSON of an event; NULL: it has none, or with error -1 several lines */
+static const uint8_t *
+kvr_answer_data(const uint8_t *p, size_t *len, int *error)
+{
+    size_t          n;
+    const uint8_t  *end, *lf, *found;
+
+    found = NULL;
+    *error = 0;
+
+    for (end = p + *len; p < end; p = lf + 1) {
+        lf = memchr(p, '\n', (size_t) (end - p));
+        lf = lf ? lf : end - 1;
+
+        n = (size_t) (lf - p);
+        n -= (n && p[n - 1] == '\r');
+
+        if (n > 5 && memcmp(p, "data:", 5) == 0) {
+
+            if (found) {
+                *error = -1;
+                return NULL;
+            }
+
+            found = p + 5 + (p[5] == ' ');
+            *len = n - (size_t) (found - p);
+
+        } else if (n > 6 && memcmp(p, "error:", 6) == 0) {
+            *error = 1;
+            found = p + 6;
+            *len = n - 6;
+
+        } else if (n >= 12 && memcmp(p, "event: error", 12) == 0) {
+            *error = 1;
+        }
+    }
+
+    return found;
+}
+
+
+/* what all events of all parts tell of themselves */
+static void
+kvr_answer_first(kvr_answer_t *a, const kvr_splice_span_t *s,
+    const uint8_t *p)
+{
+    kvr_answer_name(&a->id, &s[KVR_OF_ID], p);
+    kvr_answer_name(&a->model, &s[KVR_OF_MODEL], p);
+
+    if (s[KVR_OF_CREATED].set && s[KVR_OF_CREATED].number > 0) {
+        a->created = (uint64_t) s[KVR_OF_CREATED].number;
+    }
+}
+
+
+static void
+kvr_answer_name(kvr_answer_name_t *name, const kvr_splice_span_t *s,
+    const uint8_t *p)
+{
+    size_t          len;
+    const uint8_t  *str;
+
+    str = kvr_splice_string(s, p, &len);
+
+    if (len <= KVR_ANSWER_NAME) {
+        memcpy(name->data, str, len);
+        name->len = (uint16_t) len;
+    }
+}
+
+
+/* takes the text, and counts tokens; returns whether a character is cut */
+static int
+kvr_answer_keep(kvr_answer_t *a, const kvr_splice_span_t *s,
+    const uint8_t *p)
+{
+    size_t          len;
+    const uint8_t  *str;
+
+    str = kvr_splice_string(&s[KVR_OF_TEXT], p, &len);
+
+    if (len) {
+        a->tokens++;
+
+        if (a->len + len > a->size) {
+            a->cut = KVR_ANSWER_LONG;
+
+        } else {
+            memcpy(a->text + a->len, str, len);
+            a->len += len;
+        }
+    }
+
+    /* an event may have several */
+
+    if (s[KVR_OF_COMPLETION].number > 0) {
+        a->tokens = kvr_max(a->tokens,
+                            (uint64_t) s[KVR_OF_COMPLETION].number);
+    }
+
+    return len && !s[KVR_OF_FINISH].set && kvr_answer_partial(str, len);
+}
+
+
+/*
+ * Whether a text ends inside a character: of UTF-8, or of two escapes, or in
+ * the middle of an escape.
+ */
+static int
+kvr_answer_partial(const uint8_t *p, size_t len)
+{
+    size_t   n;
+    uint8_t  c;
+
+    c = p[len - 1];
+
+    if (c < 0x80) {
+        return len >= 6 && memcmp(p + len - 6, "\\u", 2) == 0
+               && (p[len - 4] | 0x20) == 'd'
+               && strchr("89abAB", p[len - 3]) != NULL;
+    }
+
+    for (n = 1; n < 4 && n < len && (p[len - n] & 0xc0) == 0x80; n++) {
+        /* void */
+    }
+
+    c = p[len - n];
+
+    return n < (c >= 0xf0 ? 4u : c >= 0xe0 ? 3u : c >= 0xc0 ? 2u : 1u);
+}
+
+
+static void
+kvr_answer_edit(kvr_answer_t *a, kvr_splice_t *e, const kvr_splice_span_t *s,
+    uint8_t digits[4][20])
+{
+    uint64_t  prompt, cached;
+
+    if (s[KVR_OF_ID].set && a->id.len) {
+        kvr_splice_add(e, s[KVR_OF_ID].at + 1,
+                       s[KVR_OF_ID].end - s[KVR_OF_ID].at - 2, a->id.data,
+                       a->id.len);
+    }
+
+    if (s[KVR_OF_MODEL].set && a->model.len) {
+        kvr_splice_add(e, s[KVR_OF_MODEL].at + 1,
+                       s[KVR_OF_MODEL].end - s[KVR_OF_MODEL].at - 2,
+                       a->model.data, a->model.len);
+    }
+
+    if (a->created) {
+        kvr_answer_number(e, &s[KVR_OF_CREATED], digits[0], a->created);
+    }
+
+    if (a->role && s[KVR_OF_ROLE].set) {
+        kvr_splice_cut(e, &s[KVR_OF_ROLE]);
+    }
+
+    /* the text so far was a part of the prompt, and is one of the answer */
+
+    prompt = (uint64_t) kvr_max(s[KVR_OF_PROMPT].number, 0);
+    prompt -= kvr_min(prompt, a->earlier);
+    cached = kvr_min((uint64_t) kvr_max(s[KVR_OF_CACHED].number, 0), prompt);
+
+    kvr_answer_number(e, &s[KVR_OF_PROMPT], digits[1], prompt);
+    kvr_answer_number(e, &s[KVR_OF_CACHED], digits[2], cached);
+    kvr_answer_number(e, &s[KVR_OF_COMPLETION], digits[3],
+                      a->earlier
+                      + (uint64_t) kvr_max(s[KVR_OF_COMPLETION].number, 0));
+}
+
+
+static void
+kvr_answer_number(kvr_splice_t *e, const kvr_splice_span_t *s, uint8_t *digits,
+    uint64_t n)
+{
+    if (s->set && s->c >= '0' && s->c <= '9') {
+        kvr_splice_add(e, s->at, s->end - s->at, digits,
+                       kvr_splice_decimal(digits, n));
+    }
+}
+
+
+/* a kvr_splice_put_pt: holds it back */
+static void
+kvr_answer_put(void *data, const uint8_t *p, size_t len)
+{
+    kvr_answer_t *a = data;
+
+    memcpy(a->hold + a->held, p, len);
+    a->held += len;
+}
+
+
+void
+kvr_answer_next(kvr_answer_t *a)
+{
+    a->part++;
+    a->len = a->given;
+    a->earlier += a->tokens;
+    a->tokens = 0;
+    a->held = 0;
+    a->failed = 0;
+}
+
+
+void
+kvr_answer_end(kvr_answer_t *a, int limit, kvr_splice_put_pt put, void *data)
+{
+    size_t   len;
+    uint8_t  digits[20];
+
+#define kvr_answer_str(s)  put(data, (const uint8_t *) s, sizeof(s) - 1)
+
+    if (a->finished) {
+        kvr_answer_str("data: [DONE]\n\n");
+        return;
+    }
+
+    if (limit) {
+        kvr_answer_str("data: {\"id\":\"");
+        put(data, a->id.data, a->id.len);
+
+        if (a->api == KVR_ANSWER_CHAT) {
+            kvr_answer_str("\",\"object\":\"chat.completion.chunk\"");
+
+        } else {
+            kvr_answer_str("\",\"object\":\"text_completion\"");
+        }
+
+        len = kvr_splice_decimal(digits, a->created);
+
+        kvr_answer_str(",\"created\":");
+        put(data, digits, len);
+        kvr_answer_str(",\"model\":\"");
+        put(data, a->model.data, a->model.len);
+        kvr_answer_str("\",\"choices\":[{\"index\":0,");
+
+        if (a->api == KVR_ANSWER_CHAT) {
+            kvr_answer_str("\"delta\":{}");
+
+        } else {
+            kvr_answer_str("\"text\":\"\"");
+        }
+
+        kvr_answer_str(",\"finish_reason\":\"length\"}]}\n\n"
+                       "data: [DONE]\n\n");
+        return;
+    }
+
+    if (a->failed && a->held) {
+        put(data, a->hold, a->held);
+
+    } else {
+        kvr_answer_str("data: {\"error\":{\"message\":\"The answer broke off and "
+                       "could not be continued.\",\"type\":\"server_error\","
+                       "\"param\":null,\"code\":502}}\n\n");
+    }
+
+    kvr_answer_str("data: [DONE]\n\n");
+
+#undef kvr_answer_str
+}
+
+
+const char *
+kvr_answer_cut_name(uint32_t cut)
+{
+    return cut < KVR_ANSWER_CUTS ? kvr_answer_names[cut] : NULL;
+}

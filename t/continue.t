@@ -1,0 +1,325 @@
+#!/usr/bin/perl
+
+# kvroute_continue: an answer that breaks goes on at another server, in the same
+# response, and reads as if it had not; or it ends with an error event.
+
+use strict;
+use warnings;
+
+use FindBin;
+use JSON::PP;
+
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+my @engine = ('--hardware', 'none', '--inter-token-latency', '1ms', '--continue',
+              '--request-log', 500);
+
+$t->engines(1, @engine) for 0 .. 2;
+$t->engines(1, @engine, '--engine', 'tgi');
+$t->engines(1, @engine, '--engine', 'tgi');
+$t->engines(1, @engine);
+
+# X-Fault is for the first part of an answer, X-Fault<N> for continuation N
+
+$t->upstream('llm', 'kvroute_eject off;', map { "E$_ max_fails=0" } 0 .. 2);
+$t->upstream('tgi', 'kvroute_probe interval=50ms engine=tgi;', map { "E$_ max_fails=0" } 3, 4);
+$t->upstream('one', 'E5 max_fails=0');
+$t->upstream('limited', 'kvroute_eject fails=1000 share=100% retry_budget=1%;', map { "E$_ max_fails=0" } 0 .. 2);
+$t->upstream('queue', 'kvroute_queue max=8 timeout=60s;', 'kvroute_eject off;',
+             map { "E$_ max_fails=0 max_conns=1" } 0, 1);
+
+$t->conf(<<'EOC');
+http {
+%%TEMP%%
+    log_format kv '$http_x_n $kvroute_continued $kvroute_cut';
+    access_log %%DIR%%/access.log kv;
+
+    kvroute_zone zone=z:4m;
+
+    map $kvroute_continued $fault {
+        volatile;
+        default none;
+        "" $http_x_fault;
+        1 $http_x_fault1;
+        2 $http_x_fault2;
+        3 $http_x_fault3;
+    }
+
+%%UPSTREAMS%%
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+
+        proxy_http_version 1.1;
+        proxy_set_header Connection "";
+        proxy_set_header X-Engine-Fault $fault;
+        proxy_buffering off;
+        proxy_read_timeout 1s;
+        kvroute_continue on;
+
+        location / { proxy_pass http://llm/; }
+        location /buffered/ { proxy_buffering on; proxy_pass http://llm/; }
+        location /file/ { client_body_buffer_size 1k; proxy_pass http://llm/; }
+        location /off/ { kvroute_continue off; proxy_pass http://llm/; }
+        location /short/ { kvroute_continue on max=1k; proxy_pass http://llm/; }
+        location /once/ { kvroute_continue on tries=1; proxy_pass http://llm/; }
+        location /salted/ { kvroute_salt $http_x_salt; proxy_pass http://llm/; }
+        location /tgi/ { proxy_pass http://tgi/; }
+        location /one/ { proxy_pass http://one/; }
+        location /limited/ { kvroute_continue on tries=100; proxy_pass http://limited/; }
+        location /queue/ { proxy_read_timeout 60s; proxy_pass http://queue/; }
+        location /kvroute/ { kvroute_status; access_log off; }
+    }
+}
+EOC
+
+$t->run();
+
+my $true = JSON::PP::true;
+my $n = 0;
+
+my %paths = (chat => '/v1/chat/completions', text => '/v1/completions');
+
+sub body {
+    my ($kind, %arg) = @_;
+
+    return encode_json({ model => 'emulated', stream => $true, max_tokens => 20,
+        stream_options => { include_usage => $true },
+        $kind eq 'chat' ? (messages => [{ role => 'user', content => 'hello' }])
+                        : (prompt => 'once upon a time'), %arg });
+}
+
+# what the access log says of a request
+
+sub logged {
+    my ($n) = @_;
+    my $line;
+
+    wait_for(sub { ($line) = $t->access_log() =~ /^$n (.*)$/m });
+    return $line;
+}
+
+# asks, with faults; reads the events as a client does
+
+sub ask {
+    my ($where, $kind, $arg, @faults) = @_;
+
+    my %headers = ('X-N' => ++$n);
+    $headers{'X-Fault' . ($_ || '')} = $faults[$_] for 0 .. $#faults;
+    my $more = delete $arg->{headers} || {};
+
+    my $r = $t->post("$where$paths{$kind}", body($kind, %$arg),
+                     headers => { %headers, %$more });
+
+    return events($r, $n);
+}
+
+sub events {
+    my ($r, $n) = @_;
+
+    my %a = (complete => $r->{complete}, text => '', done => 0, bad => 0, roles => 0,
+             status => $r->{status}, error => 0, log => logged($n), after => 0);
+    my (%same, %seen);
+
+    for my $event (split /\n\n/, $r->{body}) {
+        next if $event =~ /^:/;
+        $a{after}++ if $a{done};
+        my ($data) = $event =~ /^data: (.*)\z/ or $a{bad}++, next;
+
+        if ($data eq '[DONE]') {
+            $a{done}++;
+            next;
+        }
+
+        my $e = eval { decode_json($data) } or $a{bad}++, next;
+
+        $a{error}++, next if $e->{error};
+        $seen{$_}{$e->{$_} // 'none'}++ for qw(id created model object);
+
+        my $c = $e->{choices}[0];
+        $a{text} .= $c->{delta}{content} // $c->{text} // '' if $c;
+        $a{roles}++ if $c && $c->{delta}{role};
+        $a{finish} = $c->{finish_reason} if $c && $c->{finish_reason};
+        $a{usage} = $e->{usage} if $e->{usage};
+    }
+
+    $a{bad} += grep { keys %$_ != 1 } values %seen;
+    $a{bad} += $r->{body} !~ /\n\n\z/;
+
+    return \%a;
+}
+
+my %whole = map { $_ => ask('', $_, {}) } qw(chat text);
+
+sub unbroken {
+    my ($a, $kind, $continued, $name) = @_;
+
+    my $w = $whole{$kind};
+
+    is_deeply([@$a{qw(status complete text done bad error after roles finish usage)}],
+              [@$w{qw(status complete text done bad error after roles finish usage)}],
+              "$name: as if it had not broken");
+    is($a->{log}, "$continued -", "$name: continued $continued");
+}
+
+sub cut {
+    my ($a, $why, $name) = @_;
+
+    is_deeply([@$a{qw(status complete done bad error after)}], [200, 1, 1, 0, 1, 0],
+              "$name: ends with an error event");
+    like($a->{log}, qr/^\d $why$/, "$name: $why");
+}
+
+# log: the variable is empty where nothing broke
+
+is($whole{$_}{finish}, 'length', "$_: whole") for qw(chat text);
+is(length $whole{chat}{text}, 80, 'its text');
+is($whole{chat}{log}, '0 -', 'nothing broke');
+
+# --- all ways to break, each kind, buffered or not
+
+for my $where ('', '/buffered') {
+    for my $kind (qw(chat text)) {
+        my $name = $kind . ($where ? ', buffered' : '');
+
+        unbroken(ask($where, $kind, {}, $_), $kind, 1, "$name, $_")
+            for qw(reset-mid-stream=5 truncate=5 error-in-stream=5 bare-error-in-stream=5
+                   reset-mid-stream=1 reset-mid-stream=19 truncate=0 reset-after-headers);
+
+        unbroken(ask($where, $kind, {}, 'truncate=3', 'reset-mid-stream=4',
+                     'error-in-stream=5'), $kind, 3, "$name, three times");
+    }
+
+    unbroken(ask($where, 'chat', {}, 'stall=5'), 'chat', 1, "stall $where");
+}
+
+unbroken(ask('', 'chat', {}, 'truncate=5', $_), 'chat', 2, "then $_")
+    for qw(status=500 status=503 reset-before-headers garbage garbage-body);
+unbroken(ask('/one', 'chat', {}, 'truncate=5'), 'chat', 1, 'the only server');
+
+# tokens as the engine counts them in each event
+
+my $counted = { stream_options => { include_usage => $true, continuous_usage_stats => $true } };
+unbroken(ask('', 'chat', { %$counted }, 'truncate=5', 'truncate=3'), 'chat', 2, 'usage in each event');
+
+# --- a body that is in a file
+
+for my $fault ('none', 'truncate=5') {
+    my $long = text(20000, 7);
+    my $a = ask('/file', 'chat', { messages => [{ role => 'user', content => $long }] }, $fault);
+
+    is($a->{finish} . $a->{done} . length $a->{text}, 'length180', "a body in a file, $fault");
+}
+
+# --- what is not continued
+
+my @fault = ('truncate=5');
+my @assistant = ({ role => 'user', content => 'a' }, { role => 'assistant', content => 'b' });
+
+cut(ask('', 'chat', { n => 2 }, @fault), 'choices', 'two choices');
+cut(ask('', 'chat', { logprobs => $true }, @fault), 'logprobs', 'logprobs');
+cut(ask('', 'text', { logprobs => 0 }, @fault), 'logprobs', 'logprobs as a number');
+cut(ask('', 'chat', { response_format => { type => 'json_object' } }, @fault),
+    'structured', 'structured output');
+cut(ask('', 'chat', { guided_regex => 'a+' }, @fault), 'structured', 'a grammar');
+unbroken(ask('', 'chat', { response_format => { type => 'text' } }, @fault), 'chat', 1,
+         'a format that is none');
+cut(ask('', 'chat', { messages => \@assistant }, @fault), 'request', 'the client\'s own prefix');
+cut(ask('', 'chat', { continue_final_message => $true, add_generation_prompt => JSON::PP::false,
+                      messages => \@assistant }, @fault), 'request', 'a client that continues');
+cut(ask('', 'text', { prompt => [1, 2, 3] }, @fault), 'request', 'a prompt of tokens');
+cut(ask('', 'chat', { headers => { 'X-Engine-Reasoning-Tokens' => 8 } }, 'truncate=6'),
+    'reasoning', 'reasoning');
+cut(ask('', 'chat', { max_tokens => 100, tools => [{ type => 'function', function => { name => 'f' } }],
+                      headers => { 'X-Engine-Tool-Call' => 1 } }, 'truncate=12'),
+    'tools', 'a call of a tool');
+cut(ask('', 'chat', {}, 'truncate=5', 'status=400'), 'engine', 'an engine that refuses');
+cut(ask('/short', 'chat', { max_tokens => 400, ignore_eos => $true }, 'truncate=300'),
+    'max', 'a long text');
+cut(ask('/once', 'chat', {}, 'truncate=5', 'truncate=5'), 'tries', 'tries');
+cut(ask('', 'chat', {}, ('truncate=2') x 4), 'tries', 'an engine that ends each stream');
+
+# the engine's own error is the client's, and one of the client's is none
+
+my $own = $t->post($paths{chat}, body('chat', n => 2),
+                   headers => { 'X-Fault' => 'error-in-stream=2', 'X-N' => ++$n });
+like($own->{body}, qr/EngineCore encountered.*\n\ndata: \[DONE\]\n\n\z/, 'the engine\'s own error');
+
+my $client = ask('', 'chat', {}, 'client-error-in-stream=3');
+is("$client->{error} $client->{done} $client->{log}", '1 1 0 -', 'a client\'s error is passed on');
+
+cut(ask('/tgi', 'chat', {}, @fault), 'engine', 'an engine that cannot');
+
+# --- off: nothing is changed
+
+my $off = $t->post("/off$paths{chat}", body('chat'), headers => { 'X-Fault' => 'truncate=5', 'X-N' => ++$n });
+ok(!$off->{complete}, 'off: it is cut');
+is(logged($n), '- -', 'off: nothing is said');
+
+# --- retries have a budget
+
+my @log = map { ask('/limited', 'chat', {}, ('truncate=1') x 4)->{log} } 1 .. 8;
+
+ok((grep { /budget/ } @log), 'a budget for retries holds');
+
+my $sent = 0;
+$sent += $_ for map { /^(\d+)/ } @log;
+cmp_ok($sent, '<=', 12, 'an engine that ends each stream multiplies nothing');
+
+# --- salt, and the queue
+
+unbroken(ask('/salted', 'chat', { headers => { 'X-Salt' => 's' } }, @fault), 'chat', 1, 'salted');
+
+my @s = map {
+    $t->start("POST /queue$paths{chat}", body('chat'),
+              headers => { 'X-N' => ++$n, 'X-Fault' => 'truncate=3' })
+} 1 .. 8;
+my $first = $n - 7;
+
+for my $i (0 .. 7) {
+    my $a = events($t->finish($s[$i]), $first + $i);
+    unbroken($a, 'chat', 1, "queued $i");
+}
+
+my ($queue) = grep { $_ } map { $_->{queue} } $t->status()->{upstreams}{queue};
+ok($t->idle(), 'nothing is counted any more');
+
+# --- an engine that is killed, a client that is gone, a slow one
+
+$t->kill_engine($t->{vars}{E2});
+unbroken(ask('', 'chat', {}, 'truncate=5'), 'chat', 1, "with a dead engine $_") for 1 .. 4;
+
+sub asked {
+    my $sum = 0;
+    $sum += $t->control($t->{vars}{$_})->{generate_requests} for qw(E0 E1);
+    return $sum;
+}
+
+my $before = asked();
+my $gone = $t->start("POST $paths{chat}", body('chat'),
+                     headers => { 'X-N' => ++$n, 'X-Fault' => 'stall=3' });
+$t->read_until($gone, qr/content":"\w/);
+close $gone;
+ok(wait_for(sub { $t->access_log() =~ /^$n /m }), 'a client is gone');
+is(asked() - $before, 1, 'nobody continues for it');
+
+my $slow = $t->start("POST $paths{chat}",
+                     body('chat', max_tokens => 5000, ignore_eos => $true),
+                     headers => { 'X-N' => ++$n, 'X-Fault' => 'truncate=200' });
+select undef, undef, undef, .5;
+my $a = events($t->finish($slow), $n);
+is("$a->{done} $a->{bad} $a->{error} $a->{usage}{completion_tokens} $a->{log}",
+   '1 0 0 5000 1 -', 'a slow client gets all');
+
+# --- counters
+
+my $u = $t->status()->{upstreams}{llm};
+
+cmp_ok($u->{continued}{broken}, '>', 20, 'counted as broken');
+like($t->get('/kvroute/metrics')->{body},
+     qr/^kvroute_cut_total\{upstream="llm",reason="reasoning"\} 1$/m, 'and by reason');
+
+$t->done();
