@@ -50,7 +50,7 @@ my $table = <<'END';
 [ngx_http_kvroute_module]
  0 core/base      kvr_core.h kvr_chain.h kvr_fifo.h kvr_pages.h kvr_set.h kvr_reason.h | kvr_ | core root
  1 core/hash      kvr_block.h kvr_block_vec.h kvr_vec.h || core root
- 1 core/index     kvr_index.h kvr_index_snapshot.h | kvr_index_  | core root
+ 1 core/index     kvr_index.h kvr_index_line.h kvr_index_snapshot.h | kvr_index_  | core root
  1 core/policy    kvr_policy.h  | kvr_policy_ | core root any
  1 core/learn     kvr_feedback.h kvr_inflight.h kvr_retention.h kvr_prefill.h kvr_ttft.h || core root
  1 core/queue     kvr_queue.h   | kvr_queue_  | core root

@@ -529,7 +529,7 @@ ngx_http_kvroute_events_judge(ngx_http_kvroute_events_source_t *source)
         kvr_capacity_update(&zone->core, &source->conf->pool, source->id, now);
 
     } else if (kvr_capacity_heard(&zone->core, source->id)) {
-        kvr_capacity_stopped(&zone->core, &source->conf->pool, source->id, now);
+        kvr_hear_stopped(&zone->core, &source->conf->pool, source->id, now);
     }
 
     kvr_set(&e->fresh, kvr_capacity_heard(&zone->core, source->id) != 0);

@@ -5,6 +5,7 @@
 
 
 #include "core/alias/kvr_attribute.h"
+#include "core/index/kvr_index_line.h"
 
 
 /* words of a record before its keys */
@@ -16,6 +17,10 @@
 #define KVR_ATTRIBUTE_STUCK  1000
 
 
+static int kvr_attribute_removed(kvr_index_t *ix, uint64_t value,
+    uint32_t entry, uint32_t peer, uint64_t units);
+static void kvr_attribute_restored(kvr_index_t *ix, uint64_t value,
+    uint32_t entry, uint32_t peer, uint64_t behind);
 static int kvr_attribute_take(const kvr_heard_t *h, const uint64_t *word,
     uint32_t n, uint64_t now);
 
@@ -117,7 +122,7 @@ void
 kvr_attribute_event(const kvr_heard_t *h, uint32_t id, unsigned source,
     const kvr_kvevent_t *event, uint32_t depth, uint64_t now)
 {
-    int                gone;
+    int                removed;
     uint64_t           i, n, units;
     kvr_alias_view_t   v;
     kvr_alias_place_t  place;
@@ -128,30 +133,97 @@ kvr_attribute_event(const kvr_heard_t *h, uint32_t id, unsigned source,
 
     v = kvr_attribute_peer(h, id);
 
-    gone = event->type == KVR_KVEVENT_REMOVED;
+    removed = event->type == KVR_KVEVENT_REMOVED;
     n = kvr_min(event->blocks, KVR_KVEVENT_HASHES);
     units = kvr_load_get(h->zone->load, id).pending / h->zone->unit;
 
     for (i = 0; i < n; i++) {
 
-        if (!kvr_alias_mark(&v, event->hash[i], source, gone, &place)) {
+        if (!kvr_alias_mark(&v, event->hash[i], source, removed, &place)) {
             continue;
         }
 
-        if (gone) {
+        if (removed) {
             kvr_add(&v.count->gone,
-                    kvr_index_gone(h->zone->index, place.key, place.entry, id,
-                                   units + 1));
+                    kvr_attribute_removed(h->zone->index, place.key,
+                                          place.entry, id, units + 1));
 
         } else {
-            kvr_index_again(h->zone->index, place.key, place.entry, id,
-                            (uint32_t) kvr_min(units, UINT32_MAX));
+            kvr_attribute_restored(h->zone->index, place.key, place.entry, id,
+                                   units);
             kvr_add(&v.count->again, 1);
         }
     }
 
-    if (!gone) {
+    if (!removed) {
         kvr_alias_stored(&v, event, source, depth, now);
+    }
+}
+
+
+/*
+ * The engine has removed the block in which an entry of a chain ends: takes the
+ * peer from the entry's holders.  An insert within the last unconfirmed units,
+ * at most as many as these, will be stored afterwards and stays.  So does a
+ * holder that only the mask of the line names.  Returns 1 if the peer held it.
+ */
+static int
+kvr_attribute_removed(kvr_index_t *ix, uint64_t value, uint32_t entry,
+    uint32_t peer, uint64_t units)
+{
+    unsigned           s;
+    uint32_t           clock, begun, stamp;
+    kvr_index_line_t  *line;
+    kvr_index_peer_t  *p;
+
+    line = kvr_line_find(ix, value);
+
+    if (line == NULL) {
+        return 0;
+    }
+
+    s = kvr_line_slot(line, kvr_get(&line->ids), peer, &stamp);
+
+    if (s == KVR_INDEX_HOLDERS) {
+        return 0;
+    }
+
+    p = kvr_index_peer(ix, peer);
+
+    clock = kvr_index_clocked(kvr_index_units(p), peer);
+    units = kvr_min(units, kvr_index_ahead(p) >> KVR_INDEX_FRACTION);
+    begun = stamp + ((kvr_chain_depth(entry) - 1) << KVR_INDEX_STAMP);
+
+    return (int64_t) ((int32_t) (clock - begun) >> KVR_INDEX_STAMP)
+           >= (int64_t) units
+           && kvr_line_free(line, s, stamp);
+}
+
+
+/*
+ * The engine has stored that block again, for any request.  behind: as of
+ * kvr_index_extend().
+ */
+static void
+kvr_attribute_restored(kvr_index_t *ix, uint64_t value, uint32_t entry,
+    uint32_t peer, uint64_t behind)
+{
+    uint32_t           stamp;
+    uint64_t           clock;
+    kvr_index_line_t  *line;
+
+    clock = kvr_index_clock(ix, peer);
+    clock -= kvr_min(behind, clock);
+
+    stamp = kvr_index_stamp(kvr_index_clocked(clock, peer),
+                            kvr_chain_depth(entry));
+
+    line = kvr_line_hold(ix, kvr_index_key(value), peer, stamp);
+
+    /* the peer need not hold the blocks behind it */
+
+    if (line) {
+        kvr_tag_mark(kvr_tag_line(ix, line));
     }
 }
 

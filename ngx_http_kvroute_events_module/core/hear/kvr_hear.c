@@ -7,6 +7,9 @@
 #include "core/hear/kvr_hear.h"
 
 
+static uint64_t kvr_hear_stored(kvr_index_t *ix, uint32_t id, uint64_t units,
+    uint64_t expected);
+static void kvr_hear_cleared(kvr_index_t *ix, uint32_t id, uint64_t units);
 static void kvr_hear_forget(const kvr_heard_t *h, uint32_t id, uint64_t now);
 
 
@@ -26,7 +29,7 @@ kvr_hear_event(const kvr_heard_t *h, uint32_t id, unsigned source,
     if (event->type == KVR_KVEVENT_CLEARED) {
         kvr_add(&e->cleared, 1);
 
-        kvr_index_cleared(zone->index, id, kvr_capacity_expected(zone, id));
+        kvr_hear_cleared(zone->index, id, kvr_capacity_expected(zone, id));
         kvr_hear_forget(h, id, now);
 
         return 1;
@@ -42,9 +45,9 @@ kvr_hear_event(const kvr_heard_t *h, uint32_t id, unsigned source,
     add = (double) kvr_events_tokens(event) * units;
     add = kvr_min(add, KVR_INDEX_CAPACITY_MAX);
 
-    clock = kvr_index_stored(zone->index, id,
-                             (uint64_t) (add * (1 << KVR_INDEX_FRACTION)),
-                             kvr_capacity_expected(zone, id));
+    clock = kvr_hear_stored(zone->index, id,
+                            (uint64_t) (add * (1 << KVR_INDEX_FRACTION)),
+                            kvr_capacity_expected(zone, id));
 
     depth = kvr_events_take(e, event, source, clock, units);
 
@@ -53,6 +56,82 @@ kvr_hear_event(const kvr_heard_t *h, uint32_t id, unsigned source,
     }
 
     return 0;
+}
+
+
+/*
+ * Takes a report that so much was stored, in units with KVR_INDEX_FRACTION bits
+ * of fraction.  Inserts have moved the clock in advance, so a report confirms
+ * them first; only the rest moves the clock: replies, and prompts that bypassed
+ * nginx.  The clock may be ahead by kvr_index_ahead_max(): what is never
+ * confirmed is forgotten in the end.
+ *
+ * Returns where the clock would be without what is unconfirmed, in units.
+ */
+static uint64_t
+kvr_hear_stored(kvr_index_t *ix, uint32_t id, uint64_t units,
+    uint64_t expected)
+{
+    uint64_t           ahead, confirmed, left, most;
+    kvr_index_peer_t  *p;
+
+    p = kvr_index_peer(ix, id);
+
+    if (kvr_get(&p->ahead) == 0) {
+        kvr_set(&p->ahead, 1);
+    }
+
+    ahead = kvr_index_ahead(p);
+    most = kvr_index_ahead_max(p, expected);
+
+    confirmed = kvr_min(units, ahead);
+    left = kvr_min(ahead - confirmed, most);
+
+    /* added, not set: inserts may add to it at the same time */
+
+    if (ahead != left) {
+        kvr_add(&p->ahead, left - ahead);
+    }
+
+    if (units != confirmed) {
+        kvr_add(&p->clock, units - confirmed);
+    }
+
+    return (kvr_get(&p->clock) - left) >> KVR_INDEX_FRACTION;
+}
+
+
+/*
+ * Forgets what the peer held, except for the last unconfirmed units, at most
+ * as many as these: they will be stored afterwards.
+ */
+static void
+kvr_hear_cleared(kvr_index_t *ix, uint32_t id, uint64_t units)
+{
+    uint64_t           ahead, left;
+    kvr_index_peer_t  *p;
+
+    p = kvr_index_peer(ix, id);
+
+    ahead = kvr_index_ahead(p);
+    left = kvr_min(ahead, units << KVR_INDEX_FRACTION);
+
+    kvr_index_floor(ix, id, kvr_index_units(p) - (left >> KVR_INDEX_FRACTION));
+
+    /* the rest will never be confirmed */
+
+    if (ahead != left) {
+        kvr_add(&p->ahead, left - ahead);
+    }
+}
+
+
+void
+kvr_hear_stopped(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t id,
+    uint64_t now)
+{
+    kvr_set(&kvr_index_peer(zone->index, id)->ahead, 0);
+    kvr_capacity_update(zone, pool, id, now);
 }
 
 

@@ -41,6 +41,10 @@ int kvr_hear_event(const kvr_heard_t *h, uint32_t peer, unsigned source,
 void kvr_hear_another(const kvr_heard_t *h, uint32_t peer, uint64_t now);
 
 
+/* the peer's events have stopped: inserts alone move its clock */
+void kvr_hear_stopped(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t peer, uint64_t now);
+
 /* how they are; age: ms without a sign of life, of the quietest source */
 kvr_hear_e kvr_hear_state(const kvr_heard_t *h, uint32_t peer, uint64_t now,
     uint64_t *age);

@@ -14,9 +14,6 @@
 #define KVR_INDEX_CLOCK_MASK  ((1ULL << KVR_INDEX_TIME_AT) - 1)
 #define KVR_INDEX_MINUTE      59U
 
-/* the part of a capacity that a clock may be ahead */
-#define KVR_INDEX_AHEAD       4
-
 #define KVR_INDEX_BYTES   (sizeof(kvr_index_line_t) + sizeof(uint16_t))
 
 
@@ -153,57 +150,6 @@ kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock)
 }
 
 
-static uint64_t
-kvr_index_ahead_most(kvr_index_peer_t *p, uint64_t expected)
-{
-    uint64_t  units;
-
-    units = kvr_get(&p->capacity) / KVR_INDEX_AHEAD;
-
-    return kvr_max(units, expected) << KVR_INDEX_FRACTION;
-}
-
-
-uint64_t
-kvr_index_stored(kvr_index_t *ix, unsigned peer, uint64_t units,
-    uint64_t expected)
-{
-    uint64_t           ahead, confirmed, left, most;
-    kvr_index_peer_t  *p;
-
-    p = kvr_index_peer(ix, peer);
-
-    if (kvr_get(&p->ahead) == 0) {
-        kvr_set(&p->ahead, 1);
-    }
-
-    ahead = kvr_index_ahead(p);
-    most = kvr_index_ahead_most(p, expected);
-
-    confirmed = kvr_min(units, ahead);
-    left = kvr_min(ahead - confirmed, most);
-
-    /* inserts may add to it meanwhile: so it is lessened, not set */
-
-    if (ahead != left) {
-        kvr_add(&p->ahead, left - ahead);
-    }
-
-    if (units != confirmed) {
-        kvr_add(&p->clock, units - confirmed);
-    }
-
-    return (kvr_get(&p->clock) - left) >> KVR_INDEX_FRACTION;
-}
-
-
-void
-kvr_index_alone(kvr_index_t *ix, unsigned peer)
-{
-    kvr_set(&kvr_index_peer(ix, peer)->ahead, 0);
-}
-
-
 int
 kvr_index_heard(kvr_index_t *ix, unsigned peer, uint64_t expected)
 {
@@ -212,28 +158,7 @@ kvr_index_heard(kvr_index_t *ix, unsigned peer, uint64_t expected)
     p = kvr_index_peer(ix, peer);
 
     return kvr_get(&p->ahead)
-           && kvr_index_ahead(p) <= kvr_index_ahead_most(p, expected);
-}
-
-
-void
-kvr_index_cleared(kvr_index_t *ix, unsigned peer, uint64_t units)
-{
-    uint64_t           ahead, left;
-    kvr_index_peer_t  *p;
-
-    p = kvr_index_peer(ix, peer);
-
-    ahead = kvr_index_ahead(p);
-    left = kvr_min(ahead, units << KVR_INDEX_FRACTION);
-
-    kvr_index_floor(ix, peer, kvr_index_units(p) - (left >> KVR_INDEX_FRACTION));
-
-    /* what nobody has confirmed until now, nobody will */
-
-    if (ahead != left) {
-        kvr_add(&p->ahead, left - ahead);
-    }
+           && kvr_index_ahead(p) <= kvr_index_ahead_max(p, expected);
 }
 
 
@@ -318,14 +243,11 @@ kvr_index_turn(kvr_index_t *ix, unsigned peer, uint32_t time)
 void
 kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer)
 {
-    uint32_t           stamp, now, evicted;
+    uint32_t           stamp;
     uint64_t           units;
-    kvr_index_line_t  *line;
     kvr_index_peer_t  *p;
 
     p = kvr_index_peer(ix, peer);
-
-    now = (uint32_t) kvr_get(&ix->clock);
     units = kvr_index_units(p);
 
     /* a peer that has computed nothing yet can hold something all the same */
@@ -336,19 +258,8 @@ kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer)
     }
 
     stamp = kvr_index_stamp(kvr_index_clocked(units, peer), 1);
-    line = kvr_line_find(ix, key);
 
-    key = kvr_index_key(key);
-
-    if (line) {
-        kvr_line_add(ix, line, key, peer, stamp, now);
-        kvr_tag_touch(kvr_tag_line(ix, line), kvr_tag_epoch(ix, now));
-
-    } else {
-        evicted = 0;
-        (void) kvr_line_insert(ix, key, peer, stamp, now, &evicted);
-        kvr_add(&ix->evicted, evicted);
-    }
+    (void) kvr_line_hold(ix, kvr_index_key(key), peer, stamp);
 }
 
 
@@ -386,7 +297,7 @@ void
 kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer,
     uint32_t generation, uint32_t expires)
 {
-    uint32_t           now, evicted;
+    uint32_t           now;
     uint64_t           ids, bound;
     kvr_index_line_t  *line;
 
@@ -399,12 +310,9 @@ kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer,
 
     if (line == NULL) {
 
-        evicted = 0;
+        /* it has no generation yet, so it is bound to no peer */
 
-        /* whose it is, is said below: nobody's, if that is not reached */
-
-        line = kvr_line_insert(ix, key, 0, expires, now, &evicted);
-        kvr_add(&ix->evicted, evicted);
+        line = kvr_line_insert(ix, key, 0, expires, now);
 
         if (line == NULL) {
             return;

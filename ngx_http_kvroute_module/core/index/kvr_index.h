@@ -29,9 +29,8 @@
  *
  * So nothing has to be done for eviction, a restart is "floor = clock", and
  * the capacity may change at any time.  Where the engine tells what it stores,
- * inserts move the clock in advance, and what is told only by what they have
- * not: kvr_index_stored().  stamp = clock - depth within the
- * prompt, so that the tail of a prompt is forgotten before its head, as in the
+ * inserts move the clock in advance, and reports only by what they exceed
+ * that.  stamp = clock - depth within the prompt, so that the tail of a prompt is forgotten before its head, as in the
  * engines.  For the same reason a deep block that is held proves those before
  * it, and a line lost in between costs nothing.
  *
@@ -89,51 +88,11 @@ void kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock);
 uint64_t kvr_index_clock(kvr_index_t *ix, unsigned peer);
 
 /*
- * The engine has told that so much was stored in a peer's cache, in units with
- * KVR_INDEX_FRACTION bits of fraction.  Inserts have moved the clock for what
- * they expected, when they were made; so first that is confirmed, and only the
- * rest moves the clock: replies, and prompts that came by another way.  The
- * clock is ahead by a quarter of the capacity at most, or by as many units as
- * are expected of requests in flight: an insert that is never confirmed was
- * wrong, or the engine was, and is forgotten in the end.
- *
- * Returns where the clock would stand without what is not confirmed, in units.
- * May be called by one process at a time for each peer.
- */
-uint64_t kvr_index_stored(kvr_index_t *ix, unsigned peer, uint64_t units,
-    uint64_t expected);
-
-/* nobody tells any more: the clock is moved by inserts alone */
-void kvr_index_alone(kvr_index_t *ix, unsigned peer);
-
-/*
- * Whether it is told what is stored, and nothing speaks against that: inserts
- * for a quarter of the capacity without any word would, unless as many units are
- * expected of requests in flight.
+ * Whether the engine reports what it stores, and confirms inserts: at most a
+ * quarter of the capacity, or the units expected of requests in flight, may be
+ * unconfirmed.
  */
 int kvr_index_heard(kvr_index_t *ix, unsigned peer, uint64_t expected);
-
-/*
- * All that the peer held is gone, but for the last units that are not confirmed
- * yet, at most as many as these: they are stored after that.
- */
-void kvr_index_cleared(kvr_index_t *ix, unsigned peer, uint64_t units);
-
-/*
- * The engine has removed the block in which an entry of a chain ends: the peer
- * holds it no more, unless it was inserted within the last units that are not
- * confirmed yet, at most as many as these: it will be stored after that.  A
- * holder that only the mask of a line names stays.  Returns 1 if it was held.
- */
-int kvr_index_gone(kvr_index_t *ix, uint64_t value, uint32_t entry,
-    unsigned peer, uint64_t units);
-
-/*
- * The engine has stored that block again, for any request.  behind: as of
- * kvr_index_extend().
- */
-void kvr_index_again(kvr_index_t *ix, uint64_t value, uint32_t entry,
-    unsigned peer, uint32_t behind);
 
 /*
  * Sets what a peer's cache holds, in units, 1 .. KVR_INDEX_CAPACITY_MAX (else
@@ -199,29 +158,22 @@ void kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
     uint32_t n, uint32_t units, unsigned peer, uint32_t behind);
 
 /*
- * Has fetched from memory what n entries will need: the tags only, which say
- * where the lines are, or these and the lines.  Who teaches many calls it for
- * all of them without lines, and then with them.
+ * Prefetches the tags of n entries, and with lines set also their lines, which
+ * the tags locate.  A caller with many updates first calls it for all of them
+ * without lines, then with lines.
  */
-void kvr_index_soon(kvr_index_t *ix, const uint64_t *value, uint32_t n,
+void kvr_index_prefetch(kvr_index_t *ix, const uint64_t *value, uint32_t n,
     int lines);
 
 /*
- * The same, as another table was taught it.  Of the entries from..first, which
- * the peer held before, only those are in value[] that kvr_index_told() names;
- * behind them are n values, of the entries from the one numbered first on.
+ * Applies an update of another host: as kvr_index_extend() for the n values at
+ * the end, which begin at entry "first".  Before them value[] has those entries
+ * of from..first - 1, which the peer held before, that kvr_index_published()
+ * names.
  */
-void kvr_index_taught(kvr_index_t *ix, const uint64_t *value, uint32_t from,
+void kvr_index_update(kvr_index_t *ix, const uint64_t *value, uint32_t from,
     uint32_t first, uint32_t n, uint32_t units, unsigned peer,
     uint32_t behind);
-
-/*
- * Another table has undone what it taught: the peer holds none of n entries,
- * from the one numbered first on, if its clock has gone on by so many units
- * since at most.
- */
-void kvr_index_untaught(kvr_index_t *ix, const uint64_t *value,
-    uint32_t first, uint32_t n, uint32_t units, unsigned peer);
 
 /* how many units the peer's clock has gone on by since an insert */
 uint32_t kvr_index_undo_age(kvr_index_t *ix, const kvr_index_undo_t *undo);
@@ -251,101 +203,26 @@ uint32_t kvr_index_bound(kvr_index_t *ix, uint64_t key, uint32_t now,
 void kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer,
     uint32_t generation, uint32_t expires);
 
-/* units that the peer has computed since its floor */
-uint64_t kvr_index_since(kvr_index_t *ix, unsigned peer);
-
-/*
- * Another table has counted so many.  Where that is far more than here, as this
- * table has not heard of much, or any more and this table is new, the clock goes
- * on to the same: what is taught next may lie deeper in a prompt than the clock
- * could tell.
- */
-void kvr_index_since_told(kvr_index_t *ix, unsigned peer, uint64_t units,
-    int new);
-
-/*
- * What is known of a block or a session, to be told to a table that knows
- * little: line by line, in any order.
- */
-typedef struct {
-    uint64_t           key;
-    uint32_t           n;            /* holders that count; 1 of a session */
-    unsigned           session:1;
-    unsigned           marked:1;     /* kvr_index_tag.h */
-    uint16_t           peer[KVR_INDEX_HOLDERS];
-    uint32_t           age[KVR_INDEX_HOLDERS];  /* units; s left of a session */
-} kvr_index_known_t;
-
-/*
- * What the line numbered so has; 0: nothing, or it is changing.  Peers of its
- * mask have no age there, and are not told.  now: s.
- */
-int kvr_index_known(kvr_index_t *ix, uint64_t line, uint32_t now,
-    kvr_index_known_t *k);
-
-/*
- * The peer holds a block since its clock stood so many units before where it
- * stands now.  What is known here already stays, unless it is older: it may be
- * from before the clock was told.
- */
-void kvr_index_know(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t age,
-    int marked);
-
-/* until when, as that was told; 0: it is not bound */
-uint32_t kvr_index_bound_until(kvr_index_t *ix, uint64_t key);
-
-/*
- * The same as several tables are told it, in one order.  The first of them that
- * binds a session has bound it: a later one counts only if it has moved the
- * session on purpose.  Returns 0 if it did not count.
- */
-int kvr_index_bind_told(kvr_index_t *ix, uint64_t key, unsigned peer,
-    uint32_t generation, uint32_t expires, uint32_t now, int moved);
-
 /* estimates the share of lines in use, 0 .. 1, from a sample of them */
 double kvr_index_fill(kvr_index_t *ix, uint64_t seed);
 
 
 /*
- * Which entries of what a peer holds are told to other tables, when it is used
- * again: the last one, since a deep block proves those before it, and each 12th.
- * Prompts that go on from another place are then short of 11 entries at most; a
- * table that has lost the others is short of a gap that a look-up still passes.
- * They are never those by which kvr_index_refresh() tells what was written.
+ * The entries that hosts publish when a peer holds them and they are used
+ * again: the last one, since a deep block proves those before it, and each
+ * 12th.  A prompt that branches off elsewhere is then short of 11 entries at
+ * most, and a table that has lost the others has a gap that a lookup passes.
+ * The entries by which kvr_index_refresh() sees what was written are not among
+ * them.
  */
-#define KVR_INDEX_TOLD     12
-#define KVR_INDEX_TOLD_AT  9
+#define KVR_INDEX_PUBLISHED     12
+#define KVR_INDEX_PUBLISHED_AT  9
 
 static inline int
-kvr_index_told(uint32_t entry, uint32_t end)
+kvr_index_published(uint32_t entry, uint32_t end)
 {
-    return entry % KVR_INDEX_TOLD == KVR_INDEX_TOLD_AT || entry + 1 == end;
-}
-
-
-/* the first one from an entry on, but for the last one */
-static inline uint32_t
-kvr_index_told_next(uint32_t from)
-{
-    return from + (KVR_INDEX_TOLD + KVR_INDEX_TOLD_AT - from % KVR_INDEX_TOLD)
-                  % KVR_INDEX_TOLD;
-}
-
-
-/* how many of from..end that are */
-static inline uint32_t
-kvr_index_told_count(uint32_t from, uint32_t end)
-{
-    uint32_t  n;
-
-    if (from >= end) {
-        return 0;
-    }
-
-    n = (end + KVR_INDEX_TOLD - KVR_INDEX_TOLD_AT - 1) / KVR_INDEX_TOLD
-        - (from + KVR_INDEX_TOLD - KVR_INDEX_TOLD_AT - 1) / KVR_INDEX_TOLD;
-
-    return n + ((end - 1) % KVR_INDEX_TOLD != KVR_INDEX_TOLD_AT);
+    return entry % KVR_INDEX_PUBLISHED == KVR_INDEX_PUBLISHED_AT
+           || entry + 1 == end;
 }
 
 

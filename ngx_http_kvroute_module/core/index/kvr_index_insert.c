@@ -170,7 +170,6 @@ kvr_insert_written(kvr_insert_walk_t *t, uint32_t k)
 {
     unsigned           s;
     uint32_t           part, depth, stamp, before, floor;
-    uint64_t           ids;
     kvr_index_t       *ix;
     kvr_index_line_t  *line;
     kvr_index_peer_t  *p;
@@ -192,15 +191,7 @@ kvr_insert_written(kvr_insert_walk_t *t, uint32_t k)
         return 0;
     }
 
-    ids = kvr_get(&line->ids);
-
-    for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
-        stamp = kvr_get(&line->stamp[s]);
-
-        if (kvr_index_used(stamp) && kvr_index_id(ids, s, stamp) == t->peer) {
-            break;
-        }
-    }
+    s = kvr_line_slot(line, kvr_get(&line->ids), t->peer, &stamp);
 
     if (s == KVR_INDEX_HOLDERS) {
         return 0;
@@ -229,14 +220,34 @@ void
 kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
     uint32_t n, uint32_t units, unsigned peer, uint32_t behind)
 {
-    kvr_index_soon(ix, value, n, 1);
+    kvr_index_prefetch(ix, value, n, 1);
 
-    kvr_index_taught(ix, value, first, first, n, units, peer, behind);
+    kvr_index_update(ix, value, first, first, n, units, peer, behind);
 }
 
 
 void
-kvr_index_taught(kvr_index_t *ix, const uint64_t *value, uint32_t from,
+kvr_index_prefetch(kvr_index_t *ix, const uint64_t *value, uint32_t n,
+    int lines)
+{
+    uint32_t     i;
+    unsigned     epoch;
+    kvr_batch_t  g;
+
+    epoch = kvr_tag_epoch(ix, (uint32_t) kvr_get(&ix->clock));
+
+    for (i = 0; i < n; i += KVR_BATCH) {
+        kvr_batch_tags(ix, &g, &value[i], n - i);
+
+        if (lines) {
+            kvr_batch_lines(ix, &g, n - i, epoch);
+        }
+    }
+}
+
+
+void
+kvr_index_update(kvr_index_t *ix, const uint64_t *value, uint32_t from,
     uint32_t first, uint32_t n, uint32_t units, unsigned peer, uint32_t behind)
 {
     uint32_t           i;
@@ -258,7 +269,7 @@ kvr_index_taught(kvr_index_t *ix, const uint64_t *value, uint32_t from,
     kvr_insert_begin(&t);
 
     for (i = from; i < first; i++) {
-        if (kvr_index_told(i, first)) {
+        if (kvr_index_published(i, first)) {
             t.chain = value++;
             t.first = i;
             t.n = 1;
@@ -464,8 +475,7 @@ kvr_insert_other(kvr_insert_walk_t *t, uint32_t k, uint64_t key, uint32_t stamp,
     line = kvr_line_find_key(t->ix, key);
 
     if (line == NULL) {
-        line = kvr_line_insert(t->ix, key, t->peer, stamp, touched,
-                               &t->evicted);
+        line = kvr_line_insert(t->ix, key, t->peer, stamp, touched);
         kvr_insert_put(t, line);
         return 0;
     }
@@ -660,7 +670,6 @@ kvr_index_undo(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 {
     unsigned           s;
     uint32_t           i, depth, stamp;
-    uint64_t           ids;
     kvr_index_line_t  *line;
 
     for (i = 0; i < n; i++) {
@@ -677,21 +686,12 @@ kvr_index_undo(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
             continue;
         }
 
-        ids = kvr_get(&line->ids);
+        s = kvr_line_slot(line, kvr_get(&line->ids), undo->peer, &stamp);
 
-        for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
-
-            stamp = kvr_index_stamp(undo->clock, depth);
-
-            if (kvr_index_id(ids, s, stamp) == undo->peer
-                && atomic_compare_exchange_strong_explicit(&line->stamp[s],
-                                                           &stamp,
-                                                        kvr_index_unused(stamp),
-                                                         memory_order_relaxed,
-                                                         memory_order_relaxed))
-            {
-                break;
-            }
+        if (s != KVR_INDEX_HOLDERS
+            && stamp == kvr_index_stamp(undo->clock, depth))
+        {
+            (void) kvr_line_free(line, s, stamp);
         }
     }
 }

@@ -16,7 +16,7 @@ static uint32_t kvr_line_limit(kvr_index_t *ix, unsigned peer,
     uint32_t *clock);
 static unsigned kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line,
     uint64_t key, unsigned peer, uint32_t stamp, uint64_t *moved);
-static unsigned kvr_line_slot(kvr_index_t *ix, kvr_index_line_t *line,
+static unsigned kvr_line_room(kvr_index_t *ix, kvr_index_line_t *line,
     uint64_t ids, uint32_t *held, unsigned *live);
 static void kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line,
     unsigned peer, uint64_t now);
@@ -66,11 +66,13 @@ kvr_line_limit(kvr_index_t *ix, unsigned peer, uint32_t *clock)
 
 kvr_index_line_t *
 kvr_line_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
-    uint32_t touched, uint32_t *evicted)
+    uint32_t touched)
 {
-    uint64_t     n;
-    unsigned     way, epoch;
-    kvr_tag_t   *tag;
+    uint32_t           evicted;
+    uint64_t           n;
+    unsigned           way, epoch;
+    kvr_tag_t         *tag;
+    kvr_index_line_t  *line;
 
     n = kvr_reduce(key, ix->nbuckets);
     tag = kvr_tag_bucket(ix, n);
@@ -78,9 +80,34 @@ kvr_line_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
     epoch = kvr_tag_epoch(ix, touched);
     way = kvr_tag_victim(kvr_get(&tag->word), epoch);
 
-    return kvr_line_put(ix, &ix->line[n * KVR_INDEX_WAYS + way],
+    evicted = 0;
+    line = kvr_line_put(ix, &ix->line[n * KVR_INDEX_WAYS + way],
                         &tag->way[way], key, peer, stamp, touched, epoch,
-                        evicted);
+                        &evicted);
+
+    kvr_add(&ix->evicted, evicted);
+
+    return line;
+}
+
+
+kvr_index_line_t *
+kvr_line_hold(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp)
+{
+    uint32_t           now;
+    kvr_index_line_t  *line;
+
+    now = (uint32_t) kvr_get(&ix->clock);
+    line = kvr_line_find_key(ix, key);
+
+    if (line == NULL) {
+        return kvr_line_insert(ix, key, peer, stamp, now);
+    }
+
+    (void) kvr_line_add(ix, line, key, peer, stamp, now);
+    kvr_tag_touch(kvr_tag_line(ix, line), kvr_tag_epoch(ix, now));
+
+    return line;
 }
 
 
@@ -168,10 +195,7 @@ kvr_line_settle(kvr_index_line_t *line, uint64_t key, unsigned peer,
 
     /* the line or the slot is another's by now */
 
-    (void) atomic_compare_exchange_strong_explicit(&line->stamp[slot], &stamp,
-                                                   kvr_index_unused(stamp),
-                                                   memory_order_relaxed,
-                                                   memory_order_relaxed);
+    (void) kvr_line_free(line, slot, stamp);
 
     if (key && moved) {
         atomic_fetch_and_explicit(&line->mask, ~moved, memory_order_relaxed);
@@ -202,7 +226,7 @@ kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
             return KVR_INDEX_HOLDERS;
         }
 
-        i = kvr_line_slot(ix, line, ids, &held, &live);
+        i = kvr_line_room(ix, line, ids, &held, &live);
 
         /* the stamps may have been other holders' than those in ids */
 
@@ -212,13 +236,7 @@ kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
             continue;
         }
 
-        if (kvr_index_used(held)
-            && !atomic_compare_exchange_strong_explicit(&line->stamp[i],
-                                                        &held,
-                                                        kvr_index_unused(held),
-                                                        memory_order_relaxed,
-                                                        memory_order_relaxed))
-        {
+        if (kvr_index_used(held) && !kvr_line_free(line, i, held)) {
             continue;
         }
 
@@ -275,7 +293,7 @@ kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
  * stamp that it has, live says that this one still counts.
  */
 static unsigned
-kvr_line_slot(kvr_index_t *ix, kvr_index_line_t *line, uint64_t ids,
+kvr_line_room(kvr_index_t *ix, kvr_index_line_t *line, uint64_t ids,
     uint32_t *held, unsigned *live)
 {
     unsigned  i, slot;
@@ -470,11 +488,7 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
 
             id = kvr_index_id(ids, i, stamp);
 
-            if (!kvr_set_test(&view->known, id)) {
-                kvr_line_know(ix, id, view);
-            }
-
-            if (view->clock[id] - stamp < view->limit[id]) {
+            if (kvr_line_counts(ix, view, id, stamp)) {
                 live = 1;
                 continue;
             }
@@ -483,13 +497,11 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
 
             kvr_line_know(ix, id, view);
 
-            if (view->clock[id] - stamp < view->limit[id]) {
+            if (kvr_line_counts(ix, view, id, stamp)) {
                 live = 1;
 
             } else {
-                (void) atomic_compare_exchange_strong_explicit(
-                           &line->stamp[i], &stamp, kvr_index_unused(stamp),
-                           memory_order_relaxed, memory_order_relaxed);
+                (void) kvr_line_free(line, i, stamp);
             }
         }
 

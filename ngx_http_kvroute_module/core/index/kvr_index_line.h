@@ -67,16 +67,22 @@ typedef struct {
 } kvr_line_names_t;
 
 
-/* reads what is to be known of a peer, for many lines */
+/* reads a peer's clock and limit, for many lines */
 void kvr_line_know(kvr_index_t *ix, unsigned peer, kvr_line_view_t *view);
 
 /*
- * Puts a new line in the place of one of the oldest of its bucket, unless all
- * are younger, which gives NULL.  Adds 1 to *evicted if another block had to go
- * for this one.
+ * Puts a new line in the place of the oldest of its bucket.  Returns NULL if
+ * all of them are younger.
  */
 kvr_index_line_t *kvr_line_insert(kvr_index_t *ix, uint64_t key,
-    unsigned peer, uint32_t stamp, uint32_t touched, uint32_t *evicted);
+    unsigned peer, uint32_t stamp, uint32_t touched);
+
+/*
+ * Makes the peer a holder of a block, in a new line if there is none.  Returns
+ * the line, or NULL if there is no place for it.
+ */
+kvr_index_line_t *kvr_line_hold(kvr_index_t *ix, uint64_t key, unsigned peer,
+    uint32_t stamp);
 
 /* the oldest of a bucket by the lines' own words, and its key; or NULL */
 kvr_index_line_t *kvr_line_oldest(kvr_index_t *ix, kvr_index_line_t *bucket,
@@ -490,11 +496,54 @@ kvr_line_renew(kvr_index_line_t *line, uint64_t key, unsigned peer,
 }
 
 
+/* Returns the slot of a peer, and its stamp; KVR_INDEX_HOLDERS if none. */
+static inline unsigned
+kvr_line_slot(kvr_index_line_t *line, uint64_t ids, unsigned peer,
+    uint32_t *stamp)
+{
+    unsigned  s;
+
+    for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
+        *stamp = kvr_get(&line->stamp[s]);
+
+        if (kvr_index_used(*stamp) && kvr_index_id(ids, s, *stamp) == peer) {
+            break;
+        }
+    }
+
+    return s;
+}
+
+
+/* Frees a slot, unless its stamp has changed. */
+static inline int
+kvr_line_free(kvr_index_line_t *line, unsigned slot, uint32_t stamp)
+{
+    return atomic_compare_exchange_strong_explicit(&line->stamp[slot], &stamp,
+                                                   kvr_index_unused(stamp),
+                                                   memory_order_relaxed,
+                                                   memory_order_relaxed);
+}
+
+
 static inline void
 kvr_line_view(kvr_line_view_t *view)
 {
     view->known = kvr_set_none();
     view->mask.ready = kvr_set_none();
+}
+
+
+/* Whether a peer still holds the block with this stamp. */
+static inline int
+kvr_line_counts(kvr_index_t *ix, kvr_line_view_t *view, unsigned peer,
+    uint32_t stamp)
+{
+    if (kvr_unlikely(!kvr_set_test(&view->known, peer))) {
+        kvr_line_know(ix, peer, view);
+    }
+
+    return view->clock[peer] - stamp < view->limit[peer];
 }
 
 
@@ -515,12 +564,8 @@ kvr_line_holder(kvr_index_t *ix, uint32_t stamp, uint64_t ids, unsigned slot,
         return;
     }
 
-    if (kvr_unlikely(!kvr_set_test(&view->known, id))) {
-        kvr_line_know(ix, id, view);
-    }
-
     h->peer[h->n] = id;
-    h->n += view->clock[id] - stamp < view->limit[id];
+    h->n += (uint32_t) kvr_line_counts(ix, view, id, stamp);
 }
 
 
@@ -582,22 +627,17 @@ static inline int
 kvr_line_age(kvr_index_line_t *line, unsigned peer, uint32_t clock,
     uint32_t *age)
 {
-    unsigned  s;
     uint32_t  stamp;
-    uint64_t  ids;
 
-    ids = kvr_get(&line->ids);
-
-    for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
-        stamp = kvr_get(&line->stamp[s]);
-
-        if (kvr_index_used(stamp) && kvr_index_id(ids, s, stamp) == peer) {
-            *age = (uint32_t) ((int32_t) (clock - stamp) >> KVR_INDEX_STAMP);
-            return 1;
-        }
+    if (kvr_line_slot(line, kvr_get(&line->ids), peer, &stamp)
+        == KVR_INDEX_HOLDERS)
+    {
+        return 0;
     }
 
-    return 0;
+    *age = (uint32_t) ((int32_t) (clock - stamp) >> KVR_INDEX_STAMP);
+
+    return 1;
 }
 
 

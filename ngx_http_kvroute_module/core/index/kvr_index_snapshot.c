@@ -105,7 +105,7 @@ kvr_index_snapshot_holders(kvr_index_t *ix, kvr_index_line_t *line,
 {
     uint16_t  id;
     unsigned  i;
-    uint32_t  stamp, age, masked;
+    uint32_t  stamp, masked;
     uint64_t  mask;
 
     for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
@@ -118,15 +118,11 @@ kvr_index_snapshot_holders(kvr_index_t *ix, kvr_index_line_t *line,
 
         id = (uint16_t) kvr_index_id(ids, i, stamp);
 
-        if (!kvr_set_test(&view->known, id)) {
-            kvr_line_know(ix, id, view);
-        }
-
-        age = view->clock[id] - stamp;
-
         /* it may be newer than the clock that was read */
 
-        if (age >= view->limit[id] && (int32_t) age >= 0) {
+        if (!kvr_line_counts(ix, view, id, stamp)
+            && (int32_t) (view->clock[id] - stamp) >= 0)
+        {
             continue;
         }
 
@@ -201,7 +197,7 @@ kvr_index_snapshot_read(kvr_index_t *ix, const uint8_t *p, kvr_set_t set,
     uint8_t            head;
     uint16_t           id, first;
     unsigned           i, n;
-    uint32_t           touched, stamp, masked, evicted, held[KVR_INDEX_HOLDERS];
+    uint32_t           touched, stamp, masked, held[KVR_INDEX_HOLDERS];
     uint64_t           key, ids, mask, known;
     kvr_index_line_t  *line;
     kvr_line_view_t    view;
@@ -217,7 +213,6 @@ kvr_index_snapshot_read(kvr_index_t *ix, const uint8_t *p, kvr_set_t set,
     }
 
     touched = kvr_index_snapshot_touched(ix, touched);
-    evicted = 0;
 
     if (head & KVR_INDEX_SNAPSHOT_SESSION) {
 
@@ -231,7 +226,7 @@ kvr_index_snapshot_read(kvr_index_t *ix, const uint8_t *p, kvr_set_t set,
             return 0;
         }
 
-        line = kvr_line_insert(ix, key, 0, stamp, touched, &evicted);
+        line = kvr_line_insert(ix, key, 0, stamp, touched);
 
         if (line) {
             kvr_set(&line->ids, kvr_line_bind(key, id));
@@ -259,9 +254,7 @@ kvr_index_snapshot_read(kvr_index_t *ix, const uint8_t *p, kvr_set_t set,
             continue;
         }
 
-        kvr_line_know(ix, id, &view);
-
-        if (view.clock[id] - stamp < view.limit[id]) {
+        if (kvr_line_counts(ix, &view, id, stamp)) {
 
             if (n == 0) {
                 first = id;
@@ -295,7 +288,7 @@ kvr_index_snapshot_read(kvr_index_t *ix, const uint8_t *p, kvr_set_t set,
     }
 
     line = kvr_line_insert(ix, key, first, n ? held[0] : kvr_index_high(first),
-                           touched, &evicted);
+                           touched);
 
     if (line == NULL) {
         return 0;

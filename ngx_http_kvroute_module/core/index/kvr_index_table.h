@@ -17,7 +17,8 @@
 
 #define KVR_INDEX_HOLDERS   8
 #define KVR_INDEX_FRACTION  8       /* bits of a clock below one unit */
-#define KVR_INDEX_WAYS     4
+#define KVR_INDEX_WAYS      4
+#define KVR_INDEX_AHEAD     4       /* part of a capacity: kvr_index_heard() */
 
 /* capacities in units; larger ones would not tell old stamps from new */
 #define KVR_INDEX_CAPACITY_MAX  (1U << 28)
@@ -27,8 +28,6 @@
 #define KVR_INDEX_TIME_MASK   0xffffff
 #define KVR_INDEX_TIME_SHIFT  10
 #define KVR_INDEX_TURNED      64         /* a turnover of 1 */
-
-#define KVR_INDEX_FRACTION  8            /* bits of a clock below one unit */
 
 
 typedef struct {
@@ -142,6 +141,18 @@ kvr_index_ahead(kvr_index_peer_t *p)
     ahead = kvr_get(&p->ahead);
 
     return ahead - kvr_min(ahead, 1);
+}
+
+
+/* the most that it may be ahead; expected: units of requests in flight */
+static inline uint64_t
+kvr_index_ahead_max(kvr_index_peer_t *p, uint64_t expected)
+{
+    uint64_t  units;
+
+    units = kvr_get(&p->capacity) / KVR_INDEX_AHEAD;
+
+    return kvr_max(units, expected) << KVR_INDEX_FRACTION;
 }
 
 

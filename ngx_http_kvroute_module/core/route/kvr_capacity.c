@@ -276,15 +276,6 @@ kvr_capacity_source(kvr_index_source_e source)
 }
 
 
-void
-kvr_capacity_stopped(const kvr_zone_t *zone, const kvr_pool_t *pool,
-    uint32_t id, uint64_t now)
-{
-    kvr_index_alone(zone->index, id);
-    kvr_capacity_update(zone, pool, id, now);
-}
-
-
 int
 kvr_capacity_sure(const kvr_zone_t *zone, uint32_t id, uint64_t now)
 {

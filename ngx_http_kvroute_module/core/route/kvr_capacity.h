@@ -66,10 +66,6 @@ const char *kvr_capacity_source(kvr_index_source_e source);
 /* units that requests in flight are still to store */
 uint64_t kvr_capacity_expected(const kvr_zone_t *zone, uint32_t peer);
 
-/* its events have stopped; for the process that hears them */
-void kvr_capacity_stopped(const kvr_zone_t *zone, const kvr_pool_t *pool,
-    uint32_t peer, uint64_t now);
-
 /*
  * Whether a restart or a reset of this peer's cache would have been told: it
  * tells what it stores, and none of that was missed in the last minute.

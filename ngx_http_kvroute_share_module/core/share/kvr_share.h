@@ -72,6 +72,7 @@
 #include "core/popular/kvr_popular.h"
 #include "core/base/kvr_fifo.h"
 #include "core/share/kvr_share_batch.h"
+#include "core/share/kvr_share_index.h"
 #include "core/state/kvr_hooks.h"
 
 

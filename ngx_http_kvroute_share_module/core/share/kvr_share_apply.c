@@ -180,8 +180,8 @@ kvr_share_apply_soon(const kvr_share_self_t *self, const kvr_share_record_t *r,
     for (lines = 0; lines < 2; lines++) {
         for (i = 0; i < n; i++) {
             if (r[i].type == KVR_SHARE_LESSON) {
-                kvr_index_soon(self->zone->index, &r[i].word[2], r[i].n - 2,
-                               lines);
+                kvr_index_prefetch(self->zone->index, &r[i].word[2],
+                                   r[i].n - 2, lines);
             }
         }
     }
@@ -312,9 +312,9 @@ kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
         break;
 
     case KVR_SHARE_VOID:
-        kvr_index_untaught(self->zone->index, &r->word[1],
-                           kvr_share_upper(r->word[0]), r->n - 1,
-                           kvr_share_lower(r->word[0]), peer);
+        kvr_share_index_undo(self->zone->index, &r->word[1],
+                             kvr_share_upper(r->word[0]), r->n - 1,
+                             kvr_share_lower(r->word[0]), peer);
         break;
 
     case KVR_SHARE_BIND:
@@ -328,8 +328,8 @@ kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
     case KVR_SHARE_LOAD:
         kvr_set(&host->load[peer], r->word[0]);
         kvr_set(&host->context[peer], r->word[1]);
-        kvr_index_since_told(self->zone->index, peer, r->word[2],
-                             kvr_get(&self->share->wants) != 0);
+        kvr_share_index_advance(self->zone->index, peer, r->word[2],
+                                kvr_get(&self->share->wants) != 0);
         break;
 
     case KVR_SHARE_POPULAR:
@@ -354,8 +354,8 @@ kvr_share_apply_lesson(const kvr_share_self_t *self, kvr_share_host_t *host,
     from = kvr_share_upper(r->word[0]);
     first = kvr_share_lower(r->word[1]);
 
-    kvr_index_taught(self->zone->index, &r->word[2], from, first,
-                     r->n - 2 - kvr_index_told_count(from, first),
+    kvr_index_update(self->zone->index, &r->word[2], from, first,
+                     r->n - 2 - kvr_share_index_count(from, first),
                      kvr_share_lower(r->word[0]), peer,
                      kvr_share_upper(r->word[1]));
 
@@ -394,11 +394,10 @@ kvr_share_apply_bind(const kvr_share_self_t *self, const kvr_share_record_t *r,
 
     left = kvr_min(kvr_share_lower(r->word[1]), INT32_MAX);
 
-    (void) kvr_index_bind_told(self->zone->index, r->word[0], peer,
-                               kvr_get(&self->zone->registry->peer[peer]
-                                       .generation),
-                               seconds + left, seconds,
-                               kvr_share_upper(r->word[1]) != 0);
+    kvr_share_index_bind(self->zone->index, r->word[0], peer,
+                         kvr_get(&self->zone->registry->peer[peer].generation),
+                         seconds + left, seconds,
+                         kvr_share_upper(r->word[1]) != 0);
 }
 
 

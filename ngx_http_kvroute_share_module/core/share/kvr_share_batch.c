@@ -5,7 +5,7 @@
 
 
 #include "core/share/kvr_share_batch.h"
-#include "core/index/kvr_index.h"
+#include "core/share/kvr_share_index.h"
 #include "core/popular/kvr_popular.h"
 
 #define XXH_INLINE_ALL
@@ -309,7 +309,7 @@ kvr_share_batch_record(const kvr_share_record_t *r)
             return 0;
         }
 
-        told = kvr_index_told_count(from, first);
+        told = kvr_share_index_count(from, first);
 
         return told <= r->n - 2 && r->n - 2 <= KVR_SHARE_VALUES;
 

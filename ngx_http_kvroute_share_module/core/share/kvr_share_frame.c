@@ -275,7 +275,7 @@ kvr_share_frame_load(const kvr_share_self_t *self, kvr_share_owner_t *o,
         o->context[i] = words[2];
 
         words[0] = kvr_share_head(KVR_SHARE_LOAD, i, 3);
-        words[3] = kvr_index_since(self->zone->index, i);
+        words[3] = kvr_share_index_units(self->zone->index, i);
 
         (void) kvr_share_batch_put(w, words, 4);
     }

@@ -117,7 +117,7 @@ kvr_share_help_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
     uint64_t            line, end, *words, bind[3];
     kvr_index_t        *ix;
     kvr_share_t        *s;
-    kvr_index_known_t   k;
+    kvr_share_index_t   k;
 
     s = self->share;
     ix = self->zone->index;
@@ -145,7 +145,7 @@ kvr_share_help_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
             break;
         }
 
-        if (!kvr_index_known(ix, line, seconds, &k)) {
+        if (!kvr_share_index_read(ix, line, seconds, &k)) {
             line++;
             continue;
         }
@@ -241,9 +241,9 @@ kvr_share_help_take(const kvr_share_self_t *self, const kvr_share_record_t *r,
         place = kvr_share_upper(r->word[i + 1]) & UINT16_MAX;
 
         if (place < npeers && peer[place] != KVR_PEERS) {
-            kvr_index_know(self->zone->index, r->word[i], peer[place],
-                           kvr_share_lower(r->word[i + 1]),
-                           kvr_share_upper(r->word[i + 1]) >> 16 & 1);
+            kvr_share_index_write(self->zone->index, r->word[i], peer[place],
+                                  kvr_share_lower(r->word[i + 1]),
+                                  kvr_share_upper(r->word[i + 1]) >> 16 & 1);
         }
     }
 

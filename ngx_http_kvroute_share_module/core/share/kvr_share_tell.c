@@ -35,7 +35,7 @@ kvr_share_tell_lesson(const kvr_zone_t *zone, void *data,
      * the last part, and nothing of one that came again a short while ago.
      */
 
-    from = first - kvr_min((KVR_SHARE_VALUES / 2 - 1) * KVR_INDEX_TOLD, first);
+    from = first - kvr_min((KVR_SHARE_VALUES / 2 - 1) * KVR_INDEX_PUBLISHED, first);
 
     if (undo->first == n) {
         from = first;
@@ -43,11 +43,11 @@ kvr_share_tell_lesson(const kvr_zone_t *zone, void *data,
 
     m = 0;
 
-    for (i = kvr_index_told_next(from); i < first; i += KVR_INDEX_TOLD) {
+    for (i = kvr_share_index_next(from); i < first; i += KVR_INDEX_PUBLISHED) {
         value[m++] = chain[i];
     }
 
-    if (from < first && (first - 1) % KVR_INDEX_TOLD != KVR_INDEX_TOLD_AT) {
+    if (from < first && (first - 1) % KVR_INDEX_PUBLISHED != KVR_INDEX_PUBLISHED_AT) {
         value[m++] = chain[first - 1];
     }
 
@@ -168,7 +168,7 @@ kvr_share_tell_bind(const kvr_zone_t *zone, void *data, uint64_t key,
     kvr_fifo_part_t  part[4];
 
     bound = kvr_index_bound(zone->index, key, now, &generation);
-    left = bound < KVR_PEERS ? kvr_index_bound_until(zone->index, key) - now
+    left = bound < KVR_PEERS ? kvr_share_index_expires(zone->index, key) - now
                              : 0;
 
     if (bound == peer && left <= seconds

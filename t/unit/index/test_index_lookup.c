@@ -615,7 +615,11 @@ TEST(test_lookup_again)
     kvr_index_insert(ix, chain[0], n, kvr_chain_depth(n - 1), 0, 0, &undo);
 
     for (at = 20; at < 22; at++) {
-        kvr_index_again(ix, chain[0][at], at, 1, 0);
+        line = kvr_line_hold(ix, kvr_index_key(chain[0][at]), 1,
+                             kvr_index_stamp(kvr_index_clocked(
+                                                 kvr_index_clock(ix, 1), 1),
+                                             kvr_chain_depth(at)));
+        kvr_tag_mark(kvr_tag_line(ix, line));
 
         (void) kvr_index_lookup(ix, chain[0], n, kvr_set_below(8), found);
         util_check(found[0] == kvr_chain_depth(n - 1)

@@ -195,7 +195,7 @@ TEST(test_capacity_silent)
     tell(KVR_KVEVENT_STORED, 1);
     ck_assert(kvr_capacity_heard(&s.zone, s.peer));
 
-    kvr_capacity_stopped(&s.zone, &s.pool, s.peer, 5000);
+    kvr_hear_stopped(&s.zone, &s.pool, s.peer, 5000);
     ck_assert(!kvr_capacity_heard(&s.zone, s.peer));
 
     /* what was missed is doubted for a minute */
@@ -341,7 +341,7 @@ TEST(test_capacity_age)
 
     /* no events any more: the metrics count; and without them what was assumed */
 
-    kvr_capacity_stopped(&s.zone, &s.pool, s.peer, 5000);
+    kvr_hear_stopped(&s.zone, &s.pool, s.peer, 5000);
     ck_assert_uint_eq(kvr_get(&p->capacity), 900 - 10 * 64 / 2 * 4 / UNIT);
 
     kvr_set(&peer->engine.reported, 0);

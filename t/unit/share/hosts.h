@@ -27,7 +27,7 @@
 #define LEASE     3000
 
 /* units between two entries that are told, where each stands for two */
-#define SLACK     (2 * KVR_INDEX_TOLD)
+#define SLACK     (2 * KVR_INDEX_PUBLISHED)
 
 
 typedef struct {

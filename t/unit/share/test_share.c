@@ -79,8 +79,8 @@ TEST(test_share_lost)
     now += KVR_SHARE_BEAT;
     flush(0, 0);
 
-    util_check(kvr_index_since(host[1].zone.index, host[1].number[1])
-               == kvr_index_since(host[0].zone.index, host[0].number[1]),
+    util_check(kvr_share_index_units(host[1].zone.index, host[1].number[1])
+               == kvr_share_index_units(host[0].zone.index, host[0].number[1]),
                "clocks");
 
     /* a conversation of which another host hears its last turn only */

@@ -14,6 +14,7 @@
 #include "core/index/kvr_index.h"
 #include "core/popular/kvr_popular.h"
 #include "core/share/kvr_share_batch.h"
+#include "core/share/kvr_share_index.h"
 
 
 static uint64_t            memory[KVR_SHARE_BATCH / 8];
@@ -306,10 +307,10 @@ TEST(test_share_batch_told)
         for (from = 0; from <= end; from++) {
 
             for (n = 0, i = from; i < end; i++) {
-                n += kvr_index_told(i, end) != 0;
+                n += kvr_index_published(i, end) != 0;
             }
 
-            util_check(kvr_index_told_count(from, end) == n, "%u..%u: %u",
+            util_check(kvr_share_index_count(from, end) == n, "%u..%u: %u",
                        from, end, n);
         }
     }

@@ -14,6 +14,7 @@
 
 #include "util.h"
 #include "core/index/kvr_index_line.h"
+#include "core/share/kvr_share_index.h"
 
 
 #define LINES     (1 << 14)
@@ -101,10 +102,10 @@ tell(void)
 {
     uint64_t           n;
     unsigned           i, told;
-    kvr_index_known_t  k;
+    kvr_share_index_t  k;
 
     for (i = 0; i < PEERS; i++) {
-        kvr_index_since_told(table[1], number[i], kvr_index_since(table[0], i),
+        kvr_share_index_advance(table[1], number[i], kvr_share_index_units(table[0], i),
                              1);
     }
 
@@ -112,7 +113,7 @@ tell(void)
 
     for (n = 0; n < table[0]->nlines; n++) {
 
-        if (!kvr_index_known(table[0], n, 0, &k)) {
+        if (!kvr_share_index_read(table[0], n, 0, &k)) {
             continue;
         }
 
@@ -120,7 +121,7 @@ tell(void)
 
         for (i = 0; i < k.n; i++) {
             util_check(k.peer[i] < PEERS, "peer %u", k.peer[i]);
-            kvr_index_know(table[1], k.key, number[k.peer[i]], k.age[i],
+            kvr_share_index_write(table[1], k.key, number[k.peer[i]], k.age[i],
                            k.marked);
             told++;
         }
@@ -131,7 +132,7 @@ tell(void)
 
 
 /* each chain has holders whose numbers differ by 128, 256 and by little */
-TEST(test_index_told_same)
+TEST(test_share_index_same)
 {
     unsigned  c, k, peer, known, gone;
 
@@ -190,7 +191,7 @@ TEST(test_index_told_same)
 
 
 /* only of the peer that is meant, and only as young as that */
-TEST(test_index_told_untaught)
+TEST(test_share_index_undo)
 {
     unsigned  n;
 
@@ -201,14 +202,14 @@ TEST(test_index_told_untaught)
     insert(0, 261);
     insert(0, 389);
 
-    kvr_index_untaught(table[0], chain[0], 0, LENGTH, n, 261);
+    kvr_share_index_undo(table[0], chain[0], 0, LENGTH, n, 261);
 
     util_check(held(0, 0, 261) == 0, "undone");
     util_check(held(0, 0, 5) == n && held(0, 0, 133) == n
                && held(0, 0, 389) == n, "the others are as before");
 
     kvr_index_extend(table[0], chain[1], 0, LENGTH, 3 * n, 133, 0);
-    kvr_index_untaught(table[0], chain[0], 0, LENGTH, 2 * n, 133);
+    kvr_share_index_undo(table[0], chain[0], 0, LENGTH, 2 * n, 133);
 
     util_check(held(0, 0, 133) == n, "it is older than that");
 }
@@ -218,11 +219,11 @@ TEST(test_index_told_untaught)
  * Who was killed between ids and stamp may leave a number that no peer has: the
  * seven bits of one and the two of another.
  */
-TEST(test_index_told_nonsense)
+TEST(test_share_index_nonsense)
 {
     uint64_t           n;
     unsigned           told;
-    kvr_index_known_t  k;
+    kvr_share_index_t  k;
     kvr_index_line_t  *line;
 
     insert(0, 127);
@@ -240,7 +241,7 @@ TEST(test_index_told_nonsense)
 
         if (kvr_get(&line->key) > KVR_INDEX_CLAIMED) {
             kvr_set(&line->stamp[0], kvr_get(&line->stamp[0]) | KVR_INDEX_HIGH);
-            told += kvr_index_known(table[0], n, 0, &k);
+            told += kvr_share_index_read(table[0], n, 0, &k);
         }
     }
 
