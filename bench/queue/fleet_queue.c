@@ -72,7 +72,7 @@ kvq_room(void *data, kvr_queue_item_t *item)
     q->choice.view.fit = rq->fit;
     kvr_candidate_view(&q->choice.view);
 
-    if (kvr_admission_any(&a, offer, n) != KVR_ADMISSION_ROOM) {
+    if (kvr_admission_choose(&a, offer, n, NULL) != KVR_ADMISSION_ROOM) {
         return 0;
     }
 

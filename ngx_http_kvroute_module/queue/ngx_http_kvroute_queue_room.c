@@ -213,7 +213,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
     n = ngx_http_kvroute_queue_offers(w, peers, &conf->list[backup]);
 
     if (!known) {
-        rc = kvr_admission_any(a, ngx_http_kvroute_queue_offer, n);
+        rc = kvr_admission_choose(a, ngx_http_kvroute_queue_offer, n, NULL);
 
     } else {
         reserved = &w->ctx->reserved.core;

@@ -4,7 +4,6 @@
  */
 
 
-#include "core/base/kvr_core.h"
 #include "core/base/kvr_reason.h"
 
 
@@ -19,9 +18,9 @@ _Static_assert(kvr_nelts(kvr_reasons) == KVR_REASON_MAX, "kvr_reasons");
 
 
 const char *
-kvr_reason_name(kvr_reason_e reason)
+kvr_reason_name(uint32_t reason)
 {
-    return (unsigned) reason < KVR_REASON_MAX ? kvr_reasons[reason] : NULL;
+    return reason < KVR_REASON_MAX ? kvr_reasons[reason] : NULL;
 }
 
 
@@ -35,8 +34,8 @@ _Static_assert(kvr_nelts(kvr_reason_disaggregates) == KVR_DISAGGREGATE_MAX,
 
 
 const char *
-kvr_reason_disaggregated(kvr_disaggregate_e reason)
+kvr_reason_disaggregated(uint32_t outcome)
 {
-    return (unsigned) reason < KVR_DISAGGREGATE_MAX
-           ? kvr_reason_disaggregates[reason] : NULL;
+    return outcome < KVR_DISAGGREGATE_MAX ? kvr_reason_disaggregates[outcome]
+                                          : NULL;
 }

@@ -8,6 +8,9 @@
 #define _KVR_REASON_H_INCLUDED_
 
 
+#include "core/base/kvr_core.h"
+
+
 /*
  * Reasons for a pick, and for one server or two: what decisions are counted by,
  * in shared memory, and told by.
@@ -67,8 +70,8 @@ typedef enum {
 
 
 /* names as in logs and in the status; NULL: no such number */
-const char *kvr_reason_name(kvr_reason_e reason);
-const char *kvr_reason_disaggregated(kvr_disaggregate_e reason);
+const char *kvr_reason_name(uint32_t reason);
+const char *kvr_reason_disaggregated(uint32_t outcome);
 
 
 #endif /* _KVR_REASON_H_INCLUDED_ */

@@ -471,31 +471,22 @@ kvr_outlier_add(_Atomic uint64_t *word, uint64_t ms, int good, int bad,
 kvr_outlier_e
 kvr_outlier_client(uint32_t status)
 {
-    switch (status) {
+    uint32_t  i;
 
-    case 400:
-        return KVR_OUTLIER_400;
+    static const struct {
+        uint32_t       status;
+        kvr_outlier_e  reason;
+    } reasons[] = {
+        { 400, KVR_OUTLIER_400 }, { 401, KVR_OUTLIER_401 },
+        { 403, KVR_OUTLIER_403 }, { 404, KVR_OUTLIER_MISSING },
+        { 413, KVR_OUTLIER_413 }, { 422, KVR_OUTLIER_422 },
+        { 429, KVR_OUTLIER_429 }, { 503, KVR_OUTLIER_503 }
+    };
 
-    case 401:
-        return KVR_OUTLIER_401;
-
-    case 403:
-        return KVR_OUTLIER_403;
-
-    case 404:
-        return KVR_OUTLIER_MISSING;
-
-    case 413:
-        return KVR_OUTLIER_413;
-
-    case 422:
-        return KVR_OUTLIER_422;
-
-    case 429:
-        return KVR_OUTLIER_429;
-
-    case 503:
-        return KVR_OUTLIER_503;
+    for (i = 0; i < kvr_nelts(reasons); i++) {
+        if (reasons[i].status == status) {
+            return reasons[i].reason;
+        }
     }
 
     return KVR_OUTLIER_4XX;

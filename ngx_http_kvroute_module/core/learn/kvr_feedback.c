@@ -297,11 +297,3 @@ kvr_feedback_usable(const kvr_feedback_t *l, uint64_t tokens, uint32_t replies)
     return (all - kvr_min(taken, all / 2))
            * kvr_min(kvr_feedback_factor(l), KVR_FEEDBACK_USABLE_MAX);
 }
-
-
-uint32_t
-kvr_feedback_retention(const kvr_feedback_t *l,
-    const kvr_retention_sum_t *sum)
-{
-    return kvr_retention_among(&l->retention, sum);
-}

@@ -138,13 +138,4 @@ double kvr_feedback_factor(const kvr_feedback_t *l);
 double kvr_feedback_usable(const kvr_feedback_t *l, uint64_t tokens,
     uint32_t replies);
 
-/*
- * What the peer's cache holds, in units, by its responses; 0: not known.  sum
- * is what was seen of all peers that are likely to be alike
- * (kvr_retention_add()).
- */
-uint32_t kvr_feedback_retention(const kvr_feedback_t *l,
-    const kvr_retention_sum_t *sum);
-
-
 #endif /* _KVR_FEEDBACK_H_INCLUDED_ */

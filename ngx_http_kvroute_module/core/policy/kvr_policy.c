@@ -6,12 +6,14 @@
 
 #include "core/policy/kvr_policy_int.h"
 
+#include <math.h>
+
 
 static kvr_candidate_t *kvr_policy_chosen(kvr_candidate_t *cand, uint32_t n,
     kvr_decision_t *d);
 static int kvr_policy_leave_out(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n);
-static void kvr_policy_spare(const kvr_policy_request_t *req,
+static int kvr_policy_avoid(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, kvr_candidate_t flag);
 
 
@@ -178,78 +180,36 @@ kvr_policy_own(const kvr_policy_request_t *req, const kvr_candidate_t *c,
 }
 
 
-/* returns 1 if all are full, which then counts for none */
+/*
+ * Leaves out first the peers that are unhealthy, of the rest those ejected, and
+ * so on.  Returns 1 if all that are left are full.
+ */
 static int
 kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n)
 {
-    uint32_t          i, free, open, healthy, well, willing;
-    kvr_candidate_t  *c;
+    int  room;
 
-    /*
-     * those in health, of these those not ejected, of these those not pressed,
-     * of these those with room
-     */
+    kvr_policy_avoid(NULL, cand, n, (kvr_candidate_t) { .unhealthy = 1 });
+    kvr_policy_avoid(NULL, cand, n, (kvr_candidate_t) { .sick = 1 });
+    kvr_policy_avoid(NULL, cand, n, (kvr_candidate_t) { .throttled = 1 });
 
-    healthy = 0;
-    well = 0;
-    willing = 0;
-    free = 0;
+    room = kvr_policy_avoid(NULL, cand, n, (kvr_candidate_t) { .full = 1 });
 
-    for (i = 0; i < n; i++) {
-        healthy += !cand[i].unhealthy;
-    }
+    kvr_policy_avoid(NULL, cand, n, (kvr_candidate_t) { .ended = 1 });
+    kvr_policy_avoid(req, cand, n, (kvr_candidate_t) { .draining = 1 });
+    kvr_policy_avoid(req, cand, n, (kvr_candidate_t) { .cold = 1 });
 
-    for (i = 0; i < n; i++) {
-        c = &cand[i];
-
-        c->out = (healthy && c->unhealthy);
-        well += (!c->out && !c->sick);
-    }
-
-    for (i = 0; i < n; i++) {
-        c = &cand[i];
-
-        c->out |= (well && c->sick);
-        willing += (!c->out && !c->throttled);
-    }
-
-    for (i = 0; i < n; i++) {
-        c = &cand[i];
-
-        c->out |= (willing && c->throttled);
-        free += (!c->out && !c->full);
-    }
-
-    for (i = 0; i < n; i++) {
-        cand[i].out |= (free && cand[i].full);
-    }
-
-    /* of the rest those whose drain is not over */
-
-    open = 0;
-
-    for (i = 0; i < n; i++) {
-        open += (!cand[i].out && !cand[i].ended);
-    }
-
-    for (i = 0; i < n; i++) {
-        cand[i].out |= (open && cand[i].ended);
-    }
-
-    kvr_policy_spare(req, cand, n, (kvr_candidate_t) { .draining = 1 });
-    kvr_policy_spare(req, cand, n, (kvr_candidate_t) { .cold = 1 });
-
-    return free == 0;
+    return !room;
 }
 
 
 /*
- * Leaves out those with a flag, but for what is theirs, if there are others
- * among the rest.
+ * Leaves out the candidates that have a flag, if there are others; with req
+ * not those that the request belongs to.  Returns 0 if there are no others.
  */
-static void
-kvr_policy_spare(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+static int
+kvr_policy_avoid(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, kvr_candidate_t flag)
 {
     uint32_t          i, others;
@@ -271,8 +231,11 @@ kvr_policy_spare(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     for (i = 0; i < n && others; i++) {
         c = &cand[i];
 
-        c->out |= (c->flags & flag.flags) && !kvr_policy_own(req, c, best);
+        c->out |= (c->flags & flag.flags)
+                  && !(req && kvr_policy_own(req, c, best));
     }
+
+    return others != 0;
 }
 
 
@@ -285,10 +248,49 @@ kvr_policy_conf_init(kvr_policy_conf_t *conf, kvr_policy_e policy)
 
 
 const char *
-kvr_policy_name(kvr_policy_e policy)
+kvr_policy_name(uint32_t policy)
 {
-    return (unsigned) policy < KVR_POLICIES ? kvr_policy_table[policy]->name
-                                              : NULL;
+    return policy < KVR_POLICIES ? kvr_policy_table[policy]->name : NULL;
+}
+
+
+kvr_candidate_t *
+kvr_policy_home(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+    uint32_t n, kvr_candidate_t **second)
+{
+    double             d, least, next;
+    uint32_t           i;
+    kvr_candidate_t   *c, *first;
+    const kvr_home_t  *home;
+
+    home = req->home;
+    first = NULL;
+    *second = NULL;
+    least = INFINITY;
+    next = INFINITY;
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+
+        if (c->out) {
+            continue;
+        }
+
+        d = kvr_home_distance(home->key, home->peer[c->place].hash, c->weight);
+
+        if (d < least) {
+            *second = first;
+            next = least;
+            first = c;
+            least = d;
+
+        } else if (d < next) {
+            *second = c;
+            next = d;
+        }
+    }
+
+    return first;
 }
 
 

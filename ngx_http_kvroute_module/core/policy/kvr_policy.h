@@ -271,7 +271,7 @@ void kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 void kvr_policy_conf_init(kvr_policy_conf_t *conf, kvr_policy_e policy);
 
 /* the name as in the configuration and in logs; NULL: no such number */
-const char *kvr_policy_name(kvr_policy_e policy);
+const char *kvr_policy_name(uint32_t policy);
 
 /* the policy of a name, aliases too; KVR_POLICIES if there is none */
 kvr_policy_e kvr_policy_by_name(const void *name, size_t len);

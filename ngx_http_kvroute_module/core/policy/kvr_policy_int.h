@@ -32,6 +32,14 @@ uint32_t kvr_policy_least_request_cost(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, int affine);
 
 
+/*
+ * Returns the home of req->home's key among the candidates that are not left
+ * out, and the second one; NULL if there is none.
+ */
+kvr_candidate_t *kvr_policy_home(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n, kvr_candidate_t **second);
+
+
 /* whether c takes the place of b, the best so far, which is no cheaper */
 static inline int
 kvr_policy_less(kvr_candidate_t *c, kvr_candidate_t *b, uint32_t i, int affine,

@@ -21,8 +21,6 @@ static uint32_t kvr_policy_kv_cache_pick(const kvr_policy_request_t *req,
 static inline int kvr_pick_credited(const kvr_policy_request_t *req);
 static void kvr_pick_credits(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n);
-static void kvr_pick_homes(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n);
 static void kvr_pick_home(const kvr_policy_request_t *req, kvr_candidate_t *c,
     double share);
 static inline double kvr_pick_cost(const kvr_policy_request_t *req,
@@ -172,67 +170,26 @@ static void
 kvr_pick_credits(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n)
 {
-    uint32_t  i;
+    uint32_t          i;
+    kvr_candidate_t  *home, *second;
 
     for (i = 0; i < n; i++) {
-        cand[i].credit = 0;
+        cand[i].credit = req->conf->documents == KVR_DOCUMENTS_CREDIT
+                         ? cand[i].documents / 2 : 0;
     }
 
-    if (req->conf->documents == KVR_DOCUMENTS_CREDIT) {
-        for (i = 0; i < n; i++) {
-            cand[i].credit = cand[i].documents / 2;
-        }
+    if (req->home == NULL) {
+        return;
     }
 
-    if (req->home) {
-        kvr_pick_homes(req, cand, n);
-    }
-}
+    home = kvr_policy_home(req, cand, n, &second);
 
-
-/* the credits of the two homes among those that are not left out */
-static void
-kvr_pick_homes(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n)
-{
-    double             d, least, next;
-    uint32_t           i;
-    kvr_candidate_t   *c, *first, *second;
-    const kvr_home_t  *home;
-
-    home = req->home;
-    first = NULL;
-    second = NULL;
-    least = INFINITY;
-    next = INFINITY;
-
-    for (i = 0; i < n; i++) {
-        c = &cand[i];
-
-        if (c->out) {
-            continue;
-        }
-
-        d = kvr_home_distance(home->key, home->peer[c->place].hash, c->weight);
-
-        if (d < least) {
-            second = first;
-            next = least;
-            first = c;
-            least = d;
-
-        } else if (d < next) {
-            second = c;
-            next = d;
-        }
-    }
-
-    if (first) {
-        kvr_pick_home(req, first, home->credit);
+    if (home) {
+        kvr_pick_home(req, home, req->home->credit);
     }
 
     if (second) {
-        kvr_pick_home(req, second, home->credit * KVR_HOME_SECOND);
+        kvr_pick_home(req, second, req->home->credit * KVR_HOME_SECOND);
     }
 }
 

@@ -9,13 +9,9 @@
 
 #include "core/policy/kvr_policy_int.h"
 
-#include <math.h>
-
 
 static uint32_t kvr_policy_sticky_pick(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
-static uint32_t kvr_policy_sticky_home(const kvr_policy_request_t *req,
-    const kvr_candidate_t *cand, uint32_t n);
 
 
 static const char *const  kvr_policy_sticky_strict[] = { "off", "on", NULL };
@@ -44,7 +40,8 @@ static uint32_t
 kvr_policy_sticky_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, kvr_decision_t *d)
 {
-    uint32_t  i, pick, bound;
+    uint32_t          i, pick, bound;
+    kvr_candidate_t  *home, *second;
 
     if (!req->keyed) {
         return kvr_policy_round_robin_pick(req, cand, n, d);
@@ -74,43 +71,15 @@ kvr_policy_sticky_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         return KVR_POLICY_NONE;
     }
 
-    pick = req->home ? kvr_policy_sticky_home(req, cand, n)
-                     : kvr_policy_round_robin_pick(req, cand, n, d);
+    /* where other hosts would bind the session */
+
+    home = req->home ? kvr_policy_home(req, cand, n, &second) : NULL;
+
+    pick = home ? (uint32_t) (home - cand)
+                : kvr_policy_round_robin_pick(req, cand, n, d);
 
     d->reason = (bound == KVR_POLICY_NONE && !req->busy)
                 ? KVR_REASON_BIND : KVR_REASON_OVERFLOW;
 
     return pick;
-}
-
-
-/* where other hosts would bind the session */
-static uint32_t
-kvr_policy_sticky_home(const kvr_policy_request_t *req,
-    const kvr_candidate_t *cand, uint32_t n)
-{
-    double             d, least;
-    uint32_t           i, best;
-    const kvr_home_t  *home;
-
-    home = req->home;
-    best = KVR_POLICY_NONE;
-    least = INFINITY;
-
-    for (i = 0; i < n; i++) {
-
-        if (cand[i].out) {
-            continue;
-        }
-
-        d = kvr_home_distance(home->key, home->peer[cand[i].place].hash,
-                              cand[i].weight);
-
-        if (d < least) {
-            least = d;
-            best = i;
-        }
-    }
-
-    return best;
 }

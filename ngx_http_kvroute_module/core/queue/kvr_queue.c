@@ -14,6 +14,10 @@
 
 static kvr_queue_key_t kvr_queue_key(kvr_queue_shared_t *shared,
     kvr_queue_item_t *item);
+static kvr_queue_item_t *kvr_queue_head(kvr_queue_t *q,
+    kvr_queue_shared_t *shared, unsigned class, kvr_queue_key_t *key);
+static kvr_queue_row_t *kvr_queue_row(kvr_queue_shared_t *shared, uint32_t i,
+    uint64_t now);
 static void kvr_queue_enter(kvr_queue_shared_t *shared,
     kvr_queue_item_t *item);
 static int kvr_queue_before(kvr_queue_key_t a, kvr_queue_key_t b);
@@ -160,29 +164,41 @@ kvr_queue_first(kvr_queue_t *q, kvr_queue_shared_t *shared,
     kvr_queue_key_t *key)
 {
     unsigned           class;
+    kvr_queue_item_t  *first;
+
+    first = NULL;
+
+    for (class = 0; class < KVR_QUEUE_CLASSES && first == NULL; class++) {
+        first = kvr_queue_head(q, shared, class, key);
+    }
+
+    return first;
+}
+
+
+/* Returns the first of a class, or NULL; sets *key to its key or 0. */
+static kvr_queue_item_t *
+kvr_queue_head(kvr_queue_t *q, kvr_queue_shared_t *shared, unsigned class,
+    kvr_queue_key_t *key)
+{
     uint64_t           set;
     kvr_queue_key_t    k;
     kvr_queue_item_t  *item, *first;
 
-    for (class = 0; class < KVR_QUEUE_CLASSES; class++) {
-        first = NULL;
+    first = NULL;
+    *key = 0;
 
-        for (set = q->tenants[class]; set; set &= set - 1) {
-            item = q->heap[class][__builtin_ctzll(set)];
-            k = kvr_queue_key(shared, item);
+    for (set = q->tenants[class]; set; set &= set - 1) {
+        item = q->heap[class][__builtin_ctzll(set)];
+        k = kvr_queue_key(shared, item);
 
-            if (first == NULL || kvr_queue_before(k, *key)) {
-                first = item;
-                *key = k;
-            }
-        }
-
-        if (first) {
-            return first;
+        if (first == NULL || kvr_queue_before(k, *key)) {
+            first = item;
+            *key = k;
         }
     }
 
-    return NULL;
+    return first;
 }
 
 
@@ -278,12 +294,10 @@ void
 kvr_queue_publish(kvr_queue_shared_t *shared, uint32_t row, kvr_queue_t *q,
     uint64_t now)
 {
-    unsigned           class, changed;
-    uint32_t           rows;
-    uint64_t           set;
-    kvr_queue_key_t    k, key;
-    kvr_queue_row_t   *r;
-    kvr_queue_item_t  *item;
+    unsigned          class, changed;
+    uint32_t          rows;
+    kvr_queue_key_t   key;
+    kvr_queue_row_t  *r;
 
     r = &shared->row[row];
     changed = 0;
@@ -297,17 +311,7 @@ kvr_queue_publish(kvr_queue_shared_t *shared, uint32_t row, kvr_queue_t *q,
     }
 
     for (class = 0; class < KVR_QUEUE_CLASSES; class++) {
-        key = 0;
-        item = NULL;
-
-        for (set = q->tenants[class]; set; set &= set - 1) {
-            k = kvr_queue_key(shared, q->heap[class][__builtin_ctzll(set)]);
-
-            if (item == NULL || kvr_queue_before(k, key)) {
-                item = q->heap[class][__builtin_ctzll(set)];
-                key = k;
-            }
-        }
+        (void) kvr_queue_head(q, shared, class, &key);
 
         if (kvr_get(&r->depth[class]) != q->depth[class]
             || kvr_get(&r->key[class]) != key)
@@ -400,25 +404,32 @@ uint32_t
 kvr_queue_depth(kvr_queue_shared_t *shared, unsigned class, uint64_t now)
 {
     unsigned          c;
-    uint32_t          i, rows, n;
+    uint32_t          i, n;
     kvr_queue_row_t  *r;
 
-    n = 0;
-    rows = kvr_min(kvr_get(&shared->rows), KVR_QUEUE_ROWS);
+    for (i = 0, n = 0; i < kvr_get(&shared->rows); i++) {
+        r = kvr_queue_row(shared, i, now);
 
-    for (i = 0; i < rows; i++) {
-        r = &shared->row[i];
-
-        if ((int64_t) (now - kvr_get(&r->seen)) > KVR_QUEUE_STALE) {
-            continue;
-        }
-
-        for (c = 0; c <= class && c < KVR_QUEUE_CLASSES; c++) {
+        for (c = 0; r && c <= class && c < KVR_QUEUE_CLASSES; c++) {
             n += kvr_get(&r->depth[c]);
         }
     }
 
     return n;
+}
+
+
+/* Returns the row of a process, or NULL if the process is gone or stuck. */
+static kvr_queue_row_t *
+kvr_queue_row(kvr_queue_shared_t *shared, uint32_t i, uint64_t now)
+{
+    kvr_queue_row_t  *r;
+
+    r = &shared->row[i];
+
+    /* clocks of processes differ a little: now may be the smaller */
+
+    return (int64_t) (now - kvr_get(&r->seen)) > KVR_QUEUE_STALE ? NULL : r;
 }
 
 
@@ -496,19 +507,13 @@ kvr_queue_take(kvr_queue_shared_t *shared, unsigned class)
 uint64_t
 kvr_queue_bytes(kvr_queue_shared_t *shared, uint64_t now)
 {
-    uint32_t          i, rows;
+    uint32_t          i;
     uint64_t          n;
     kvr_queue_row_t  *r;
 
-    n = 0;
-    rows = kvr_min(kvr_get(&shared->rows), KVR_QUEUE_ROWS);
-
-    for (i = 0; i < rows; i++) {
-        r = &shared->row[i];
-
-        if ((int64_t) (now - kvr_get(&r->seen)) <= KVR_QUEUE_STALE) {
-            n += kvr_get(&r->bytes);
-        }
+    for (i = 0, n = 0; i < kvr_get(&shared->rows); i++) {
+        r = kvr_queue_row(shared, i, now);
+        n += r ? kvr_get(&r->bytes) : 0;
     }
 
     return n;
@@ -589,23 +594,13 @@ kvr_queue_others(kvr_queue_shared_t *shared, uint32_t row, unsigned class,
     kvr_queue_key_t key, uint64_t now)
 {
     unsigned          c;
-    uint32_t          i, rows;
+    uint32_t          i;
     kvr_queue_row_t  *r;
 
-    rows = kvr_min(kvr_get(&shared->rows), KVR_QUEUE_ROWS);
+    for (i = 0; i < kvr_get(&shared->rows); i++) {
+        r = i == row ? NULL : kvr_queue_row(shared, i, now);
 
-    for (i = 0; i < rows; i++) {
-        r = &shared->row[i];
-
-        /* clocks of processes differ a little: now may be the smaller */
-
-        if (i == row
-            || (int64_t) (now - kvr_get(&r->seen)) > KVR_QUEUE_STALE)
-        {
-            continue;
-        }
-
-        for (c = 0; c <= class; c++) {
+        for (c = 0; r && c <= class; c++) {
 
             if (atomic_load_explicit(&r->depth[c], memory_order_acquire)
                 && (c < class || kvr_queue_before(kvr_get(&r->key[c]), key)))

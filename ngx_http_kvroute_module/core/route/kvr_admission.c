@@ -16,41 +16,6 @@ static uint64_t kvr_admission_rate(const kvr_admission_t *a, uint32_t peer);
 
 
 kvr_admission_e
-kvr_admission_any(const kvr_admission_t *a, const kvr_offer_t *offer,
-    uint32_t n)
-{
-    int              last;
-    uint32_t         i;
-    kvr_admission_e  rc;
-
-    rc = KVR_ADMISSION_NOBODY;
-
-    for (last = 0; last < 2 && rc == KVR_ADMISSION_NOBODY; last++) {
-
-        for (i = 0; i < n; i++) {
-
-            if (!kvr_admission_offered(a, &offer[i], last)) {
-                continue;
-            }
-
-            if (offer[i].taken) {
-                rc = kvr_max(rc, KVR_ADMISSION_TAKEN);
-                continue;
-            }
-
-            if (!kvr_admission_capped(a, offer[i].peer)) {
-                return KVR_ADMISSION_ROOM;
-            }
-
-            rc = KVR_ADMISSION_CAPPED;
-        }
-    }
-
-    return rc;
-}
-
-
-kvr_admission_e
 kvr_admission_choose(const kvr_admission_t *a, const kvr_offer_t *offer,
     uint32_t n, kvr_reservation_t *r)
 {
@@ -77,6 +42,15 @@ kvr_admission_choose(const kvr_admission_t *a, const kvr_offer_t *offer,
 
             if (offer[i].taken) {
                 rc = kvr_max(rc, KVR_ADMISSION_TAKEN);
+                continue;
+            }
+
+            if (r == NULL) {
+                if (!kvr_admission_capped(a, offer[i].peer)) {
+                    return KVR_ADMISSION_ROOM;
+                }
+
+                rc = KVR_ADMISSION_CAPPED;
                 continue;
             }
 

@@ -61,16 +61,12 @@ typedef struct {
 
 
 /*
- * Whether there is any room, before the prompt is looked up: never
- * KVR_ADMISSION_LATER.
- */
-kvr_admission_e kvr_admission_any(const kvr_admission_t *a,
-    const kvr_offer_t *offer, uint32_t n);
-
-/*
- * Chooses the peer with room that costs least, sets r to what is to be reserved
- * there, and the item's charge to what it computes there.  Peers that are
- * drained, unhealthy or overloaded are chosen only if there are no others.
+ * Chooses the cheapest peer with room.  Sets r to what is to be reserved there,
+ * and the item's charge to what the peer computes.  Peers that are drained,
+ * ejected, unhealthy or overloaded are chosen only if there are no others.
+ *
+ * With r NULL only tells whether there is room, before the prompt is looked
+ * up; then KVR_ADMISSION_LATER is not returned.
  */
 kvr_admission_e kvr_admission_choose(const kvr_admission_t *a,
     const kvr_offer_t *offer, uint32_t n, kvr_reservation_t *r);

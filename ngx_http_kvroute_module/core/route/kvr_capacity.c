@@ -216,7 +216,7 @@ kvr_capacity_learned(const kvr_zone_t *zone, const kvr_pool_t *pool,
         }
     }
 
-    units = kvr_feedback_retention(&peer[id].feedback, &sum);
+    units = kvr_retention_among(&peer[id].feedback.retention, &sum);
 
     return units < kvr_get(&peer[id].assumed) ? units : 0;
 }

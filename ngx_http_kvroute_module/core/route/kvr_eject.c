@@ -11,7 +11,7 @@
 #define KVR_EJECT_SILENT  2
 
 
-static unsigned kvr_eject_doubt(kvr_eject_t *e, const kvr_zone_t *zone,
+static void kvr_eject_doubt(kvr_eject_t *e, const kvr_zone_t *zone,
     const kvr_pool_t *pool, kvr_outlier_e reason, int late, uint64_t now);
 static unsigned kvr_eject_step(kvr_eject_t *e, const kvr_zone_t *zone,
     const kvr_pool_t *pool, kvr_outlier_e reason, int ended, uint64_t now);
@@ -118,7 +118,8 @@ kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
     e->counted = 1;
 
     if (kvr_outlier_doubtful(reason)) {
-        return rc | kvr_eject_doubt(e, zone, pool, reason, begun, now);
+        kvr_eject_doubt(e, zone, pool, reason, begun, now);
+        return rc;
     }
 
     if (kvr_outlier_bad(&member->outlier, &pool->eject, reason, begun,
@@ -134,7 +135,7 @@ kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
 
 
 /* the client may be to blame; what could go nowhere else says nothing */
-static unsigned
+static void
 kvr_eject_doubt(kvr_eject_t *e, const kvr_zone_t *zone,
     const kvr_pool_t *pool, kvr_outlier_e reason, int late, uint64_t now)
 {
@@ -149,8 +150,6 @@ kvr_eject_doubt(kvr_eject_t *e, const kvr_zone_t *zone,
     {
         kvr_set(&kvr_eject_fleet(zone, pool)->out, 1);
     }
-
-    return 0;
 }
 
 

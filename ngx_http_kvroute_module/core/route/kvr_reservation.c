@@ -7,6 +7,8 @@
 #include "core/route/kvr_reservation.h"
 
 
+static void kvr_reservation_drop(const kvr_zone_t *zone, kvr_reservation_t *r,
+    int32_t active);
 static void kvr_reservation_count(const kvr_zone_t *zone,
     const kvr_reservation_t *r, int32_t active, int32_t unanswered,
     int64_t pending);
@@ -46,28 +48,29 @@ kvr_reservation_sent(const kvr_zone_t *zone, kvr_reservation_t *r)
 void
 kvr_reservation_answered(const kvr_zone_t *zone, kvr_reservation_t *r)
 {
-    if (!r->held) {
-        return;
-    }
-
-    kvr_reservation_count(zone, r, 0, -(int32_t) r->unanswered,
-                          -(int64_t) r->pending);
-
-    r->unanswered = 0;
-    r->pending = 0;
+    kvr_reservation_drop(zone, r, 0);
 }
 
 
 void
 kvr_reservation_release(const kvr_zone_t *zone, kvr_reservation_t *r)
 {
+    kvr_reservation_drop(zone, r, -1);
+
+    r->held = 0;
+}
+
+
+/* Takes back what is pending, and with active -1 the request itself. */
+static void
+kvr_reservation_drop(const kvr_zone_t *zone, kvr_reservation_t *r,
+    int32_t active)
+{
     if (!r->held) {
         return;
     }
 
-    r->held = 0;
-
-    kvr_reservation_count(zone, r, -1, -(int32_t) r->unanswered,
+    kvr_reservation_count(zone, r, active, -(int32_t) r->unanswered,
                           -(int64_t) r->pending);
 
     r->unanswered = 0;

@@ -4,7 +4,7 @@
  */
 
 
-#include "core/state/kvr_counter_name.h"
+#include "core/state/kvr_counter.h"
 #include "core/queue/kvr_queue.h"
 #include "core/state/kvr_snapshot.h"
 
@@ -37,6 +37,17 @@
     kvr_counter(TALLY, COUNT, kvr_tally_counts_t, field, __VA_ARGS__)
 #define kvr_counter_engine(t, field, ...)                                     \
     kvr_counter(ENGINE, t, kvr_engine_t, field, __VA_ARGS__)
+
+
+static const char *
+kvr_counter_class(uint32_t class)
+{
+    static const char *const  names[] = { "1xx", "2xx", "3xx", "4xx", "5xx" };
+
+    _Static_assert(kvr_nelts(names) == KVR_STATUS_CLASSES, "classes");
+
+    return names[class];
+}
 
 
 const kvr_counter_t  kvr_counter_table[] = {
@@ -142,12 +153,12 @@ const kvr_counter_t  kvr_counter_table[] = {
         .help = "Requests of a location with kvroute_prefill, by what became "
                 "of them.",
         .n = KVR_DISAGGREGATE_MAX, .first = 1, .sparse = 1,
-        .by = "outcome", .name = kvr_counter_name_disaggregated),
+        .by = "outcome", .name = kvr_reason_disaggregated),
 
     kvr_counter_stats(COUNT, policy,
         .json = "policies", .metric = "kvroute_policy_decisions_total",
         .help = "Decisions by policy.",
-        .n = KVR_POLICIES, .by = "policy", .name = kvr_counter_name_policy),
+        .n = KVR_POLICIES, .by = "policy", .name = kvr_policy_name),
 
     kvr_counter_stats(HISTOGRAM, histogram[KVR_STATS_TTFT],
         .json = "ttft_stream", .metric = "kvroute_ttft_seconds",
@@ -278,7 +289,7 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter_seat(COUNT, responses,
         .json = "responses", .metric = "kvroute_peer_responses_total",
         .help = "Responses by class of status.",
-        .n = KVR_STATUS_CLASSES, .by = "class", .name = kvr_counter_name_class,
+        .n = KVR_STATUS_CLASSES, .by = "class", .name = kvr_counter_class,
         .total = 1),
 
     kvr_counter_seat(COUNT, sent,
@@ -320,7 +331,7 @@ const kvr_counter_t  kvr_counter_table[] = {
         .json = "decisions", .metric = "kvroute_decisions_total",
         .help = "Decisions for the peer by reason.",
         .n = KVR_REASON_MAX, .first = 1, .sparse = 1,
-        .by = "reason", .name = kvr_counter_name_reason),
+        .by = "reason", .name = kvr_reason_name),
 
     kvr_counter_seat(COUNT, prompt,
         .json = "prompt_bytes", .metric = "kvroute_peer_prompt_bytes_total",

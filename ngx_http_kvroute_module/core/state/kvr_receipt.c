@@ -13,33 +13,27 @@
 uint64_t
 kvr_receipt_put(kvr_receipts_t *ring, const kvr_receipt_t *receipt)
 {
-    uint64_t              number;
-    kvr_receipt_entry_t  *e;
+    size_t             i;
+    uint64_t           number, word[KVR_RECEIPT_WORDS];
+    _Atomic uint64_t  *e;
 
     number = atomic_fetch_add_explicit(&ring->last, 1, memory_order_relaxed)
              + 1;
 
-    e = &ring->entry[number % KVR_RECEIPTS];
+    e = ring->entry[number % KVR_RECEIPTS].word;
 
-    kvr_set(&e->number, 0);
+    kvr_set(&e[0], 0);
 
     atomic_thread_fence(memory_order_release);
 
-    kvr_set(&e->time, receipt->time);
-    kvr_set(&e->hash, receipt->hash);
-    kvr_set(&e->prompt, receipt->prompt);
-    kvr_set(&e->matched, receipt->matched);
-    kvr_set(&e->best, receipt->best);
-    kvr_set(&e->ttft, 0);
-    kvr_set(&e->stream, 0);
-    kvr_set(&e->upstream, receipt->upstream);
-    kvr_set(&e->peer, receipt->peer);
-    kvr_set(&e->policy, receipt->policy);
-    kvr_set(&e->reason, receipt->reason);
-    kvr_set(&e->trace[0], receipt->trace[0]);
-    kvr_set(&e->trace[1], receipt->trace[1]);
+    memcpy(word, receipt, sizeof(word));
+    word[KVR_RECEIPT_TTFT] = 0;
 
-    atomic_store_explicit(&e->number, number, memory_order_release);
+    for (i = 1; i < KVR_RECEIPT_WORDS; i++) {
+        kvr_set(&e[i], word[i]);
+    }
+
+    atomic_store_explicit(&e[0], number, memory_order_release);
 
     return number;
 }
@@ -49,15 +43,20 @@ void
 kvr_receipt_ttft(kvr_receipts_t *ring, uint64_t number, uint32_t ms,
     int stream)
 {
-    kvr_receipt_entry_t  *e;
+    uint32_t           first[2];
+    uint64_t           word;
+    _Atomic uint64_t  *e;
 
-    e = &ring->entry[number % KVR_RECEIPTS];
+    e = ring->entry[number % KVR_RECEIPTS].word;
 
-    /* one written over just now gets a time that is not its own: so be it */
+    first[0] = ms + 1;
+    first[1] = stream != 0;
+    memcpy(&word, first, sizeof(word));
 
-    if (number && kvr_get(&e->number) == number) {
-        kvr_set(&e->stream, stream != 0);
-        kvr_set(&e->ttft, ms + 1);
+    /* an entry that is overwritten just now gets a wrong time: accepted */
+
+    if (number && kvr_get(&e[0]) == number) {
+        kvr_set(&e[KVR_RECEIPT_TTFT], word);
     }
 }
 
@@ -65,34 +64,27 @@ kvr_receipt_ttft(kvr_receipts_t *ring, uint64_t number, uint32_t ms,
 int
 kvr_receipt_get(kvr_receipts_t *ring, uint64_t number, kvr_receipt_t *receipt)
 {
-    kvr_receipt_entry_t  *e;
+    size_t             i;
+    uint64_t           word[KVR_RECEIPT_WORDS];
+    _Atomic uint64_t  *e;
 
-    e = &ring->entry[number % KVR_RECEIPTS];
+    e = ring->entry[number % KVR_RECEIPTS].word;
 
-    if (number == 0
-        || atomic_load_explicit(&e->number, memory_order_acquire) != number)
-    {
+    word[0] = atomic_load_explicit(&e[0], memory_order_acquire);
+
+    if (number == 0 || word[0] != number) {
         return KVR_DECLINED;
     }
 
-    receipt->number = number;
-    receipt->time = kvr_get(&e->time);
-    receipt->hash = kvr_get(&e->hash);
-    receipt->prompt = kvr_get(&e->prompt);
-    receipt->matched = kvr_get(&e->matched);
-    receipt->best = kvr_get(&e->best);
-    receipt->ttft = kvr_get(&e->ttft);
-    receipt->upstream = kvr_get(&e->upstream);
-    receipt->peer = kvr_get(&e->peer);
-    receipt->policy = kvr_get(&e->policy);
-    receipt->reason = kvr_get(&e->reason);
-    receipt->stream = kvr_get(&e->stream);
-    receipt->trace[0] = kvr_get(&e->trace[0]);
-    receipt->trace[1] = kvr_get(&e->trace[1]);
+    for (i = 1; i < KVR_RECEIPT_WORDS; i++) {
+        word[i] = kvr_get(&e[i]);
+    }
 
     atomic_thread_fence(memory_order_acquire);
 
-    return kvr_get(&e->number) == number ? KVR_OK : KVR_DECLINED;
+    memcpy(receipt, word, sizeof(word));
+
+    return kvr_get(&e[0]) == number ? KVR_OK : KVR_DECLINED;
 }
 
 

@@ -22,49 +22,37 @@
 #define KVR_RECEIPTS  128       /* in the ring, a power of two */
 
 
+/* in words of 8 bytes, without gaps: copied word by word */
+typedef struct {
+    uint64_t           number;      /* from 1 */
+    uint64_t           time;        /* ms since the epoch */
+    uint64_t           hash;        /* of the whole prompt; keyed */
+    uint64_t           prompt;      /* bytes */
+    uint64_t           matched;
+    uint64_t           best;
+    uint32_t           ttft;        /* ms + 1, 0: not yet known */
+    uint32_t           stream;      /* of ttft */
+    uint16_t           peer;
+    uint16_t           upstream;
+    uint16_t           policy;
+    uint16_t           reason;
+    uint64_t           trace[2];    /* id of the trace, 0 0: none */
+} kvr_receipt_t;
+
+#define KVR_RECEIPT_WORDS  (sizeof(kvr_receipt_t) / sizeof(uint64_t))
+#define KVR_RECEIPT_TTFT   (offsetof(kvr_receipt_t, ttft) / sizeof(uint64_t))
+
+_Static_assert(sizeof(kvr_receipt_t) == 10 * sizeof(uint64_t), "receipt");
+
+
 /*
- * An entry of the ring.  A reader takes it only if the number is the same
- * before and after; while the entry is written its number is 0.
+ * An entry of the ring.  While it is written its number, the first word, is 0.
+ * A reader takes it only if the number is the same before and after.
  */
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
-    _Atomic uint64_t   number;      /* from 1 */
-    _Atomic uint64_t   time;        /* ms since the epoch */
-    _Atomic uint64_t   hash;        /* of the whole prompt; keyed */
-    _Atomic uint64_t   prompt;      /* bytes */
-    _Atomic uint64_t   matched;
-    _Atomic uint64_t   best;
-    _Atomic uint32_t   ttft;        /* ms + 1, 0: not yet known */
-    _Atomic uint16_t   peer;
-    _Atomic uint8_t    upstream;
-    _Atomic uint8_t    policy;
-    _Atomic uint8_t    reason;
-    _Atomic uint8_t    stream;      /* of ttft */
-    _Atomic uint64_t   trace[2];
+    _Atomic uint64_t   word[KVR_RECEIPT_WORDS];
 } kvr_receipt_entry_t;
-
-_Static_assert(sizeof(kvr_receipt_entry_t) == 2 * KVR_CACHE_LINE, "receipt");
-
-_Static_assert(KVR_POLICIES <= 256 && KVR_REASON_MAX <= 256,
-               "bytes of a receipt");
-
-
-/* a receipt */
-typedef struct {
-    uint64_t           number;
-    uint64_t           time;
-    uint64_t           hash;
-    uint64_t           prompt;
-    uint64_t           matched;
-    uint64_t           best;
-    uint32_t           ttft;
-    uint16_t           peer;
-    uint8_t            upstream;
-    uint8_t            policy;
-    uint8_t            reason;
-    uint8_t            stream;
-    uint64_t           trace[2];    /* id of the trace, 0 0: none */
-} kvr_receipt_t;
 
 
 typedef struct {

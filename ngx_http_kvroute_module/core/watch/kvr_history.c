@@ -7,7 +7,6 @@
 #include "core/watch/kvr_history.h"
 
 
-static void kvr_history_begin(kvr_history_upstream_t *u, uint64_t rejects);
 static void kvr_history_grown_member(const kvr_member_t *m,
     kvr_history_member_t *hm, uint64_t *now, uint64_t *grown);
 static uint64_t kvr_history_grown(uint64_t now, uint64_t before);
@@ -83,7 +82,8 @@ kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
     counted = &zone->registry->upstream[upstream];
 
     if (!kvr_get(&counted->looked)) {
-        kvr_history_begin(u, rejects);
+        memset((void *) u, 0, sizeof(kvr_history_upstream_t));
+        kvr_set(&u->rejects, rejects);
         kvr_set(&counted->looked, 1);
     }
 
@@ -166,13 +166,8 @@ kvr_history_samples(kvr_history_t *h, const kvr_zone_t *zone,
             continue;
         }
 
-        kvr_set(&sample[n].requests, kvr_get(&s->requests));
-        kvr_set(&sample[n].errors, kvr_get(&s->errors));
-        kvr_set(&sample[n].rejects, kvr_get(&s->rejects));
-        kvr_set(&sample[n].p50, kvr_get(&s->p50));
-        kvr_set(&sample[n].p95, kvr_get(&s->p95));
-        kvr_set(&sample[n].active, kvr_get(&s->active));
-        kvr_set(&sample[n].matched, kvr_get(&s->matched));
+        memcpy((void *) &sample[n], (const void *) s,
+               sizeof(kvr_history_sample_t));
         kvr_set(&sample[n].time, time);
 
         atomic_thread_fence(memory_order_acquire);
@@ -240,14 +235,6 @@ kvr_history_rejects(kvr_history_t *h, const kvr_zone_t *zone,
     }
 
     return n;
-}
-
-
-static void
-kvr_history_begin(kvr_history_upstream_t *u, uint64_t rejects)
-{
-    memset((void *) u, 0, sizeof(kvr_history_upstream_t));
-    kvr_set(&u->rejects, rejects);
 }
 
 

@@ -7,14 +7,18 @@
 #include "core/watch/kvr_verdict.h"
 
 
-/* a property that several servers can have */
-typedef int (*kvr_verdict_pt)(const kvr_verdict_server_t *s);
+/* properties that several servers can have */
+#define KVR_VERDICT_IS_DOWN       0x01
+#define KVR_VERDICT_IS_LOST       0x02  /* down, but not by the operator */
+#define KVR_VERDICT_IS_PLANNED    0x04
+#define KVR_VERDICT_IS_STALE      0x08
+#define KVR_VERDICT_IS_UNCOUNTED  0x10
 
 
 static kvr_verdict_why_t *kvr_verdict_say(kvr_verdict_t *v,
     kvr_verdict_e state, kvr_verdict_reason_e reason);
 static void kvr_verdict_common(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_pt which, kvr_verdict_e state, kvr_verdict_reason_e reason,
+    unsigned which, kvr_verdict_e state, kvr_verdict_reason_e reason,
     kvr_verdict_t *v);
 static void kvr_verdict_states(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v);
@@ -29,11 +33,7 @@ static void kvr_verdict_slow(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v);
 static void kvr_verdict_hot(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v);
-static int kvr_verdict_down(const kvr_verdict_server_t *s);
-static int kvr_verdict_lost(const kvr_verdict_server_t *s);
-static int kvr_verdict_planned(const kvr_verdict_server_t *s);
-static int kvr_verdict_stale(const kvr_verdict_server_t *s);
-static int kvr_verdict_uncounted(const kvr_verdict_server_t *s);
+static unsigned kvr_verdict_is(const kvr_verdict_server_t *s);
 
 
 void
@@ -55,16 +55,16 @@ kvr_verdict(const kvr_verdict_upstream_t *u,
     kvr_verdict_slow(server, n, v);
     kvr_verdict_hot(server, n, v);
 
-    kvr_verdict_common(server, n, kvr_verdict_stale, KVR_VERDICT_AMBER,
+    kvr_verdict_common(server, n, KVR_VERDICT_IS_STALE, KVR_VERDICT_AMBER,
                        KVR_VERDICT_STALE, v);
 
     if (u->alone) {
         kvr_verdict_say(v, KVR_VERDICT_AMBER, KVR_VERDICT_ALONE)->n = u->alone;
     }
 
-    kvr_verdict_common(server, n, kvr_verdict_planned, KVR_VERDICT_AMBER,
+    kvr_verdict_common(server, n, KVR_VERDICT_IS_PLANNED, KVR_VERDICT_AMBER,
                        KVR_VERDICT_DRAINED, v);
-    kvr_verdict_common(server, n, kvr_verdict_uncounted, KVR_VERDICT_AMBER,
+    kvr_verdict_common(server, n, KVR_VERDICT_IS_UNCOUNTED, KVR_VERDICT_AMBER,
                        KVR_VERDICT_UNCOUNTED, v);
 }
 
@@ -132,7 +132,7 @@ kvr_verdict_say(kvr_verdict_t *v, kvr_verdict_e state,
 /* Adds one cause for all servers that have a property, if there are any. */
 static void
 kvr_verdict_common(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_pt which, kvr_verdict_e state, kvr_verdict_reason_e reason,
+    unsigned which, kvr_verdict_e state, kvr_verdict_reason_e reason,
     kvr_verdict_t *v)
 {
     uint32_t            i;
@@ -142,7 +142,7 @@ kvr_verdict_common(const kvr_verdict_server_t *server, uint32_t n,
 
     for (i = 0; i < n; i++) {
 
-        if (!which(&server[i])) {
+        if (!(kvr_verdict_is(&server[i]) & which)) {
             continue;
         }
 
@@ -168,16 +168,16 @@ kvr_verdict_states(const kvr_verdict_server_t *server, uint32_t n,
 
     for (i = 0, up = 0, lost = 0; i < n; i++) {
         up += server[i].up;
-        lost += kvr_verdict_lost(&server[i]);
+        lost += (kvr_verdict_is(&server[i]) & KVR_VERDICT_IS_LOST) != 0;
     }
 
     if (n && up == 0) {
-        kvr_verdict_common(server, n, kvr_verdict_down, KVR_VERDICT_RED,
+        kvr_verdict_common(server, n, KVR_VERDICT_IS_DOWN, KVR_VERDICT_RED,
                            KVR_VERDICT_NONE_UP, v);
         return;
     }
 
-    kvr_verdict_common(server, n, kvr_verdict_lost,
+    kvr_verdict_common(server, n, KVR_VERDICT_IS_LOST,
                        2 * lost >= n ? KVR_VERDICT_RED : KVR_VERDICT_AMBER,
                        KVR_VERDICT_NOT_UP, v);
 }
@@ -395,36 +395,17 @@ kvr_verdict_hot(const kvr_verdict_server_t *server, uint32_t n,
 }
 
 
-static int
-kvr_verdict_down(const kvr_verdict_server_t *s)
+static unsigned
+kvr_verdict_is(const kvr_verdict_server_t *s)
 {
-    return !s->up;
-}
+    unsigned  is;
 
+    is = s->up ? 0 : KVR_VERDICT_IS_DOWN
+                     | (s->planned ? KVR_VERDICT_IS_PLANNED
+                                   : KVR_VERDICT_IS_LOST);
 
-static int
-kvr_verdict_lost(const kvr_verdict_server_t *s)
-{
-    return !s->up && !s->planned;
-}
+    is |= (s->up && s->stale) ? KVR_VERDICT_IS_STALE : 0;
+    is |= s->uncounted ? KVR_VERDICT_IS_UNCOUNTED : 0;
 
-
-static int
-kvr_verdict_planned(const kvr_verdict_server_t *s)
-{
-    return !s->up && s->planned;
-}
-
-
-static int
-kvr_verdict_stale(const kvr_verdict_server_t *s)
-{
-    return s->up && s->stale;
-}
-
-
-static int
-kvr_verdict_uncounted(const kvr_verdict_server_t *s)
-{
-    return s->uncounted;
+    return is;
 }

@@ -71,7 +71,7 @@ retention(void)
     memset(&sum, 0, sizeof(sum));
     kvr_retention_add(&sum, &feedback.retention);
 
-    return kvr_feedback_retention(&feedback, &sum);
+    return kvr_retention_among(&feedback.retention, &sum);
 }
 
 
