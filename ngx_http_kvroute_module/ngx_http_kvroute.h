@@ -222,8 +222,7 @@ typedef struct {
     kvr_registry_t               parts;
     kvr_registry_t              *registry;  /* those parts */
     kvr_load_t                  *load;
-    kvr_sketch_t                *hot;
-    kvr_popular_t               *popular;
+    kvr_sketch_t                *sketch;
     kvr_index_t                 *index;
     kvr_receipts_t              *receipts;
     kvr_history_t               *history;

@@ -56,7 +56,7 @@ my $table = <<'END';
  1 core/queue     kvr_queue.h   | kvr_queue_  | core root
  2 core/text      kvr_json.h kvr_json_push.h kvr_text.h kvr_window.h || core root
  3 core/prompt    kvr_prompt.h kvr_canon.h kvr_endpoint.h kvr_document.h | kvr_prompt_ | core root
- 2 core/popular   kvr_popular.h kvr_sketch.h || core root
+ 2 core/hot   kvr_hot.h kvr_sketch.h || core root
  1 core/health    kvr_outlier.h kvr_trial.h kvr_drain.h || core root
  3 core/engine    kvr_engine.h kvr_dialect.h kvr_framing.h | kvr_engine_ | core root
  4 core/response  kvr_response.h kvr_reply.h || core root

@@ -78,7 +78,7 @@ decide(teller_t *t, uint32_t servers, uint64_t now)
     uint32_t            i, s, n, peer, held;
     kvr_zone_t         *z;
     kvr_index_undo_t    undo;
-    kvr_popular_keys_t  keys;
+    kvr_hot_keys_t      keys;
 
     z = &t->zone.core;
     s = (uint32_t) (number() % SESSIONS);
@@ -107,9 +107,9 @@ decide(teller_t *t, uint32_t servers, uint64_t now)
 
     kvr_share_tell_lesson(z, t->self.share, t->chain[s], n, &undo);
 
-    kvr_popular_keys(t->chain[s], held, &keys);
-    kvr_popular_add(z->popular, &keys, now);
-    kvr_share_tell_popular(z, t->self.share, &keys, peer);
+    kvr_hot_keys(t->chain[s], held, &keys);
+    kvr_hot_add(z->hot, &keys, now);
+    kvr_share_tell_hot(z, t->self.share, &keys, peer);
 
     kvr_load_add(z->load, 0, peer, decisions % 2 ? 1 : -1, 0);
 

@@ -32,11 +32,11 @@ static kvr_candidate_t  micro_cand[MICRO_CANDIDATES];
 
 
 typedef struct {
-    kvr_popular_t        popular;
-    kvr_popular_keys_t   keys;
-    kvr_popular_view_t   view;
+    kvr_hot_t            hot;
+    kvr_hot_keys_t       keys;
+    kvr_hot_view_t       view;
     kvr_peer_t           peer[MICRO_SHARED];
-} micro_popular_t;
+} micro_hot_t;
 
 
 /*
@@ -49,7 +49,7 @@ micro_shared(micro_case_t *c, unsigned n)
 {
     unsigned          i;
     uint64_t          sum, now;
-    micro_popular_t  *p;
+    micro_hot_t      *p;
 
     p = c->data;
     sum = 0;
@@ -63,14 +63,14 @@ micro_shared(micro_case_t *c, unsigned n)
         kvr_set(&p->peer[i].prefill.given,
                 now - ((uint64_t) (i >> 1 & 3) << KVR_PREFILL_MINUTE));
 
-        kvr_popular_add(&p->popular, &p->keys, now);
-        kvr_popular_view(&p->popular, &p->keys, KVR_BLOCK, now, &p->view);
+        kvr_hot_add(&p->hot, &p->keys, now);
+        kvr_hot_view(&p->hot, &p->keys, KVR_BLOCK, now, &p->view);
 
         for (i = 0; i < c->size; i++) {
-            sum += kvr_popular_shared(&p->view, i % 4 ? 0 : 64,
-                                      (uint32_t) (i & 7),
-                                      kvr_prefill_rest(&p->peer[i].prefill,
-                                                       now));
+            sum += kvr_hot_shared(&p->view, i % 4 ? 0 : 64,
+                                  (uint32_t) (i & 7),
+                                  kvr_prefill_rest(&p->peer[i].prefill,
+                                                   now));
         }
     }
 
@@ -187,7 +187,7 @@ micro_pick(void)
     kvr_index_t      *ix;
     micro_case_t     *c;
     micro_whole_t    *w;
-    micro_popular_t  *p;
+    micro_hot_t      *p;
 
     static const struct {
         size_t        size;
@@ -215,13 +215,13 @@ micro_pick(void)
         c->size = i;
     }
 
-    p = micro_alloc(sizeof(micro_popular_t));
+    p = micro_alloc(sizeof(micro_hot_t));
 
     for (i = 0; i < 70; i++) {
         chain[i] = kvr_mix(i + 1, 7);
     }
 
-    kvr_popular_keys(chain, 64, &p->keys);
+    kvr_hot_keys(chain, 64, &p->keys);
 
     for (i = 8; i <= MICRO_SHARED; i *= 8) {
         c = micro_add(micro_shared, p, "peer", i, "popular for %u", i);

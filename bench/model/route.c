@@ -51,20 +51,20 @@ kvs_route_match(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
 
     best = kvr_index_lookup(z->core.index, entries, n, ch->set, ch->matched);
 
-    kvs_route_popular(z, rt, ch, entries, best, now);
+    kvs_route_hot(z, rt, ch, entries, best, now);
 }
 
 
 void
-kvs_route_popular(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
+kvs_route_hot(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
     const uint64_t *entries, uint32_t best, double now)
 {
-    kvr_candidate_popular(&z->core, entries, best, kvs_zone_ms(now),
-                          &rt->counted,
-                     &ch->popular);
+    kvr_candidate_hot(&z->core, entries, best, kvs_zone_ms(now),
+                      &rt->counted,
+                     &ch->hot);
 
     ch->view.matched = ch->matched;
-    ch->view.popular = &ch->popular;
+    ch->view.hot = &ch->hot;
 }
 
 
@@ -196,7 +196,7 @@ kvs_route_first(const kvs_zone_t *z, kvs_route_t *rt, unsigned plain,
     first.ok = 1;
     first.stream = 1;
     first.plain = plain;
-    first.popular = &rt->counted;
+    first.hot = &rt->counted;
 
     zone = kvs_route_zone(z, rt);
 

@@ -25,7 +25,7 @@ typedef struct {
     uint32_t             row;        /* the router that has it */
 
     kvr_attempt_t        attempt;
-    kvr_popular_keys_t   counted;
+    kvr_hot_keys_t       counted;
 } kvs_route_t;
 
 
@@ -34,7 +34,7 @@ typedef struct {
     kvr_set_t            set;        /* those that are up */
     uint32_t             matched[KVS_REPLICAS];   /* units */
     uint32_t             documents[KVS_REPLICAS];  /* bytes */
-    kvr_popular_view_t   popular;
+    kvr_hot_view_t       hot;
 
     kvr_view_t           view;
     kvr_policy_request_t req;
@@ -47,12 +47,12 @@ typedef struct {
 /* the entries of a chain that the index is to have, in memory of their own */
 uint64_t *kvs_route_chain(const uint64_t *chain, uint32_t units, uint32_t *n);
 
-/* what the index says that replicas hold, to matched and popular */
+/* what the index says that replicas hold, to matched and hot */
 void kvs_route_match(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
     double now);
 
 /* of how many requests what they hold is the beginning; matched is set */
-void kvs_route_popular(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
+void kvs_route_hot(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
     const uint64_t *entries, uint32_t best, double now);
 
 /* what is the same for all replicas; set is set, the rest of view may follow */

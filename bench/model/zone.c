@@ -57,7 +57,7 @@ kvs_zone_create(kvs_zone_t *z, uint32_t rows, uint32_t n, uint64_t capacity)
         kvr_load_claim(core->load, kvr_load_owner(i + 1, 1), 1);
     }
 
-    core->popular = kvs_zone_alloc(sizeof(kvr_popular_t));
+    core->hot = kvs_zone_alloc(sizeof(kvr_hot_t));
     z->shared = kvs_zone_alloc(kvr_registry_size(peers));
     kvr_registry_view(&z->registry, z->shared, peers);
     core->registry = &z->registry;
@@ -88,7 +88,7 @@ kvs_zone_destroy(kvs_zone_t *z)
 {
     free((void *) z->core.index);
     free((void *) z->core.load);
-    free((void *) z->core.popular);
+    free((void *) z->core.hot);
     free((void *) z->shared);
 }
 

@@ -233,7 +233,7 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
                   && (at->models == NULL
                       || peer == KVR_REGISTRY_NONE
                       || kvr_set_test(&at->models->loaded, peer));
-    first.popular = at->counted;
+    first.hot = at->counted;
 
     rc = kvr_attempt_first(&at->core, &at->conf->zone->core, &at->conf->pool,
                            &first, (uint64_t) ngx_current_msec);

@@ -86,8 +86,8 @@ struct ngx_http_kvroute_attempt_s {
 
     uint32_t                    *matched;   /* units, by peer; or NULL */
     uint32_t                    *documents;  /* bytes, by peer; or NULL */
-    kvr_popular_view_t          *popular;   /* for the next decision, or NULL */
-    kvr_popular_keys_t          *counted;   /* when its answer begins */
+    kvr_hot_view_t              *hot;      /* for the next decision, or NULL */
+    kvr_hot_keys_t              *counted;   /* when its answer begins */
     ngx_http_kvroute_models_t   *models;    /* NULL: all have its model */
 
     ngx_http_kvroute_session_t   session;   /* or the prefix: its key */

@@ -674,7 +674,7 @@ ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at, kvr_view_t *v)
                                            : &at->ctx->reserved, at->conf);
     v->matched = at->matched;
     v->documents = at->documents;
-    v->popular = at->popular;
+    v->hot = at->hot;
     v->bytes = at->ctx->bytes;
     v->fit = ngx_http_kvroute_queue_fit(at->ctx);
     v->bound = at->session.bound;

@@ -37,7 +37,7 @@ ngx_http_kvroute_match_init(ngx_http_kvroute_attempt_t *at)
 {
     at->matched = NULL;
     at->documents = NULL;
-    at->popular = NULL;
+    at->hot = NULL;
     at->counted = NULL;
     at->home.credit = 0;
     at->models = NULL;
@@ -100,7 +100,7 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
     at->matched = l->matched;
 
     if (l->best && needs & KVR_NEEDS_SCORE) {
-        at->popular = &l->popular;
+        at->hot = &l->hot;
         at->counted = &l->keys;
     }
 
@@ -260,7 +260,7 @@ ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
 
     /* a key that most requests have spreads nothing: say so */
 
-    if (length && kvr_sketch_share(sh->hot, *key) > 0.5) {
+    if (length && kvr_sketch_share(sh->sketch, *key) > 0.5) {
         upstream = ngx_http_kvroute_zone_upstream(at->conf);
 
         if (upstream) {
@@ -323,11 +323,11 @@ ngx_http_kvroute_match_key(ngx_http_request_t *r,
 {
     uint32_t                 n;
     uint64_t                *chain;
-    kvr_sketch_t            *hot;
+    kvr_sketch_t            *sketch;
     ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = at->ctx;
-    hot = at->conf->zone->sh->hot;
+    sketch = at->conf->zone->sh->sketch;
 
     if (!ctx->parsed || ctx->entries == 0) {
         return NULL;
@@ -340,9 +340,9 @@ ngx_http_kvroute_match_key(ngx_http_request_t *r,
 
     n = ctx->entries;
 
-    kvr_sketch_add(hot, chain, n);
+    kvr_sketch_add(sketch, chain, n);
 
-    return &chain[kvr_sketch_key(hot, chain, n, length,
+    return &chain[kvr_sketch_key(sketch, chain, n, length,
                                  at->conf->zone->core.unit,
                                  (uint32_t) at->conf->list[0].targets)];
 }

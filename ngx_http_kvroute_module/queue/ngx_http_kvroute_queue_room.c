@@ -179,7 +179,7 @@ static void
 ngx_http_kvroute_queue_held(kvr_view_t *view, ngx_http_kvroute_lookup_t *l)
 {
     view->matched = l ? l->matched : NULL;
-    view->popular = l && l->best && l->counted ? &l->popular : NULL;
+    view->hot = l && l->best && l->counted ? &l->hot : NULL;
 }
 
 

@@ -19,7 +19,7 @@
 
 ngx_http_kvroute_lookup_t *
 ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
-    ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t popular)
+    ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t hot)
 {
     uint64_t                   *chain;
     ngx_uint_t                  room;
@@ -38,7 +38,7 @@ ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
 
     l = ngx_http_kvroute_lookup_kept(ctx, conf, 0);
 
-    if (l && (l->counted || !popular)) {
+    if (l && (l->counted || !hot)) {
         return l;
     }
 
@@ -71,12 +71,12 @@ ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
     l->conf = conf;
     l->edition = conf->edition;
     l->time = ngx_current_msec;
-    l->counted = popular;
+    l->counted = hot;
 
-    if (popular && l->best) {
-        kvr_candidate_popular(&conf->zone->core, chain, l->best,
-                              (uint64_t) ngx_current_msec, &l->keys,
-                              &l->popular);
+    if (hot && l->best) {
+        kvr_candidate_hot(&conf->zone->core, chain, l->best,
+                          (uint64_t) ngx_current_msec, &l->keys,
+                          &l->hot);
     }
 
     return l;

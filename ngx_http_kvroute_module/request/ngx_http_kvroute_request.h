@@ -82,8 +82,8 @@ typedef struct {
     /* of how many requests that is the beginning; only if best is not 0 */
 
     ngx_uint_t                   counted;   /* the next two are set */
-    kvr_popular_view_t           popular;
-    kvr_popular_keys_t           keys;
+    kvr_hot_view_t               hot;
+    kvr_hot_keys_t               keys;
 
     ngx_uint_t                   room;      /* numbers of peers in this: */
     uint32_t                     matched[];  /* units, by peer */
@@ -291,10 +291,10 @@ ngx_int_t ngx_http_kvroute_inspect(ngx_http_request_t *r);
 
 /*
  * _lookup: what the peers of an upstream hold of the prompt, looked up once in
- * an event; NULL if that cannot be known.  popular: count beginnings as well.
+ * an event; NULL if that cannot be known.  hot: look up hot prefixes as well.
  */
 ngx_http_kvroute_lookup_t *ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
-    ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t popular);
+    ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t hot);
 
 /* what was looked up in the last ms, age at most, or NULL */
 ngx_http_kvroute_lookup_t *ngx_http_kvroute_lookup_kept(

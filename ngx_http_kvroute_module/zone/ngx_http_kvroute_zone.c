@@ -56,7 +56,7 @@ static const size_t  ngx_http_kvroute_zone_parts[] = {
     sizeof(kvr_peer_t),
     sizeof(kvr_upstream_t),
     sizeof(kvr_sketch_t),
-    sizeof(kvr_popular_t),
+    sizeof(kvr_hot_t),
     sizeof(kvr_load_t),
     sizeof(kvr_load_row_t),
     KVR_REGISTRY_SHARED,
@@ -106,7 +106,7 @@ static ngx_int_t
 ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
     u_char                   *p;
-    size_t                    size, registry, hot, popular, load, history;
+    size_t                    size, registry, sketch, hot, load, history;
     size_t                    index;
     uint32_t                  max_peers;
     uint64_t                  lines;
@@ -142,9 +142,10 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     max_peers = (uint32_t) zone->max_peers;
 
     registry = ngx_align(sizeof(ngx_http_kvroute_shm_t), KVR_CACHE_LINE);
-    hot = registry + ngx_align(kvr_registry_size(max_peers), KVR_CACHE_LINE);
-    popular = hot + ngx_align(sizeof(kvr_sketch_t), KVR_CACHE_LINE);
-    history = popular + ngx_align(sizeof(kvr_popular_t), KVR_CACHE_LINE);
+    sketch = registry + ngx_align(kvr_registry_size(max_peers),
+                                  KVR_CACHE_LINE);
+    hot = sketch + ngx_align(sizeof(kvr_sketch_t), KVR_CACHE_LINE);
+    history = hot + ngx_align(sizeof(kvr_hot_t), KVR_CACHE_LINE);
     load = history
            + ngx_align(kvr_history_size(kvr_registry_max_members(max_peers)),
                        KVR_CACHE_LINE);
@@ -195,8 +196,8 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     }
 
     shm->registry = registry;
+    shm->sketch = sketch;
     shm->hot = hot;
-    shm->popular = popular;
     shm->history = history;
     shm->load = load;
     shm->index = index;
@@ -246,15 +247,14 @@ ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
 
     sh->registry = &sh->parts;
     sh->load = (kvr_load_t *) (p + shm->load);
-    sh->hot = (kvr_sketch_t *) (p + shm->hot);
-    sh->popular = (kvr_popular_t *) (p + shm->popular);
+    sh->sketch = (kvr_sketch_t *) (p + shm->sketch);
     sh->index = (kvr_index_t *) (p + shm->index);
     sh->receipts = &shm->receipts;
     sh->history = (kvr_history_t *) (p + shm->history);
 
     zone->core.registry = sh->registry;
     zone->core.load = sh->load;
-    zone->core.popular = sh->popular;
+    zone->core.hot = (kvr_hot_t *) (p + shm->hot);
     zone->core.index = sh->index;
     zone->core.unit = sh->unit * KVR_BLOCK;
 

@@ -50,8 +50,8 @@ struct ngx_http_kvroute_shm_s {
 
     uint64_t                     registry;
     uint64_t                     load;
+    uint64_t                     sketch;
     uint64_t                     hot;
-    uint64_t                     popular;
     uint64_t                     history;
     uint64_t                     index;
 

@@ -58,7 +58,7 @@ ngx_http_kvroute_zone_size_index(ngx_http_kvroute_zone_t *zone,
     return ngx_align(sizeof(ngx_http_kvroute_shm_t), KVR_CACHE_LINE)
            + ngx_align(kvr_registry_size(peers), KVR_CACHE_LINE)
            + ngx_align(sizeof(kvr_sketch_t), KVR_CACHE_LINE)
-           + ngx_align(sizeof(kvr_popular_t), KVR_CACHE_LINE)
+           + ngx_align(sizeof(kvr_hot_t), KVR_CACHE_LINE)
            + ngx_align(kvr_history_size(kvr_registry_max_members(peers)),
                        KVR_CACHE_LINE)
            + ngx_align(kvr_load_size((uint32_t) processes, columns),

@@ -52,7 +52,7 @@ begin(void)
     kvr_load_init(zone.load, 2, kvr_registry_columns(PEERS));
     zone.index = util_zeroed(kvr_index_size(LINES, PEERS));
     kvr_index_init(zone.index, LINES, PEERS);
-    zone.popular = util_zeroed(sizeof(kvr_popular_t));
+    zone.hot = util_zeroed(sizeof(kvr_hot_t));
     self.share = util_zeroed(sizeof(kvr_share_t));
     zone.row = kvr_load_claim(zone.load, kvr_load_owner(1, 1), 1);
 

@@ -38,7 +38,7 @@ victim_request(util_rng_t *rng, kvr_reservation_t *r)
     kvr_insert_t        in;
     kvr_settle_t        e;
     kvr_attempt_t       at;
-    kvr_popular_keys_t  keys;
+    kvr_hot_keys_t      keys;
 
     peer = r ? r->peer : util_below(rng, PEERS);
     prompt = util_below(rng, PROMPTS);
@@ -74,9 +74,9 @@ victim_request(util_rng_t *rng, kvr_reservation_t *r)
     f.plain = 1;
 
     if (prompt == 0 && in.held == UNITS) {
-        kvr_popular_keys(chain[0], UNITS, &keys);
-        f.popular = &keys;
-        begun.popular++;
+        kvr_hot_keys(chain[0], UNITS, &keys);
+        f.hot = &keys;
+        begun.hot++;
     }
 
     rc = 0;

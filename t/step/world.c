@@ -83,7 +83,7 @@ world_place(void)
                       NUMBERS);
 
     living.registry = &world_registry;
-    living.popular = &world->popular;
+    living.hot = &world->hot;
     living.load = (kvr_load_t *) (void *) (p + load);
     living.index = (kvr_index_t *) (void *) (p + index);
     living.unit = UNIT;
@@ -516,7 +516,7 @@ check_stats(void)
     uint64_t            i, n;
     double              count;
     kvr_histogram_t     h;
-    kvr_popular_keys_t  keys;
+    kvr_hot_keys_t      keys;
 
     kvr_stats_sum(&world->stats, KVR_STATS_TTFT, KVR_STATS_TTFT, &h);
 
@@ -528,10 +528,10 @@ check_stats(void)
                "%llu of %u observations", (unsigned long long) n,
                begun.observed);
 
-    kvr_popular_keys(chain[0], UNITS, &keys);
-    count = kvr_popular_count(&world->popular, keys.key[0], NOW);
-    util_check(count <= begun.popular + 0.01, "a beginning of %g requests, "
-               "not %u", count, begun.popular);
+    kvr_hot_keys(chain[0], UNITS, &keys);
+    count = kvr_hot_count(&world->hot, keys.key[0], NOW);
+    util_check(count <= begun.hot + 0.01, "a beginning of %g requests, "
+               "not %u", count, begun.hot);
 }
 
 

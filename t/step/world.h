@@ -39,7 +39,7 @@
 
 /* the shared part; registry, load and index lie behind it */
 typedef struct {
-    kvr_popular_t       popular;
+    kvr_hot_t           hot;
     kvr_receipts_t      receipts;
     kvr_queue_shared_t   board;
     kvr_stats_t         stats;
@@ -50,7 +50,7 @@ typedef struct {
 typedef struct {
     uint32_t            units[PROMPTS][KVR_PEERS];
     uint32_t            observed;
-    uint32_t            popular;
+    uint32_t            hot;
     uint32_t            flushed;   /* bits of peers */
 } world_begun_t;
 

@@ -29,7 +29,7 @@ util_zone(kvr_zone_t *z, uint32_t max_peers, uint64_t lines, uint64_t unit)
     z->index = util_zeroed(kvr_index_size(lines, KVR_PEERS_FEW));
     kvr_index_init(z->index, lines, KVR_PEERS_FEW);
 
-    z->popular = util_zeroed(sizeof(kvr_popular_t));
+    z->hot = util_zeroed(sizeof(kvr_hot_t));
     z->unit = unit;
 }
 
@@ -40,7 +40,7 @@ util_zone_free(kvr_zone_t *z)
     free(z->registry);
     free(z->load);
     free(z->index);
-    free(z->popular);
+    free(z->hot);
 }
 
 

@@ -21,8 +21,8 @@ typedef struct {
 
     /* how many ask for a beginning */
 
-    unsigned             popular:1;
-    kvr_popular_keys_t   keys;
+    unsigned             hot:1;
+    kvr_hot_keys_t       keys;
 
     /* lessons: entries from the one numbered first on, and those before */
 
@@ -173,8 +173,8 @@ kvs_hosts_apply(kvs_hosts_t *hs, uint32_t h, kvs_message_t *m, double now)
 
     zone = &hs->host[h]->zone.core;
 
-    if (m->popular) {
-        kvr_popular_add(zone->popular, &m->keys, kvs_zone_ms(now));
+    if (m->hot) {
+        kvr_hot_add(zone->hot, &m->keys, kvs_zone_ms(now));
         return;
     }
 
@@ -314,7 +314,7 @@ kvs_hosts_first(void *data, kvs_request_t *rq, double now)
 
     if (hs->conf.shared && hs->conf.hosts > 1 && rq->route.counted.n) {
         m = kvs_hosts_message(hs, rq->route.row, rq->replica, now);
-        m->popular = 1;
+        m->hot = 1;
         m->keys = rq->route.counted;
     }
 

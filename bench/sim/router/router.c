@@ -99,7 +99,7 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
         ro->zone.pool.probe = (uint64_t) (1000 * KVS_ROUTER_PROBE);
     }
 
-    ro->hot = kvs_zone_alloc(sizeof(kvr_sketch_t));
+    ro->sketch = kvs_zone_alloc(sizeof(kvr_sketch_t));
 
     for (i = 0; i < sim->n; i++) {
         ro->peer[i].hash = kvr_mix(i + 1, 0x70656572);
@@ -142,7 +142,7 @@ kvs_router_destroy(void *data)
 
     kvs_zone_destroy(&ro->zone);
 
-    free((void *) ro->hot);
+    free((void *) ro->sketch);
     free(ro->ring.point);
     free(ro);
 }
@@ -295,7 +295,7 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
 
     entries = kvs_route_chain(rq->chain, rq->units, &n);
 
-    kvs_route_popular(&ro->zone, &rq->route, ch, entries, best, now);
+    kvs_route_hot(&ro->zone, &rq->route, ch, entries, best, now);
 }
 
 
@@ -334,7 +334,7 @@ kvs_router_lose(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
         }
     }
 
-    kvs_route_popular(&ro->zone, &rq->route, ch, entries, best, now);
+    kvs_route_hot(&ro->zone, &rq->route, ch, entries, best, now);
 }
 
 
@@ -400,9 +400,9 @@ kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
         return;
     }
 
-    kvr_sketch_add(ro->hot, entries, n);
+    kvr_sketch_add(ro->sketch, entries, n);
 
-    req->key = entries[kvr_sketch_key(ro->hot, entries, n,
+    req->key = entries[kvr_sketch_key(ro->sketch, entries, n,
                                       req->conf ? req->conf->length : 0,
                                       KVS_UNIT_BYTES, ro->sim->n)];
     req->keyed = 1;
@@ -436,9 +436,9 @@ kvs_router_home(kvs_router_t *ro, kvs_request_t *rq)
 
     entries = kvs_route_chain(rq->chain, rq->units, &n);
 
-    kvr_sketch_add(ro->hot, entries, n);
+    kvr_sketch_add(ro->sketch, entries, n);
 
-    return entries[kvr_sketch_key(ro->hot, entries, n, 0, KVS_UNIT_BYTES,
+    return entries[kvr_sketch_key(ro->sketch, entries, n, 0, KVS_UNIT_BYTES,
                                   ro->sim->n)];
 }
 

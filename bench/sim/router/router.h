@@ -7,7 +7,7 @@
 
 
 #include "core/policy/kvr_policy.h"
-#include "core/popular/kvr_sketch.h"
+#include "core/hot/kvr_sketch.h"
 
 #include "bench/model/prefix.h"
 #include "bench/sim/engine/sim.h"
@@ -84,7 +84,7 @@ typedef struct {
 
     /* policy prefix, homes */
 
-    kvr_sketch_t         *hot;
+    kvr_sketch_t         *sketch;
     kvr_ring_t            ring;
     kvr_ring_peer_t       peer[KVS_REPLICAS];
 

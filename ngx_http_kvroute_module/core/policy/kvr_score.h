@@ -70,7 +70,7 @@
 #define KVR_SCORE_ACTIVE_SHARE   5
 #define KVR_SCORE_MOVE           0.75
 #define KVR_SCORE_WAITING_SHARE  2
-#define KVR_SCORE_POPULAR        2
+#define KVR_SCORE_HOT        2
 #define KVR_SCORE_STAY           0.8
 
 /* an adapter that is not loaded, in the same bytes: tens of milliseconds */
@@ -81,7 +81,7 @@
 typedef struct {
     uint64_t         pending;    /* bytes */
     uint64_t         uncached;   /* bytes */
-    uint64_t         shared;     /* bytes of these, see kvr_popular.h */
+    uint64_t         shared;     /* bytes of these, see kvr_hot.h */
     uint64_t         resident;   /* bytes of context in flight */
     double           delay;      /* bytes, see kvr_score_delay() */
     uint32_t         active;     /* requests in flight */
@@ -97,11 +97,11 @@ typedef struct {
  * has rested for so many minutes.
  */
 static inline double
-kvr_score_popular(double n, uint32_t active, uint32_t rest)
+kvr_score_hot(double n, uint32_t active, uint32_t rest)
 {
     n *= 1.0 + (double) (int32_t) rest;
 
-    return n / (n + KVR_SCORE_POPULAR * (1.0 + (double) (int32_t) active));
+    return n / (n + KVR_SCORE_HOT * (1.0 + (double) (int32_t) active));
 }
 
 

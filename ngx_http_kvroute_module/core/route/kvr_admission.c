@@ -166,10 +166,10 @@ kvr_admission_cost(const kvr_admission_t *a, const kvr_offer_t *offer,
             *held = kvr_min(v->matched[offer->peer] * v->zone->unit, a->bytes);
         }
 
-        if (v->popular) {
-            s.shared = kvr_popular_shared(v->popular,
-                                          v->matched[offer->peer], s.active,
-                                          kvr_prefill_rest(prefill, v->now));
+        if (v->hot) {
+            s.shared = kvr_hot_shared(v->hot,
+                                      v->matched[offer->peer], s.active,
+                                      kvr_prefill_rest(prefill, v->now));
         }
 
         s.turnover = kvr_index_turnover(v->zone->index, offer->peer, v->now);

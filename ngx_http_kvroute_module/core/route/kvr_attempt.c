@@ -220,9 +220,9 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
         return rc;
     }
 
-    if (f->popular) {
-        kvr_popular_add(zone->popular, f->popular, now);
-        kvr_hooks(zone, counted, f->popular, a->reservation.peer);
+    if (f->hot) {
+        kvr_hot_add(zone->hot, f->hot, now);
+        kvr_hooks(zone, counted, f->hot, a->reservation.peer);
     }
 
     /* what is no stream begins when all of it is there */

@@ -113,7 +113,7 @@ typedef struct {
                                         is no adapter to be loaded: its time
                                         tells of the cache */
 
-    kvr_popular_keys_t  *popular;    /* beginning to be counted, or NULL */
+    kvr_hot_keys_t      *hot;        /* beginning to be counted, or NULL */
 } kvr_first_t;
 
 

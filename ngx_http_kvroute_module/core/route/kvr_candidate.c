@@ -106,16 +106,16 @@ kvr_candidate_view(kvr_view_t *v)
 
 
 void
-kvr_candidate_popular(const kvr_zone_t *zone, const uint64_t *chain,
-    uint32_t units, uint64_t now, kvr_popular_keys_t *keys,
-    kvr_popular_view_t *view)
+kvr_candidate_hot(const kvr_zone_t *zone, const uint64_t *chain,
+    uint32_t units, uint64_t now, kvr_hot_keys_t *keys,
+    kvr_hot_view_t *view)
 {
     if (units * zone->unit <= KVR_SCORE_FLOOR) {
         units = 0;
     }
 
-    kvr_popular_keys(chain, kvr_chain_entries(units), keys);
-    kvr_popular_view(zone->popular, keys, zone->unit, now, view);
+    kvr_hot_keys(chain, kvr_chain_entries(units), keys);
+    kvr_hot_view(zone->hot, keys, zone->unit, now, view);
 }
 
 

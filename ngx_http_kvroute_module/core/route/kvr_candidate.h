@@ -31,7 +31,7 @@ typedef struct {
 
     const uint32_t            *matched;  /* units held, by peer; or NULL */
     const uint32_t            *documents;  /* bytes held apart; or NULL */
-    const kvr_popular_view_t  *popular;  /* or NULL */
+    const kvr_hot_view_t      *hot;      /* or NULL */
     uint64_t                   bytes;    /* of the prompt */
     uint64_t                   fit;      /* bytes that must find room in the
                                             cache, 0: it does not matter */
@@ -83,9 +83,9 @@ void kvr_candidate_view(kvr_view_t *v);
  * what the best of them holds.  What is below the floor of the costs is not
  * worth the look.
  */
-void kvr_candidate_popular(const kvr_zone_t *zone, const uint64_t *chain,
-    uint32_t units, uint64_t now, kvr_popular_keys_t *keys,
-    kvr_popular_view_t *view);
+void kvr_candidate_hot(const kvr_zone_t *zone, const uint64_t *chain,
+    uint32_t units, uint64_t now, kvr_hot_keys_t *keys,
+    kvr_hot_view_t *view);
 
 /*
  * Adds to held[peer] the bytes of the documents of a prompt that each peer of
@@ -180,7 +180,7 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
         c->matched = kvr_min(units * v->zone->unit, v->bytes);
         c->turnover = kvr_index_turnover(v->zone->index, peer, v->now);
 
-        if (v->popular) {
+        if (v->hot) {
 
             /* many peers are like the one before */
 
@@ -192,8 +192,8 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
                 v->units = units;
                 v->active = c->active;
                 v->rest = rest;
-                v->shared = kvr_popular_shared(v->popular, units, c->active,
-                                               rest);
+                v->shared = kvr_hot_shared(v->hot, units, c->active,
+                                           rest);
             }
 
             c->shared = v->shared;
@@ -207,10 +207,10 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     if (kvr_unlikely(kvr_drain_on(&known->drain))) {
         c->draining = 1;
         c->ended = kvr_drain_over(&known->drain, v->now);
-        c->common = v->popular
-                    && kvr_popular_common(v->popular,
-                                          (uint32_t) (c->matched
-                                                      / v->zone->unit));
+        c->common = v->hot
+                    && kvr_hot_common(v->hot,
+                                      (uint32_t) (c->matched
+                                                  / v->zone->unit));
     }
 
     if (kvr_unlikely(kvr_get(&known->engine.pressure) > v->now)) {

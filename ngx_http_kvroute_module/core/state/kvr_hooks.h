@@ -63,7 +63,7 @@ typedef struct {
     /* an answer has begun, and the prefixes of its prompt were counted */
 
     void      (*counted)(const kvr_zone_t *zone, void *data,
-                         const kvr_popular_keys_t *keys, uint32_t peer);
+                         const kvr_hot_keys_t *keys, uint32_t peer);
 
     /* a session is about to be bound for so many seconds; now: s */
 

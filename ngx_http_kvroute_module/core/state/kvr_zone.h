@@ -15,10 +15,10 @@
  */
 
 
-#include "core/popular/kvr_popular.h"
+#include "core/hot/kvr_hot.h"
 #include "core/state/kvr_receipt.h"
 #include "core/state/kvr_registry.h"
-#include "core/popular/kvr_sketch.h"
+#include "core/hot/kvr_sketch.h"
 
 
 /* an extension at a zone: core/state/kvr_hooks.h */
@@ -47,7 +47,7 @@ typedef struct {
     kvr_registry_t    *registry;
     kvr_load_t        *load;
     kvr_index_t       *index;
-    kvr_popular_t     *popular;
+    kvr_hot_t         *hot;
     const kvr_hook_t  *hooks;        /* of extensions; NULL: there are none */
     kvr_united_t      *united;       /* NULL: this host decides alone */
 

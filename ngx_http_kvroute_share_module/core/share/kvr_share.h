@@ -52,7 +52,7 @@
  * KVR_SHARE_OLD it takes no loads, and says so, and nobody takes its own.
  * Lessons are worth something though they are late.
  *
- * Popular.  Each host counts the beginnings of all (kvr_popular.h): by an eighth
+ * Popular.  Each host counts the beginnings of all (kvr_hot.h): by an eighth
  * of the requests none would be worth computing at a further peer.
  *
  * Help.  A host that has never read the stream says so for some seconds.  One of
@@ -69,7 +69,7 @@
  */
 
 
-#include "core/popular/kvr_popular.h"
+#include "core/hot/kvr_hot.h"
 #include "core/base/kvr_fifo.h"
 #include "core/share/kvr_share_batch.h"
 #include "core/share/kvr_share_index.h"
@@ -284,8 +284,8 @@ void kvr_share_tell_extend(const kvr_zone_t *zone, void *data,
     uint32_t peer, uint32_t behind);
 void kvr_share_tell_void(const kvr_zone_t *zone, void *data,
     const uint64_t *chain, uint32_t n, const kvr_index_undo_t *undo);
-void kvr_share_tell_popular(const kvr_zone_t *zone, void *data,
-    const kvr_popular_keys_t *keys, uint32_t peer);
+void kvr_share_tell_hot(const kvr_zone_t *zone, void *data,
+    const kvr_hot_keys_t *keys, uint32_t peer);
 void kvr_share_tell_bind(const kvr_zone_t *zone, void *data, uint64_t key,
     uint32_t peer, uint32_t seconds, uint32_t now);
 void kvr_share_tell_floor(const kvr_zone_t *zone, void *data, uint32_t peer,

@@ -30,7 +30,7 @@ static void kvr_share_apply_record(const kvr_share_self_t *self,
 static void kvr_share_apply_lesson(const kvr_share_self_t *self,
     kvr_share_host_t *host, const kvr_share_record_t *r, uint32_t peer,
     uint64_t now);
-static void kvr_share_apply_popular(const kvr_share_self_t *self,
+static void kvr_share_apply_hot(const kvr_share_self_t *self,
     const kvr_share_record_t *r, uint64_t now);
 static void kvr_share_apply_bind(const kvr_share_self_t *self,
     const kvr_share_record_t *r, uint32_t peer, uint32_t seconds);
@@ -332,8 +332,8 @@ kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
                                 kvr_get(&self->share->wants) != 0);
         break;
 
-    case KVR_SHARE_POPULAR:
-        kvr_share_apply_popular(self, r, now);
+    case KVR_SHARE_HOT:
+        kvr_share_apply_hot(self, r, now);
         break;
     }
 }
@@ -365,11 +365,11 @@ kvr_share_apply_lesson(const kvr_share_self_t *self, kvr_share_host_t *host,
 
 
 static void
-kvr_share_apply_popular(const kvr_share_self_t *self,
+kvr_share_apply_hot(const kvr_share_self_t *self,
     const kvr_share_record_t *r, uint64_t now)
 {
     uint32_t            i, second;
-    kvr_popular_keys_t  keys;
+    kvr_hot_keys_t      keys;
 
     keys.n = 0;
 
@@ -382,7 +382,7 @@ kvr_share_apply_popular(const kvr_share_self_t *self,
         }
     }
 
-    kvr_popular_add(self->zone->popular, &keys, now);
+    kvr_hot_add(self->zone->hot, &keys, now);
 }
 
 

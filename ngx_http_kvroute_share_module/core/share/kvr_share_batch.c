@@ -6,7 +6,7 @@
 
 #include "core/share/kvr_share_batch.h"
 #include "core/share/kvr_share_index.h"
-#include "core/popular/kvr_popular.h"
+#include "core/hot/kvr_hot.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -26,7 +26,7 @@
 
 static int kvr_share_batch_good(const uint8_t *p, size_t len, uint32_t npeers);
 static int kvr_share_batch_record(const kvr_share_record_t *r);
-static int kvr_share_batch_popular(const kvr_share_record_t *r);
+static int kvr_share_batch_hot(const kvr_share_record_t *r);
 
 
 static inline uint64_t
@@ -329,8 +329,8 @@ kvr_share_batch_record(const kvr_share_record_t *r)
     case KVR_SHARE_KNOWN:
         return r->n % 2 == 0;
 
-    case KVR_SHARE_POPULAR:
-        return kvr_share_batch_popular(r);
+    case KVR_SHARE_HOT:
+        return kvr_share_batch_hot(r);
 
     default:
         return 0;
@@ -339,11 +339,11 @@ kvr_share_batch_record(const kvr_share_record_t *r)
 
 
 static int
-kvr_share_batch_popular(const kvr_share_record_t *r)
+kvr_share_batch_hot(const kvr_share_record_t *r)
 {
     uint32_t  i, key;
 
-    if (r->n == 0 || r->n > (KVR_POPULAR_POINTS + 1) / 2) {
+    if (r->n == 0 || r->n > (KVR_HOT_POINTS + 1) / 2) {
         return 0;
     }
 
@@ -351,7 +351,7 @@ kvr_share_batch_popular(const kvr_share_record_t *r)
         key = i % 2 ? kvr_share_upper(r->word[i / 2])
                     : kvr_share_lower(r->word[i / 2]);
 
-        if (key >= KVR_POPULAR_KEYS
+        if (key >= KVR_HOT_KEYS
             && (key != KVR_SHARE_NOKEY || i != 2 * r->n - 1))
         {
             return 0;
@@ -360,7 +360,7 @@ kvr_share_batch_popular(const kvr_share_record_t *r)
 
     /* an odd number of points: all words cannot be full */
 
-    return r->n < (KVR_POPULAR_POINTS + 1) / 2 || key == KVR_SHARE_NOKEY;
+    return r->n < (KVR_HOT_POINTS + 1) / 2 || key == KVR_SHARE_NOKEY;
 }
 
 

@@ -72,7 +72,7 @@ typedef enum {
                                units since its floor 8 */
     KVR_SHARE_KNOWN,        /* of any peers: key 8; age 4, peer 2, marked 1,
                                0 1; as often as there is room */
-    KVR_SHARE_POPULAR,      /* keys 4, KVR_SHARE_NOKEY behind the last one */
+    KVR_SHARE_HOT,          /* keys 4, KVR_SHARE_NOKEY behind the last one */
     KVR_SHARE_TYPES
 } kvr_share_type_e;
 

@@ -134,11 +134,11 @@ kvr_share_tell_void(const kvr_zone_t *zone, void *data,
 
 
 void
-kvr_share_tell_popular(const kvr_zone_t *zone, void *data,
-    const kvr_popular_keys_t *keys, uint32_t peer)
+kvr_share_tell_hot(const kvr_zone_t *zone, void *data,
+    const kvr_hot_keys_t *keys, uint32_t peer)
 {
     uint32_t          i;
-    uint64_t          word[(KVR_POPULAR_POINTS + 1) / 2];
+    uint64_t          word[(KVR_HOT_POINTS + 1) / 2];
     kvr_fifo_part_t  part[4];
 
     if (keys->n == 0) {
@@ -154,7 +154,7 @@ kvr_share_tell_popular(const kvr_zone_t *zone, void *data,
     part[1] = (kvr_fifo_part_t) { word, (keys->n + 1) / 2 };
     part[2] = part[3] = (kvr_fifo_part_t) { word, 0 };
 
-    kvr_share_tell(data, KVR_SHARE_POPULAR, peer, part);
+    kvr_share_tell(data, KVR_SHARE_HOT, peer, part);
 }
 
 

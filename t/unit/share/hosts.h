@@ -14,7 +14,7 @@
 #include "util_registry.h"
 #include "util.h"
 #include "core/index/kvr_index_line.h"
-#include "core/popular/kvr_popular.h"
+#include "core/hot/kvr_hot.h"
 #include "core/share/kvr_share.h"
 
 
@@ -77,7 +77,7 @@ hosts_begin(void)
         kvr_load_init(z->load, 4, kvr_registry_columns(KVR_PEERS_FEW));
         z->index = util_zeroed(kvr_index_size(LINES, KVR_PEERS_FEW));
         kvr_index_init(z->index, LINES, KVR_PEERS_FEW);
-        z->popular = util_zeroed(sizeof(kvr_popular_t));
+        z->hot = util_zeroed(sizeof(kvr_hot_t));
         host[h].self.share = util_zeroed(sizeof(kvr_share_t));
         z->row = kvr_load_claim(z->load, kvr_load_owner(1, 1), 1);
 
@@ -110,7 +110,7 @@ hosts_end(void)
         free(host[h].zone.registry);
         free(host[h].zone.load);
         free(host[h].zone.index);
-        free((void *) host[h].zone.popular);
+        free((void *) host[h].zone.hot);
         free(host[h].self.share);
     }
 }

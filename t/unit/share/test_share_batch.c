@@ -12,7 +12,7 @@
 
 #include "util.h"
 #include "core/index/kvr_index.h"
-#include "core/popular/kvr_popular.h"
+#include "core/hot/kvr_hot.h"
 #include "core/share/kvr_share_batch.h"
 #include "core/share/kvr_share_index.h"
 
@@ -79,8 +79,8 @@ make(void)
     words[0] = kvr_share_head(KVR_SHARE_KNOWN, 12, 2);
     util_check(kvr_share_batch_put(&w, words, 3), "room");
 
-    words[0] = kvr_share_head(KVR_SHARE_POPULAR, 11, 2);
-    words[1] = kvr_share_pair(3, KVR_POPULAR_KEYS - 1);
+    words[0] = kvr_share_head(KVR_SHARE_HOT, 11, 2);
+    words[1] = kvr_share_pair(3, KVR_HOT_KEYS - 1);
     words[2] = kvr_share_pair(4, KVR_SHARE_NOKEY);
     util_check(kvr_share_batch_put(&w, words, 3), "room");
 
@@ -249,12 +249,12 @@ TEST(test_share_batch_lies)
           kvr_share_pair(1, UINT32_MAX), 0, KVR_SHARE_OK },
         { kvr_share_head(KVR_SHARE_FLOOR, 0, 2), 0, 0, KVR_SHARE_OK },
         { kvr_share_head(0, 0, 2), 0, 0, KVR_SHARE_OK },
-        { kvr_share_head(KVR_SHARE_POPULAR, 0, 0), 0, 0, KVR_SHARE_OK },
-        { kvr_share_head(KVR_SHARE_POPULAR, 0, 2), KVR_POPULAR_KEYS, 0,
+        { kvr_share_head(KVR_SHARE_HOT, 0, 0), 0, 0, KVR_SHARE_OK },
+        { kvr_share_head(KVR_SHARE_HOT, 0, 2), KVR_HOT_KEYS, 0,
           KVR_SHARE_OK },
-        { kvr_share_head(KVR_SHARE_POPULAR, 0, 2),
+        { kvr_share_head(KVR_SHARE_HOT, 0, 2),
           kvr_share_pair(1, KVR_SHARE_NOKEY), 0, KVR_SHARE_OK },
-        { kvr_share_head(KVR_SHARE_POPULAR, 0, 2), 0,
+        { kvr_share_head(KVR_SHARE_HOT, 0, 2), 0,
           kvr_share_pair(KVR_SHARE_NOKEY, 1), KVR_SHARE_OK },
         { kvr_share_head(KVR_SHARE_TYPES, 0, 2), 0, 0, KVR_SHARE_OK },
         { kvr_share_head(255, 0, 2), 0, 0, KVR_SHARE_OK },

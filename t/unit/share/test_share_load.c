@@ -15,13 +15,13 @@
 
 /* requests of the last minute that had the beginning c, at a host */
 static double
-popular(unsigned h, const uint64_t *c)
+hot(unsigned h, const uint64_t *c)
 {
-    kvr_popular_keys_t  keys;
+    kvr_hot_keys_t      keys;
 
-    kvr_popular_keys(c, 40, &keys);
+    kvr_hot_keys(c, 40, &keys);
 
-    return kvr_popular_count(host[h].zone.popular, keys.key[keys.n - 1], now);
+    return kvr_hot_count(host[h].zone.hot, keys.key[keys.n - 1], now);
 }
 
 
@@ -193,35 +193,36 @@ TEST(test_share_load_late)
 
 
 /* a beginning that a third of the requests here have had counts as often */
-TEST(test_share_popular)
+TEST(test_share_hot)
 {
     double              there;
     unsigned            i, h;
-    kvr_popular_keys_t  keys, odd;
+    kvr_hot_keys_t      keys, odd;
 
-    kvr_popular_keys(chain[0], 40, &keys);
-    kvr_popular_keys(chain[2], 40, &odd);
+    kvr_hot_keys(chain[0], 40, &keys);
+    kvr_hot_keys(chain[2], 40, &odd);
 
     for (i = 0; i < 30; i++) {
         h = i % HOSTS;
-        kvr_popular_add(host[h].zone.popular, &keys, now);
-        kvr_share_tell_popular(&host[h].zone, host[h].self.share, &keys, host[h].number[i % PEERS]);
+        kvr_hot_add(host[h].zone.hot, &keys, now);
+        kvr_share_tell_hot(&host[h].zone, host[h].self.share, &keys,
+                           host[h].number[i % PEERS]);
         flush_all(h);
     }
 
-    kvr_popular_add(host[0].zone.popular, &odd, now);
+    kvr_hot_add(host[0].zone.hot, &odd, now);
 
     for (h = 0; h < HOSTS; h++) {
-        there = popular(h, chain[0]);
+        there = hot(h, chain[0]);
         util_check(there > 29.5 && there < 30.5, "host %u: %.2f", h, there);
 
         for (i = 0; i < keys.n; i++) {
-            there = kvr_popular_count(host[h].zone.popular, keys.key[i], now);
+            there = kvr_hot_count(host[h].zone.hot, keys.key[i], now);
             util_check(there > 29.5 && there < 30.5, "%u: %.2f", i, there);
         }
     }
 
-    util_check(popular(0, chain[2]) > 0 && popular(1, chain[2]) < 0.5,
+    util_check(hot(0, chain[2]) > 0 && hot(1, chain[2]) < 0.5,
                "what nobody told");
     util_check(kvr_get(&host[0].self.share->stats.applied) == 0,
                "it is no lesson");

@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "core/popular/kvr_sketch.h"
+#include "core/hot/kvr_sketch.h"
 
 
 #define MAX_UNITS  1500

@@ -4,8 +4,8 @@
  */
 
 
-#ifndef _KVR_POPULAR_H_INCLUDED_
-#define _KVR_POPULAR_H_INCLUDED_
+#ifndef _KVR_HOT_H_INCLUDED_
+#define _KVR_HOT_H_INCLUDED_
 
 
 /*
@@ -40,58 +40,58 @@
 #include "core/policy/kvr_policy.h"
 
 
-#define KVR_POPULAR_WAYS     4
-#define KVR_POPULAR_BUCKETS  1024
-#define KVR_POPULAR_POINTS   7       /* 1, 4 .. 1024, and the end */
-#define KVR_POPULAR_TAGS     (1U << 20)
-#define KVR_POPULAR_KEYS     (KVR_POPULAR_BUCKETS * KVR_POPULAR_TAGS)
-#define KVR_POPULAR_COMMON   2       /* requests that make a place common */
+#define KVR_HOT_WAYS     4
+#define KVR_HOT_BUCKETS  1024
+#define KVR_HOT_POINTS   7           /* 1, 4 .. 1024, and the end */
+#define KVR_HOT_TAGS     (1U << 20)
+#define KVR_HOT_KEYS     (KVR_HOT_BUCKETS * KVR_HOT_TAGS)
+#define KVR_HOT_COMMON   2           /* requests that make a place common */
 
 
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
-    _Atomic uint64_t   word[KVR_POPULAR_BUCKETS][KVR_POPULAR_WAYS];
-} kvr_popular_t;
+    _Atomic uint64_t   word[KVR_HOT_BUCKETS][KVR_HOT_WAYS];
+} kvr_hot_t;
 
 
 /* where a request's beginning is counted: to be kept until it is answered */
 typedef struct {
     uint32_t           n;
     uint32_t           entries;      /* of the chain, at the last of them */
-    uint32_t           key[KVR_POPULAR_POINTS];  /* below KVR_POPULAR_KEYS */
-} kvr_popular_keys_t;
+    uint32_t           key[KVR_HOT_POINTS];      /* below KVR_HOT_KEYS */
+} kvr_hot_keys_t;
 
 
 /* how many requests had what part of its beginning: for one decision */
 typedef struct {
     uint32_t           n;
-    uint32_t           depth[KVR_POPULAR_POINTS];  /* units, falling */
-    double             count[KVR_POPULAR_POINTS];  /* rising, from 1 / 4 */
+    uint32_t           depth[KVR_HOT_POINTS];      /* units, falling */
+    double             count[KVR_HOT_POINTS];      /* rising, from 1 / 4 */
     double             unit;                       /* bytes */
-} kvr_popular_view_t;
+} kvr_hot_view_t;
 
 
 /*
  * The places to count a chain at, of which peers held the first entries, at
  * most; none if entries is 0.
  */
-void kvr_popular_keys(const uint64_t *chain, uint32_t entries,
-    kvr_popular_keys_t *keys);
+void kvr_hot_keys(const uint64_t *chain, uint32_t entries,
+    kvr_hot_keys_t *keys);
 
 /* counts a request whose answer begins; now: ms, of a clock that all share */
-void kvr_popular_add(kvr_popular_t *p, const kvr_popular_keys_t *keys,
+void kvr_hot_add(kvr_hot_t *p, const kvr_hot_keys_t *keys,
     uint64_t now);
 
 /* how many requests of the last minute are counted under keys->key[i] */
-double kvr_popular_count(kvr_popular_t *p, uint32_t key, uint64_t now);
+double kvr_hot_count(kvr_hot_t *p, uint32_t key, uint64_t now);
 
 /*
  * What is counted of a chain in units of so many bytes.  Counts that differ by
  * less than an eighth are taken for the least of them: as a rule there is one
  * part that many have, and one that is the session's own.
  */
-void kvr_popular_view(kvr_popular_t *p, const kvr_popular_keys_t *keys,
-    uint64_t unit, uint64_t now, kvr_popular_view_t *view);
+void kvr_hot_view(kvr_hot_t *p, const kvr_hot_keys_t *keys,
+    uint64_t unit, uint64_t now, kvr_hot_view_t *view);
 
 
 /*
@@ -100,7 +100,7 @@ void kvr_popular_view(kvr_popular_t *p, const kvr_popular_keys_t *keys,
  * for the remainder, as others will have the use of it; at most that remainder.
  */
 static inline uint64_t
-kvr_popular_shared(const kvr_popular_view_t *view, uint32_t units,
+kvr_hot_shared(const kvr_hot_view_t *view, uint32_t units,
     uint32_t active, uint32_t rest)
 {
     double    shared;
@@ -112,7 +112,7 @@ kvr_popular_shared(const kvr_popular_view_t *view, uint32_t units,
         from = i + 1 < view->n ? kvr_max(units, view->depth[i + 1]) : units;
 
         shared += (int32_t) (view->depth[i] - from)
-                  * kvr_score_popular(view->count[i], active, rest);
+                  * kvr_score_hot(view->count[i], active, rest);
     }
 
     return (uint64_t) (int64_t) (shared * view->unit);
@@ -125,7 +125,7 @@ kvr_popular_shared(const kvr_popular_view_t *view, uint32_t units,
  * sessions begin with.  A conversation goes on from another place each time.
  */
 static inline int
-kvr_popular_common(const kvr_popular_view_t *view, uint32_t units)
+kvr_hot_common(const kvr_hot_view_t *view, uint32_t units)
 {
     uint32_t  entries;
 
@@ -133,8 +133,8 @@ kvr_popular_common(const kvr_popular_view_t *view, uint32_t units)
 
     return entries && view->n
            && view->depth[0] >= kvr_chain_depth(entries - 1)
-           && view->count[0] >= KVR_POPULAR_COMMON;
+           && view->count[0] >= KVR_HOT_COMMON;
 }
 
 
-#endif /* _KVR_POPULAR_H_INCLUDED_ */
+#endif /* _KVR_HOT_H_INCLUDED_ */

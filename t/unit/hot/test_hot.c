@@ -5,13 +5,13 @@
 
 
 /*
- * kvr_popular: counts that fall with time, what is kept when there is no room,
+ * kvr_hot: counts that fall with time, what is kept when there is no room,
  * and the price of what is not held.
  */
 
 
 #include "util.h"
-#include "core/popular/kvr_popular.h"
+#include "core/hot/kvr_hot.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@
 #define ENTRIES  1500
 
 
-static kvr_popular_t  popular;
+static kvr_hot_t      hot;
 static uint64_t       chain[ENTRIES];
 
 
@@ -30,10 +30,10 @@ static uint64_t       chain[ENTRIES];
 static void
 answered(unsigned entries, uint64_t now)
 {
-    kvr_popular_keys_t  keys;
+    kvr_hot_keys_t      keys;
 
-    kvr_popular_keys(chain, entries, &keys);
-    kvr_popular_add(&popular, &keys, now);
+    kvr_hot_keys(chain, entries, &keys);
+    kvr_hot_add(&hot, &keys, now);
 }
 
 
@@ -41,37 +41,37 @@ static double
 count(unsigned entry, uint64_t now)
 {
     unsigned            i;
-    kvr_popular_keys_t  keys;
+    kvr_hot_keys_t      keys;
 
-    kvr_popular_keys(chain, entry, &keys);
+    kvr_hot_keys(chain, entry, &keys);
 
     i = keys.n - 1;
 
-    return kvr_popular_count(&popular, keys.key[i], now);
+    return kvr_hot_count(&hot, keys.key[i], now);
 }
 
 
 static void
-view(unsigned entries, uint64_t now, kvr_popular_view_t *v)
+view(unsigned entries, uint64_t now, kvr_hot_view_t *v)
 {
-    kvr_popular_keys_t  keys;
+    kvr_hot_keys_t      keys;
 
-    kvr_popular_keys(chain, entries, &keys);
-    kvr_popular_view(&popular, &keys, KVR_BLOCK, now, v);
+    kvr_hot_keys(chain, entries, &keys);
+    kvr_hot_view(&hot, &keys, KVR_BLOCK, now, v);
 }
 
 
 static void
 clear(void)
 {
-    memset((void *) &popular, 0, sizeof(popular));
+    memset((void *) &hot, 0, sizeof(hot));
 }
 
 
-TEST(test_popular_keys)
+TEST(test_hot_keys)
 {
     unsigned            i, k, n;
-    kvr_popular_keys_t  keys, again;
+    kvr_hot_keys_t      keys, again;
 
     static const unsigned  entries[][2] = {
         { 0, 0 }, { 1, 1 }, { 2, 2 }, { 3, 2 }, { 4, 2 }, { 5, 3 },
@@ -84,14 +84,14 @@ TEST(test_popular_keys)
     for (i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
         n = entries[i][0];
 
-        kvr_popular_keys(chain, n, &keys);
+        kvr_hot_keys(chain, n, &keys);
 
         util_check(keys.n == entries[i][1], "%u: %u", n, keys.n);
         util_check(keys.entries == n, "%u: %u", n, keys.entries);
 
         /* the powers of four first, whatever the length */
 
-        kvr_popular_keys(chain, 1024, &again);
+        kvr_hot_keys(chain, 1024, &again);
 
         for (k = 0; k + 1 < keys.n; k++) {
             util_check(keys.key[k] == again.key[k], "%u: key %u", n, k);
@@ -101,7 +101,7 @@ TEST(test_popular_keys)
 
 
 /* halved every 42 seconds, however often the count is changed on the way */
-TEST(test_popular_decay)
+TEST(test_hot_decay)
 {
     double    have, want;
     unsigned  i, step;
@@ -155,7 +155,7 @@ TEST(test_popular_decay)
 }
 
 
-TEST(test_popular_sticks)
+TEST(test_hot_sticks)
 {
     double    have;
     unsigned  i, k;
@@ -193,11 +193,11 @@ TEST(test_popular_sticks)
 
 
 /* five beginnings for a bucket of four words */
-TEST(test_popular_bucket)
+TEST(test_hot_bucket)
 {
     double              have;
     unsigned            i, k;
-    kvr_popular_keys_t  keys[5];
+    kvr_hot_keys_t      keys[5];
 
     static const unsigned  counts[] = { 10, 20, 30, 40, 3 };
 
@@ -205,17 +205,17 @@ TEST(test_popular_bucket)
 
     for (i = 0; i < 5; i++) {
         chain[0] = 7ULL << 54 | (i + 1);
-        kvr_popular_keys(chain, 1, &keys[i]);
+        kvr_hot_keys(chain, 1, &keys[i]);
 
         for (k = 0; k < counts[i]; k++) {
-            kvr_popular_add(&popular, &keys[i], 1000);
+            kvr_hot_add(&hot, &keys[i], 1000);
         }
     }
 
     /* the last one has worn down the lowest, and got no place for it */
 
     for (i = 0; i < 5; i++) {
-        have = kvr_popular_count(&popular, keys[i].key[0], 1000);
+        have = kvr_hot_count(&hot, keys[i].key[0], 1000);
         util_check(have == (i == 0 ? 7 : i == 4 ? 0 : counts[i]), "%u: %.2f",
                    i, have);
     }
@@ -223,49 +223,49 @@ TEST(test_popular_bucket)
     /* in the end it does */
 
     for (k = 0; k < 8; k++) {
-        kvr_popular_add(&popular, &keys[4], 1000);
+        kvr_hot_add(&hot, &keys[4], 1000);
     }
 
-    have = kvr_popular_count(&popular, keys[4].key[0], 1000);
+    have = kvr_hot_count(&hot, keys[4].key[0], 1000);
     util_check(have == 1, "%.2f", have);
 
-    have = kvr_popular_count(&popular, keys[0].key[0], 1000);
+    have = kvr_hot_count(&hot, keys[0].key[0], 1000);
     util_check(have == 0, "%.2f", have);
 }
 
 
-TEST(test_popular_full)
+TEST(test_hot_full)
 {
     unsigned            i;
-    kvr_popular_keys_t  keys;
+    kvr_hot_keys_t      keys;
 
     clear();
 
     /* a word does not overflow into its neighbours */
 
     util_chain(chain, 4, 1, 0, 1);
-    kvr_popular_keys(chain, 1, &keys);
+    kvr_hot_keys(chain, 1, &keys);
 
     for (i = 0; i < 70000; i++) {
-        kvr_popular_add(&popular, &keys, 5000);
+        kvr_hot_add(&hot, &keys, 5000);
     }
 
     util_check(count(1, 5000) > 65535 && count(1, 5000) < 65536, "%.2f",
                count(1, 5000));
 
-    kvr_popular_keys(chain, 0, &keys);
+    kvr_hot_keys(chain, 0, &keys);
     util_check(keys.n == 0, "of nothing there is nothing to count");
 }
 
 
-/* block by block, what kvr_popular_shared() should come to */
+/* block by block, what kvr_hot_shared() should come to */
 static double
 plainly(unsigned entries, unsigned from, unsigned active, double least,
     uint64_t now)
 {
     double              shared, n;
     unsigned            i, k;
-    kvr_popular_keys_t  keys;
+    kvr_hot_keys_t      keys;
 
     shared = 0;
 
@@ -275,17 +275,17 @@ plainly(unsigned entries, unsigned from, unsigned active, double least,
 
         n = 0;
 
-        kvr_popular_keys(chain, entries, &keys);
+        kvr_hot_keys(chain, entries, &keys);
 
         for (k = 0; k < keys.n; k++) {
             if ((k == keys.n - 1 ? entries : 1U << 2 * k) > i) {
-                n = fmax(n, kvr_popular_count(&popular, keys.key[k], now));
+                n = fmax(n, kvr_hot_count(&hot, keys.key[k], now));
             }
         }
 
         if (n >= least) {
             shared += KVR_BLOCK * kvr_chain_step(i) * n
-                      / (n + KVR_SCORE_POPULAR * (1 + active));
+                      / (n + KVR_SCORE_HOT * (1 + active));
         }
     }
 
@@ -293,24 +293,24 @@ plainly(unsigned entries, unsigned from, unsigned active, double least,
 }
 
 
-TEST(test_popular_view)
+TEST(test_hot_view)
 {
     unsigned            i;
-    kvr_popular_keys_t  keys;
-    kvr_popular_view_t  v;
+    kvr_hot_keys_t      keys;
+    kvr_hot_view_t      v;
 
     clear();
 
     util_chain(chain, 5, 80, 0, 100);
     view(0, 0, &v);
-    util_check(kvr_popular_shared(&v, 0, 0, 0) == 0, "nothing is held");
+    util_check(kvr_hot_shared(&v, 0, 0, 0) == 0, "nothing is held");
 
     view(80, 0, &v);
-    util_check(kvr_popular_shared(&v, 0, 0, 0) == 0, "nobody is answered");
+    util_check(kvr_hot_shared(&v, 0, 0, 0) == 0, "nobody is answered");
 
     /* as many as halve it, up to where it ends, though that is no power */
 
-    for (i = 0; i < KVR_SCORE_POPULAR; i++) {
+    for (i = 0; i < KVR_SCORE_HOT; i++) {
         util_chain(chain, 5, 80, i, 100);
         answered(80, 1000);
     }
@@ -319,57 +319,57 @@ TEST(test_popular_view)
     view(80, 1000, &v);
 
     util_check(v.n == 1 && v.depth[0] == 80, "%u, %u", v.n, v.depth[0]);
-    util_check(kvr_popular_shared(&v, 0, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
-               (unsigned) kvr_popular_shared(&v, 0, 0, 0));
-    util_check(kvr_popular_shared(&v, 79, 0, 0) == KVR_BLOCK / 2,
+    util_check(kvr_hot_shared(&v, 0, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_hot_shared(&v, 0, 0, 0));
+    util_check(kvr_hot_shared(&v, 79, 0, 0) == KVR_BLOCK / 2,
                "the last one");
-    util_check(kvr_popular_shared(&v, 80, 0, 0) == 0, "held whole");
-    util_check(kvr_popular_shared(&v, 5000, 0, 0) == 0, "and more");
+    util_check(kvr_hot_shared(&v, 80, 0, 0) == 0, "held whole");
+    util_check(kvr_hot_shared(&v, 5000, 0, 0) == 0, "and more");
 
     /* of a busy peer less: one more request there, a third */
 
-    util_check(kvr_popular_shared(&v, 0, 1, 0) == 80 * KVR_BLOCK / 3, "%u",
-               (unsigned) kvr_popular_shared(&v, 0, 1, 0));
+    util_check(kvr_hot_shared(&v, 0, 1, 0) == 80 * KVR_BLOCK / 3, "%u",
+               (unsigned) kvr_hot_shared(&v, 0, 1, 0));
 
     /* who has rested for three minutes has seen four times as many */
 
-    util_check(kvr_popular_shared(&v, 0, 0, 3) == 80 * KVR_BLOCK * 4 / 5, "%u",
-               (unsigned) kvr_popular_shared(&v, 0, 0, 3));
+    util_check(kvr_hot_shared(&v, 0, 0, 3) == 80 * KVR_BLOCK * 4 / 5, "%u",
+               (unsigned) kvr_hot_shared(&v, 0, 0, 3));
 
     /* of who has more of his own, up to the last depth that is counted */
 
     view(100, 1000, &v);
 
     util_check(v.n == 1 && v.depth[0] == 64, "%u, %u", v.n, v.depth[0]);
-    util_check(kvr_popular_shared(&v, 64, 0, 0) == 0, "64 .. 100");
-    util_check(kvr_popular_shared(&v, 0, 0, 0) == 64 * KVR_BLOCK / 2, "%u",
-               (unsigned) kvr_popular_shared(&v, 0, 0, 0));
+    util_check(kvr_hot_shared(&v, 64, 0, 0) == 0, "64 .. 100");
+    util_check(kvr_hot_shared(&v, 0, 0, 0) == 64 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_hot_shared(&v, 0, 0, 0));
 
     /* the words of the shallower places have been lost */
 
     util_chain(chain, 8, 80, 0, 80);
-    kvr_popular_keys(chain, 80, &keys);
+    kvr_hot_keys(chain, 80, &keys);
 
     keys.key[0] = keys.key[keys.n - 1];
     keys.n = 1;
 
-    for (i = 0; i < KVR_SCORE_POPULAR; i++) {
-        kvr_popular_add(&popular, &keys, 1000);
+    for (i = 0; i < KVR_SCORE_HOT; i++) {
+        kvr_hot_add(&hot, &keys, 1000);
     }
 
     view(80, 1000, &v);
 
-    util_check(kvr_popular_shared(&v, 0, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
-               (unsigned) kvr_popular_shared(&v, 0, 0, 0));
+    util_check(kvr_hot_shared(&v, 0, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_hot_shared(&v, 0, 0, 0));
 
     /* and one that came back has few */
 
-    kvr_popular_keys(chain, 16, &keys);
-    kvr_popular_add(&popular, &keys, 1000);
+    kvr_hot_keys(chain, 16, &keys);
+    kvr_hot_add(&hot, &keys, 1000);
     view(80, 1000, &v);
 
-    util_check(kvr_popular_shared(&v, 0, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
-               (unsigned) kvr_popular_shared(&v, 0, 0, 0));
+    util_check(kvr_hot_shared(&v, 0, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_hot_shared(&v, 0, 0, 0));
 
     /* two parts: many have the one, some the other */
 
@@ -382,22 +382,22 @@ TEST(test_popular_view)
 
     util_check(v.n == 2 && v.depth[0] > 512 && v.depth[1] == 64, "%u, %u, %u",
                v.n, v.depth[0], v.depth[1]);
-    util_check(v.count[0] == 3 && v.count[1] == KVR_SCORE_POPULAR + 3,
+    util_check(v.count[0] == 3 && v.count[1] == KVR_SCORE_HOT + 3,
                "%.2f, %.2f", v.count[0], v.count[1]);
 }
 
 
-TEST(test_popular_random)
+TEST(test_hot_random)
 {
     double              most, least, last;
     unsigned            i, k, n, active, entries, depth;
     uint64_t            have;
     util_rng_t          r;
-    kvr_popular_view_t  v;
+    kvr_hot_view_t      v;
 
     for (k = 0; k < util_cases(200); k++) {
 
-        util_seed(&r, "popular view", k);
+        util_seed(&r, "hot view", k);
         clear();
 
         n = 1 + util_below(&r, 300);
@@ -419,7 +419,7 @@ TEST(test_popular_random)
         for (i = 0; i < entries; i++) {
             depth = i ? kvr_chain_depth(i - 1) : 0;
 
-            have = kvr_popular_shared(&v, depth, active, 0);
+            have = kvr_hot_shared(&v, depth, active, 0);
             /* counts are rounded down by an eighth, a quarter is none */
 
             most = plainly(entries, i, active, 0, 100000);
@@ -442,21 +442,21 @@ static void *
 count_in(void *data)
 {
     unsigned            i;
-    kvr_popular_keys_t  keys;
+    kvr_hot_keys_t      keys;
 
     (void) data;
 
-    kvr_popular_keys(chain, 64, &keys);
+    kvr_hot_keys(chain, 64, &keys);
 
     for (i = 0; i < 5000; i++) {
-        kvr_popular_add(&popular, &keys, 1000);
+        kvr_hot_add(&hot, &keys, 1000);
     }
 
     return NULL;
 }
 
 
-TEST(test_popular_together)
+TEST(test_hot_together)
 {
     unsigned   i;
     pthread_t  thread[4];

@@ -4,7 +4,7 @@
  */
 
 
-#include "core/popular/kvr_sketch.h"
+#include "core/hot/kvr_sketch.h"
 
 
 /* so few requests tell nothing */
