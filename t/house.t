@@ -209,7 +209,7 @@ broken('module', 'the router includes an extension',
                '#include "share/ngx_http_kvroute_share.h"'));
 
 broken('face', 'core/state includes what is inside core/index',
-       prepend("$load.c", '#include "core/index/kvr_index_line.h"'));
+       prepend("$load.c", '#include "core/index/kvr_index_batch.h"'));
 
 broken('include', 'an include that does not name its room',
        prepend("$load.c", '#include "kvr_load.h"'));

@@ -39,7 +39,7 @@ struct kvq_request_s {
     double            ttft;
 
     kvr_reservation_t     reserved;
-    kvr_admission_wish_e  wish;
+    kvr_admission_prefer_e  prefer;
     uint64_t          fit;           /* bytes, if the queue is long */
 
     unsigned          later:1;       /* there is room, soon a better place */

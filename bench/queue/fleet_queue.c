@@ -63,8 +63,8 @@ kvq_room(void *data, kvr_queue_item_t *item)
     a.item = item;
     a.bytes = rq->route.bytes;
     a.resident = kvr_attempt_resident(rq->route.bytes, 0);
-    a.wish = rq->wish;
-    a.light = 0;
+    a.prefer = rq->prefer;
+    a.no_prefill = 0;
 
     kvs_route_view(&q->zone, &rq->route, &q->choice, KVR_POLICY_KV_CACHE, NULL,
                    0, q->now);
@@ -178,7 +178,7 @@ kvq_next(kvq_t *q, uint32_t worker, kvr_queue_item_t *item)
 
     for (i = 0; i < n; i++) {
         rq = (kvq_request_t *) near[i];
-        rq->wish = KVR_ADMISSION_WARM;
+        rq->prefer = KVR_ADMISSION_WARM;
 
         if (kvr_queue_admit(q->shared, worker, w, near[i], kvq_ms(q), kvq_room,
                             rq)
@@ -193,7 +193,7 @@ kvq_next(kvq_t *q, uint32_t worker, kvr_queue_item_t *item)
     }
 
     rq = (kvq_request_t *) item;
-    rq->wish = KVR_ADMISSION_CHEAP;
+    rq->prefer = KVR_ADMISSION_CHEAP;
 
     return kvr_queue_admit(q->shared, worker, w, item, kvq_ms(q), kvq_room, rq)
            == KVR_OK ? item : NULL;
@@ -261,7 +261,7 @@ kvq_enter(kvq_t *q, kvq_request_t *rq)
         return;
     }
 
-    rq->wish = kvr_queue_depth(q->shared, KVR_QUEUE_CLASSES - 1, now)
+    rq->prefer = kvr_queue_depth(q->shared, KVR_QUEUE_CLASSES - 1, now)
                < q->conf->max ? KVR_ADMISSION_CHEAP : KVR_ADMISSION_ANY;
 
     if (kvr_queue_admit(q->shared, rq->route.row, w, &rq->item, now, kvq_room,

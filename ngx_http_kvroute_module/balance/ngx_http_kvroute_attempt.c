@@ -54,7 +54,7 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
 
     begin->bytes = at->ctx->bytes;
     begin->resident = ngx_http_kvroute_request_resident(at->ctx);
-    begin->light = at->ctx->light;
+    begin->no_prefill = at->ctx->light;
     begin->pool = &conf->pool;
 
     if (at->tries || conf->eject.budget) {
@@ -401,7 +401,7 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
     settle.kind = ngx_http_kvroute_attempt_kind(ctx->request,
                                                 ctx->usage.stream);
     settle.seconds = (uint32_t) ngx_time();
-    settle.odd = ctx->odd;
+    settle.unsized = ctx->odd;
     settle.sampled = ctx->sampled;
 
     rc = kvr_attempt_settle(&at->core, &at->conf->zone->core, &at->conf->pool,

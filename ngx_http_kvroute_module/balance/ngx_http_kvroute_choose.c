@@ -189,7 +189,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
         count = ngx_http_kvroute_choose_offer(at, &view, 1, &named, offered);
     }
 
-    if (view.wary
+    if (view.outliers
         && kvr_eject_looked(view.zone, view.pool, view.silent, view.now))
     {
         at->silent = view.silent + 1;
@@ -609,7 +609,7 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     req.random = v->random;
     req.rate = v->rate;
     req.parsed = ctx->parsed;
-    req.light = ctx->light;
+    req.no_prefill = ctx->light;
     req.retry = (at->tries != 0);
     req.keyed = at->session.keyed;
     req.unpinned = at->pinned && !named;

@@ -217,8 +217,8 @@ ngx_http_kvroute_early_choose(ngx_http_request_t *r,
     } while (best == NULL && next);
 
     if (at->silent) {
-        at->core.eject.out = at->silent - 1;
-        ngx_http_kvroute_eject_log(at, KVR_EJECT_OUT);
+        at->core.eject.ejected = at->silent - 1;
+        ngx_http_kvroute_eject_log(at, KVR_EJECT_EJECTED);
         at->silent = 0;
     }
 

@@ -229,7 +229,7 @@ ngx_http_kvroute_eject_log(ngx_http_kvroute_attempt_t *at, unsigned bits)
     log = at->ctx->request->connection->log;
     registry = at->conf->zone->core.registry;
 
-    if (bits & KVR_EJECT_BACK) {
+    if (bits & KVR_EJECT_RETURNED) {
         m = &registry->member[at->core.eject.member];
         peer = &registry->peer[m->peer];
 
@@ -240,8 +240,8 @@ ngx_http_kvroute_eject_log(ngx_http_kvroute_attempt_t *at, unsigned bits)
                       &at->conf->upstream->host);
     }
 
-    if (bits & KVR_EJECT_OUT) {
-        m = &registry->member[at->core.eject.out];
+    if (bits & KVR_EJECT_EJECTED) {
+        m = &registry->member[at->core.eject.ejected];
         peer = &registry->peer[m->peer];
 
         now = (uint64_t) ngx_current_msec;

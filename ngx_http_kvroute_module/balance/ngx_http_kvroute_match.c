@@ -343,8 +343,8 @@ ngx_http_kvroute_match_key(ngx_http_request_t *r,
     kvr_sketch_add(sketch, chain, n);
 
     return &chain[kvr_sketch_key(sketch, chain, n, length,
-                                 at->conf->zone->core.unit,
-                                 (uint32_t) at->conf->list[0].targets)];
+                                    at->conf->zone->core.unit,
+                                    (uint32_t) at->conf->list[0].targets)];
 }
 
 

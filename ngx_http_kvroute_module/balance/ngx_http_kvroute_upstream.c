@@ -259,8 +259,8 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
     ngx_http_kvroute_lock_release(at->conf->zone, peers);
 
     if (at->silent) {
-        at->core.eject.out = at->silent - 1;
-        ngx_http_kvroute_eject_log(at, KVR_EJECT_OUT);
+        at->core.eject.ejected = at->silent - 1;
+        ngx_http_kvroute_eject_log(at, KVR_EJECT_EJECTED);
         at->silent = 0;
     }
 

@@ -209,7 +209,7 @@ ngx_http_kvroute_queue_passes(ngx_http_kvroute_wait_t *w)
     if (ngx_http_kvroute_queue_by_cost(conf)
         && !ngx_http_kvroute_queue_over(conf, 1, w->item.bytes))
     {
-        w->wish = KVR_ADMISSION_CHEAP;
+        w->prefer = KVR_ADMISSION_CHEAP;
     }
 
     return kvr_queue_admit(shared, conf->zone->core.row, &queue->waiting,

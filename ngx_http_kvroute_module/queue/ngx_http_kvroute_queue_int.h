@@ -47,7 +47,7 @@ struct ngx_http_kvroute_wait_s {
                                                cache, or 0 */
 
     ngx_http_kvroute_queue_state_e  state;
-    kvr_admission_wish_e            wish;
+    kvr_admission_prefer_e          prefer;
 
     unsigned                     later:1;   /* there was room, but not at the
                                                peer that it wants */

@@ -169,8 +169,8 @@ ngx_http_kvroute_queue_ask(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
     a->item = &w->item;
     a->bytes = w->ctx->bytes + w->ctx->extra;
     a->resident = ngx_http_kvroute_request_resident(w->ctx);
-    a->wish = w->wish;
-    a->light = w->ctx->light;
+    a->prefer = w->prefer;
+    a->no_prefill = w->ctx->light;
 }
 
 

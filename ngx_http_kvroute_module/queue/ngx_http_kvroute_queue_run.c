@@ -224,7 +224,7 @@ ngx_http_kvroute_queue_next(ngx_http_kvroute_srv_conf_t *conf,
 
     for (i = 0; i < n; i++) {
         w = (ngx_http_kvroute_wait_t *) near[i];
-        w->wish = KVR_ADMISSION_WARM;
+        w->prefer = KVR_ADMISSION_WARM;
 
         if (kvr_queue_admit(shared, row, &queue->waiting, &w->item, now,
                             ngx_http_kvroute_queue_room, w)
@@ -240,7 +240,7 @@ ngx_http_kvroute_queue_next(ngx_http_kvroute_srv_conf_t *conf,
 
     w = (ngx_http_kvroute_wait_t *) item;
 
-    w->wish = n ? KVR_ADMISSION_CHEAP : KVR_ADMISSION_ANY;
+    w->prefer = n ? KVR_ADMISSION_CHEAP : KVR_ADMISSION_ANY;
 
     return kvr_queue_admit(shared, row, &queue->waiting, item, now,
                            ngx_http_kvroute_queue_room, w)

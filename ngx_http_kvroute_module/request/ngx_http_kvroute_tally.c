@@ -71,7 +71,7 @@ ngx_http_kvroute_tally(ngx_http_kvroute_ctx_t *ctx,
     const kvr_tally_counts_t *counts, ngx_uint_t ok)
 {
     kvr_tally_t                  *tally;
-    kvr_tally_who_t               who;
+    kvr_tally_owner_t             who;
     ngx_http_kvroute_loc_conf_t  *klcf;
 
     tally = zone->sh->registry->tally;

@@ -116,7 +116,7 @@ ngx_http_kvroute_health_server(ngx_http_kvroute_status_peer_t *p,
     s->firsts = minute->firsts;
     s->ttft = minute->ttft;
 
-    if (p->conf->probe && (p->set & KVR_COUNTER_HEARD)) {
+    if (p->conf->probe && (p->set & KVR_COUNTER_REPORTS)) {
         old = ngx_max(NGX_HTTP_KVROUTE_STALE_PROBES * p->conf->probe->interval,
                       NGX_HTTP_KVROUTE_STALE_TIME);
 

@@ -529,7 +529,7 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_status_peer_t *p)
     }
 
     ngx_http_kvroute_json_group(json, KVR_COUNTER_NOW, p);
-    ngx_http_kvroute_json_group(json, KVR_COUNTER_SEAT, p);
+    ngx_http_kvroute_json_group(json, KVR_COUNTER_MEMBER, p);
     ngx_http_kvroute_json_ttft(json, p->counted);
     ngx_http_kvroute_status_json_minute(json, p);
 
@@ -585,13 +585,13 @@ ngx_http_kvroute_json_engine(cJSON *json, ngx_http_kvroute_status_peer_t *p)
 
     cJSON_AddBoolToObject(json, "pressed", p->now.throttled != 0);
 
-    if (p->conf->probe || (p->set & KVR_COUNTER_HEARD)) {
+    if (p->conf->probe || (p->set & KVR_COUNTER_REPORTS)) {
         item = cJSON_AddObjectToObject(json, "engine");
 
         cJSON_AddStringToObject(item, "name",
                      kvr_dialect_name(kvr_get(&s->engine)));
 
-        if (p->set & KVR_COUNTER_HEARD) {
+        if (p->set & KVR_COUNTER_REPORTS) {
             cJSON_AddNumberToObject(item, "age_ms", p->now.age);
         }
 

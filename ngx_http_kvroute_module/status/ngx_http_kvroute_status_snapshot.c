@@ -146,7 +146,7 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
 
         p->base[KVR_COUNTER_NOW] = &p->now;
         p->base[KVR_COUNTER_DRAIN] = &p->now;
-        p->base[KVR_COUNTER_SEAT] = p->counted;
+        p->base[KVR_COUNTER_MEMBER] = p->counted;
         p->base[KVR_COUNTER_LOAD] = &p->now.load;
         p->base[KVR_COUNTER_CACHE] = p->feedback;
         p->base[KVR_COUNTER_HEALTH] = p->engine;
@@ -336,7 +336,7 @@ ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
         state = kvr_get(&conf->zone->sh->registry->member[member]
                         .outlier.state);
 
-        if (kvr_outlier_out(state)) {
+        if (kvr_outlier_ejected(state)) {
             return kvr_outlier_sick(state, (uint64_t) ngx_current_msec)
                    ? "ejected" : "probed";
         }

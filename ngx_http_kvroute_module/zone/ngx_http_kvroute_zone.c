@@ -676,7 +676,9 @@ ngx_http_kvroute_zone_drained(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
 
         active = kvr_load_get(zone->sh->load, i).active;
 
-        if (kvr_drain_tell(&peer->drain, active, (uint64_t) ngx_current_msec)) {
+        if (kvr_drain_report(&peer->drain, active,
+                             (uint64_t) ngx_current_msec))
+        {
             ngx_log_error(NGX_LOG_NOTICE, log, 0,
                           "kvroute peer %*s is drained: nothing is left there",
                           (size_t) peer->len, peer->name);

@@ -59,7 +59,7 @@ world_ejection(void)
                    "server %u: %u", i, c.sick);
 
         member = &living.registry->member[i];
-        out += (unsigned) kvr_outlier_out(kvr_get(&member->outlier.state));
+        out += (unsigned) kvr_outlier_ejected(kvr_get(&member->outlier.state));
     }
 
     util_check(out <= PEERS / 2 + 1, "%u are out", out);
@@ -67,7 +67,7 @@ world_ejection(void)
     for (i = 0; i < PEERS; i++) {
         member = &living.registry->member[i];
 
-        for (k = 0; kvr_outlier_out(kvr_get(&member->outlier.state)); k++) {
+        for (k = 0; kvr_outlier_ejected(kvr_get(&member->outlier.state)); k++) {
             util_check(k < 10, "server %u does not come back", i);
             now += 64 * ejecting.eject.time;
             check_answer(i, now);
@@ -81,6 +81,6 @@ world_ejection(void)
 
     now += KVR_OUTLIER_LOOK;
     (void) kvr_eject_looked(&living, &ejecting, KVR_REGISTRY_NONE, now);
-    util_check(kvr_get(&fleet->out) == (trials != 0), "none is ejected, %u are "
-               "on trial", trials);
+    util_check(kvr_get(&fleet->ejected) == (trials != 0),
+               "none is ejected, %u are on trial", trials);
 }

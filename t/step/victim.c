@@ -160,7 +160,7 @@ victim_eject(util_rng_t *rng)
         (void) kvr_attempt_release(&at, &victim);
         (void) kvr_attempt_end(&at, &victim);
 
-        if (kvr_outlier_wary(kvr_eject_fleet(&victim, &ejecting), now)) {
+        if (kvr_outlier_look(kvr_eject_fleet(&victim, &ejecting), now)) {
             (void) kvr_eject_looked(&victim, &ejecting, KVR_REGISTRY_NONE,
                                     now);
         }

@@ -188,7 +188,8 @@ kvs_hosts_apply(kvs_hosts_t *hs, uint32_t h, kvs_message_t *m, double now)
     }
 
     kvr_registry_given(zone->registry, m->peer);
-    kvr_prefill_told(&zone->registry->peer[m->peer].prefill, kvs_zone_ms(now));
+    kvr_prefill_remote(&zone->registry->peer[m->peer].prefill,
+                       kvs_zone_ms(now));
 
     kvr_index_extend(zone->index, m->value + m->first, m->first,
                      m->n - m->first, m->units, m->peer, 0);

@@ -217,7 +217,7 @@ kvr_hear_settled(const kvr_zone_t *zone, void *data, const kvr_settled_t *s)
     /* engines leave out zero; of one that never tells it may be anything */
 
     if (s->cached < 0 && s->held
-        && !kvr_get(&zone->registry->peer[s->peer].feedback.told))
+        && !kvr_get(&zone->registry->peer[s->peer].feedback.reports))
     {
         r.untold = 1;
     }

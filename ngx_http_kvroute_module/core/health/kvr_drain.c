@@ -24,7 +24,7 @@ void
 kvr_drain_begin(kvr_drain_t *d, uint64_t timeout, uint64_t now)
 {
     kvr_set(&d->until, timeout ? now + timeout : 0);
-    kvr_set(&d->told, 0);
+    kvr_set(&d->reported, 0);
 
     if (kvr_drain_on(d)) {
         return;
@@ -54,7 +54,7 @@ kvr_drain_end(kvr_drain_t *d)
 
 
 void
-kvr_drain_same(kvr_drain_t *d, const kvr_drain_t *as)
+kvr_drain_copy(kvr_drain_t *d, const kvr_drain_t *as)
 {
     if (!kvr_drain_on(as)) {
         kvr_set(&d->on, 0);
@@ -154,18 +154,18 @@ kvr_drain_state(const kvr_drain_t *d, uint32_t active, uint64_t now)
 
     last = kvr_max(kvr_get(&d->last), kvr_get(&d->since));
 
-    return !active && (kvr_drain_over(d, now) || now >= last + KVR_DRAIN_QUIET)
+    return !active && (kvr_drain_over(d, now) || now >= last + KVR_DRAIN_IDLE)
            ? KVR_DRAIN_EMPTY : KVR_DRAIN_ON;
 }
 
 
 int
-kvr_drain_tell(kvr_drain_t *d, uint32_t active, uint64_t now)
+kvr_drain_report(kvr_drain_t *d, uint32_t active, uint64_t now)
 {
     if (kvr_drain_state(d, active, now) != KVR_DRAIN_EMPTY) {
-        kvr_set(&d->told, 0);
+        kvr_set(&d->reported, 0);
         return 0;
     }
 
-    return !atomic_exchange(&d->told, 1);
+    return !atomic_exchange(&d->reported, 1);
 }

@@ -26,12 +26,12 @@
 
 
 /* ms; who has had nothing for so long is taken to have no session left */
-#define KVR_DRAIN_QUIET  60000
+#define KVR_DRAIN_IDLE  60000
 
 
 typedef struct {
     _Atomic uint32_t   on;
-    _Atomic uint32_t   told;         /* somebody was told that it is empty */
+    _Atomic uint32_t   reported;     /* somebody was told that it is empty */
     _Atomic uint64_t   since;
     _Atomic uint64_t   until;        /* sessions may go there; 0: no end */
     _Atomic uint64_t   last;         /* a request was given to it; 0: none */
@@ -51,7 +51,7 @@ typedef enum {
 void kvr_drain_begin(kvr_drain_t *d, uint64_t timeout, uint64_t now);
 
 /* drained as another is, or used as that one; what was counted stays */
-void kvr_drain_same(kvr_drain_t *d, const kvr_drain_t *as);
+void kvr_drain_copy(kvr_drain_t *d, const kvr_drain_t *as);
 
 /* the peer is used again; returns whether it was drained */
 int kvr_drain_end(kvr_drain_t *d);
@@ -73,7 +73,7 @@ kvr_drain_e kvr_drain_state(const kvr_drain_t *d, uint32_t active,
     uint64_t now);
 
 /* whether it is empty, and nobody was told so: who asks is told */
-int kvr_drain_tell(kvr_drain_t *d, uint32_t active, uint64_t now);
+int kvr_drain_report(kvr_drain_t *d, uint32_t active, uint64_t now);
 
 
 static inline int

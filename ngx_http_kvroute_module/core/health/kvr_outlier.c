@@ -56,7 +56,7 @@ kvr_outlier_probe(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 
     state = kvr_get(&o->state);
 
-    if (!kvr_outlier_out(state) || kvr_outlier_sick(state, now)) {
+    if (!kvr_outlier_ejected(state) || kvr_outlier_sick(state, now)) {
         return 0;
     }
 
@@ -156,7 +156,7 @@ kvr_outlier_good(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
         kvr_outlier_add(&o->window, conf->window, 1, 0, now);
     }
 
-    return kvr_unlikely(kvr_outlier_out(kvr_get(&o->state)))
+    return kvr_unlikely(kvr_outlier_ejected(kvr_get(&o->state)))
            ? kvr_outlier_pass(o, given, 0, now) : 0;
 }
 
@@ -172,7 +172,7 @@ kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, int late, uint64_t now)
 
     /* what was given before proves nothing */
 
-    if (!kvr_outlier_out(state) || given < kvr_get(&o->since)) {
+    if (!kvr_outlier_ejected(state) || given < kvr_get(&o->since)) {
         return 0;
     }
 
@@ -220,7 +220,7 @@ kvr_outlier_doubt(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 
     /* a client's fault does not keep a server out that is out for another */
 
-    if (kvr_outlier_out(state)) {
+    if (kvr_outlier_ejected(state)) {
         return kvr_get(&o->reason) == reason
                && kvr_outlier_again(o, conf, late, probe, now);
     }
@@ -247,7 +247,7 @@ kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 
     state = kvr_get(&o->state);
 
-    if (kvr_outlier_out(state)) {
+    if (kvr_outlier_ejected(state)) {
         return kvr_outlier_again(o, conf, late, probe, now);
     }
 
@@ -271,7 +271,7 @@ kvr_outlier_again(kvr_outlier_t *o, const kvr_outlier_conf_t *conf, int late,
 
     state = kvr_get(&o->state);
 
-    if (kvr_outlier_out(state) && (probe || late)) {
+    if (kvr_outlier_ejected(state) && (probe || late)) {
         atomic_compare_exchange_strong(&o->state, &state,
                  kvr_outlier_state(now + kvr_outlier_span(conf,
                                               KVR_OUTLIER_LEVEL(state)),
@@ -308,7 +308,7 @@ kvr_outlier_eject(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 
     state = kvr_get(&o->state);
 
-    if (kvr_outlier_out(state)) {
+    if (kvr_outlier_ejected(state)) {
         return 0;
     }
 
@@ -399,7 +399,7 @@ kvr_outlier_span(const kvr_outlier_conf_t *conf, uint32_t level)
 static uint64_t
 kvr_outlier_state(uint64_t time, uint32_t level, uint32_t passed, int out)
 {
-    return time << 16 | (out ? KVR_OUTLIER_OUT : 0) | level << 8 | passed;
+    return time << 16 | (out ? KVR_OUTLIER_EJECTED : 0) | level << 8 | passed;
 }
 
 

@@ -105,7 +105,7 @@ typedef struct {
                                     work, in 1/KVR_OUTLIER_PACE */
     _Atomic uint32_t   first;    /* nearly all first events come in so many ms */
     _Atomic uint32_t   samples;  /* of these two */
-    _Atomic uint32_t   out;      /* somebody is out */
+    _Atomic uint32_t   ejected;  /* somebody is out */
     _Atomic uint64_t   look;     /* when states are looked at again anyway */
 } kvr_outlier_fleet_t;
 
@@ -137,7 +137,7 @@ typedef struct {
 #define KVR_OUTLIER_RETRIES   10000
 
 /* of the state: the upper 48 bits are a time */
-#define KVR_OUTLIER_OUT       0x8000
+#define KVR_OUTLIER_EJECTED       0x8000
 #define KVR_OUTLIER_LEVEL(s)  ((uint32_t) ((s) >> 8) & 0x7f)
 #define KVR_OUTLIER_PASSED(s) ((uint32_t) (s) & 0xff)
 #define KVR_OUTLIER_TIME(s)   ((s) >> 16)
@@ -145,9 +145,9 @@ typedef struct {
 
 /* whether it is out, probed or not */
 static inline int
-kvr_outlier_out(uint64_t state)
+kvr_outlier_ejected(uint64_t state)
 {
-    return (state & KVR_OUTLIER_OUT) != 0;
+    return (state & KVR_OUTLIER_EJECTED) != 0;
 }
 
 
@@ -155,7 +155,7 @@ kvr_outlier_out(uint64_t state)
 static inline int
 kvr_outlier_sick(uint64_t state, uint64_t now)
 {
-    return (state & KVR_OUTLIER_OUT) && KVR_OUTLIER_TIME(state) > now;
+    return (state & KVR_OUTLIER_EJECTED) && KVR_OUTLIER_TIME(state) > now;
 }
 
 
@@ -164,7 +164,7 @@ kvr_outlier_sick(uint64_t state, uint64_t now)
  * another look; 0: that is not known.
  */
 static inline uint64_t
-kvr_outlier_quiet(kvr_outlier_fleet_t *fleet, uint64_t now)
+kvr_outlier_suspect_after(kvr_outlier_fleet_t *fleet, uint64_t now)
 {
     uint64_t  limit;
 
@@ -178,9 +178,9 @@ kvr_outlier_quiet(kvr_outlier_fleet_t *fleet, uint64_t now)
 
 /* whether a decision has to look at states; a word of fleet may be old */
 static inline int
-kvr_outlier_wary(kvr_outlier_fleet_t *fleet, uint64_t now)
+kvr_outlier_look(kvr_outlier_fleet_t *fleet, uint64_t now)
 {
-    return kvr_get(&fleet->out) || now >= kvr_get(&fleet->look);
+    return kvr_get(&fleet->ejected) || now >= kvr_get(&fleet->look);
 }
 
 
@@ -197,7 +197,7 @@ kvr_outlier_begin(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
         kvr_set(&o->asked, now);
     }
 
-    return kvr_unlikely(kvr_outlier_out(kvr_get(&o->state)))
+    return kvr_unlikely(kvr_outlier_ejected(kvr_get(&o->state)))
            ? kvr_outlier_probe(o, conf, now) : 0;
 }
 
@@ -242,7 +242,7 @@ kvr_outlier_end(kvr_outlier_t *o, uint64_t given, uint64_t now)
         kvr_set(&o->row[1], 0);
     }
 
-    return kvr_unlikely(kvr_outlier_out(kvr_get(&o->state)))
+    return kvr_unlikely(kvr_outlier_ejected(kvr_get(&o->state)))
            ? kvr_outlier_pass(o, given, 1, now) : 0;
 }
 

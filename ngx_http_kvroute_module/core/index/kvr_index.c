@@ -10,7 +10,7 @@
 #define KVR_INDEX_SAMPLE  1024
 #define KVR_INDEX_START   1024       /* clocks start here, clear of 0 */
 
-/* kvr_index_turn() */
+/* kvr_index_turnover_update() */
 #define KVR_INDEX_CLOCK_MASK  ((1ULL << KVR_INDEX_TIME_AT) - 1)
 #define KVR_INDEX_MINUTE      59U
 
@@ -193,7 +193,7 @@ kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
  * and a process that is killed leaves none in part.
  */
 uint64_t
-kvr_index_turn(kvr_index_t *ix, unsigned peer, uint32_t time)
+kvr_index_turnover_update(kvr_index_t *ix, unsigned peer, uint32_t time)
 {
     double             rate;
     uint64_t           word, mark, before, clock, capacity, moved, age;

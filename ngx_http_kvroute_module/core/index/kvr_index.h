@@ -103,7 +103,8 @@ void kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
     kvr_index_source_e source);
 
 /* reckons kvr_index_turnover() anew */
-uint64_t kvr_index_turn(kvr_index_t *ix, unsigned peer, uint32_t time);
+uint64_t kvr_index_turnover_update(kvr_index_t *ix, unsigned peer,
+    uint32_t time);
 
 /*
  * For each peer of the set, how many leading units of the prompt it holds, to
@@ -244,7 +245,7 @@ kvr_index_turnover(kvr_index_t *ix, unsigned peer, uint64_t now)
     word = kvr_get(&kvr_index_peer(ix, peer)->turnover);
 
     if (kvr_unlikely(word >> KVR_INDEX_TIME_AT != time)) {
-        word = kvr_index_turn(ix, peer, time);
+        word = kvr_index_turnover_update(ix, peer, time);
     }
 
     return (float) (int32_t) word * (1.0f / KVR_INDEX_TURNED);

@@ -36,7 +36,7 @@ typedef struct {
 } kvr_insert_walk_t;
 
 
-static void kvr_insert_give(kvr_index_t *ix, const uint64_t *chain,
+static void kvr_insert_run(kvr_index_t *ix, const uint64_t *chain,
     uint32_t n, uint32_t units, unsigned peer, uint32_t matched, int repeat,
     kvr_index_undo_t *undo);
 static inline void kvr_insert_begin(kvr_insert_walk_t *t);
@@ -64,7 +64,7 @@ void
 kvr_index_insert(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, kvr_index_undo_t *undo)
 {
-    kvr_insert_give(ix, chain, n, units, peer, matched, 0, undo);
+    kvr_insert_run(ix, chain, n, units, peer, matched, 0, undo);
 }
 
 
@@ -72,12 +72,12 @@ void
 kvr_index_refresh(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, kvr_index_undo_t *undo)
 {
-    kvr_insert_give(ix, chain, n, units, peer, matched, 1, undo);
+    kvr_insert_run(ix, chain, n, units, peer, matched, 1, undo);
 }
 
 
 static void
-kvr_insert_give(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+kvr_insert_run(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, int repeat,
     kvr_index_undo_t *undo)
 {

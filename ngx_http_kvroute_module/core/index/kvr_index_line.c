@@ -28,7 +28,7 @@ static inline uint16_t kvr_line_correct(kvr_index_t *ix,
 
 
 void
-kvr_line_know(kvr_index_t *ix, unsigned peer, kvr_line_view_t *view)
+kvr_line_peer(kvr_index_t *ix, unsigned peer, kvr_line_view_t *view)
 {
     view->limit[peer] = kvr_line_limit(ix, peer, &view->clock[peer]);
     kvr_set_add(&view->known, peer);
@@ -495,7 +495,7 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
 
             /* it may be newer than the clock that was read */
 
-            kvr_line_know(ix, id, view);
+            kvr_line_peer(ix, id, view);
 
             if (kvr_line_counts(ix, view, id, stamp)) {
                 live = 1;

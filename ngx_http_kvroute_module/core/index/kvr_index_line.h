@@ -68,7 +68,7 @@ typedef struct {
 
 
 /* reads a peer's clock and limit, for many lines */
-void kvr_line_know(kvr_index_t *ix, unsigned peer, kvr_line_view_t *view);
+void kvr_line_peer(kvr_index_t *ix, unsigned peer, kvr_line_view_t *view);
 
 /*
  * Puts a new line in the place of the oldest of its bucket.  Returns NULL if
@@ -540,7 +540,7 @@ kvr_line_counts(kvr_index_t *ix, kvr_line_view_t *view, unsigned peer,
     uint32_t stamp)
 {
     if (kvr_unlikely(!kvr_set_test(&view->known, peer))) {
-        kvr_line_know(ix, peer, view);
+        kvr_line_peer(ix, peer, view);
     }
 
     return view->clock[peer] - stamp < view->limit[peer];

@@ -44,7 +44,7 @@ kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
 
     kvr_set(&l->counted, kvr_max(now, 1));
 
-    if (!r->odd) {
+    if (!r->unsized) {
         kvr_ratio_take(&l->bytes, r->bytes, (uint64_t) r->prompt);
     }
 
@@ -56,15 +56,15 @@ kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
     cached = r->cached;
 
     if (cached >= 0) {
-        if (!(kvr_get(&l->told) & kind)) {
-            atomic_fetch_or_explicit(&l->told, kind, memory_order_relaxed);
+        if (!(kvr_get(&l->reports) & kind)) {
+            atomic_fetch_or_explicit(&l->reports, kind, memory_order_relaxed);
         }
 
     } else {
 
         /* engines that have the field leave it out when it is 0 */
 
-        if (!(kvr_get(&l->told) & kind)) {
+        if (!(kvr_get(&l->reports) & kind)) {
             return 0;
         }
 
@@ -199,7 +199,7 @@ kvr_feedback_missed(kvr_feedback_t *l, const kvr_feedback_response_t *r,
 int
 kvr_feedback_timed(kvr_feedback_t *l, uint32_t age, int held)
 {
-    if (kvr_get(&l->told)) {
+    if (kvr_get(&l->reports)) {
         return 0;
     }
 
@@ -244,7 +244,7 @@ kvr_feedback_restart(kvr_feedback_t *l)
 {
     kvr_set(&l->misses, 0);
     kvr_set(&l->hits, 0);
-    kvr_set(&l->told, 0);
+    kvr_set(&l->reports, 0);
 }
 
 

@@ -64,7 +64,7 @@ typedef struct {
     _Atomic uint64_t   key[KVR_FEEDBACK_CHAINS];
     _Atomic uint32_t   misses;       /* in a row */
     _Atomic uint32_t   hits;         /* it has delivered some */
-    _Atomic uint32_t   told;         /* kinds of responses with the field,
+    _Atomic uint32_t   reports;      /* kinds of responses with the field,
                                         1 << kind each */
     _Atomic uint32_t   flushed;      /* s */
 

@@ -47,7 +47,7 @@ kvr_prefill_reset(kvr_prefill_t *p)
     kvr_set(&p->base, 0);
     kvr_set(&p->delay, 0);
     kvr_set(&p->given, 0);
-    kvr_set(&p->told, 0);
+    kvr_set(&p->remote, 0);
     kvr_set(&p->bytes, 0);
     kvr_set(&p->given_full, 0);
 }

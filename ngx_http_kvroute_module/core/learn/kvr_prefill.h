@@ -52,7 +52,7 @@ typedef struct {
 
     _Atomic uint64_t   moved;        /* when a prefill began or ended last */
     _Atomic uint64_t   given;        /* when it was given work last, or seen */
-    _Atomic uint64_t   told;         /* when another host gave it work */
+    _Atomic uint64_t   remote;       /* when another host gave it work */
     _Atomic uint64_t   bytes;        /* given a second */
     _Atomic uint64_t   given_full;   /* 1/1000000 of a window, of bytes */
 } kvr_prefill_t;
@@ -125,9 +125,9 @@ kvr_prefill_delay(kvr_prefill_t *p, uint64_t now)
 
 /* tells that another host gave it work: it does not rest */
 static inline void
-kvr_prefill_told(kvr_prefill_t *p, uint64_t now)
+kvr_prefill_remote(kvr_prefill_t *p, uint64_t now)
 {
-    kvr_set(&p->told, now);
+    kvr_set(&p->remote, now);
 }
 
 
@@ -138,7 +138,7 @@ kvr_prefill_told(kvr_prefill_t *p, uint64_t now)
 static inline uint32_t
 kvr_prefill_rest(kvr_prefill_t *p, uint64_t now)
 {
-    uint64_t  given, told;
+    uint64_t  given, remote;
 
     given = kvr_get(&p->given);
 
@@ -147,8 +147,8 @@ kvr_prefill_rest(kvr_prefill_t *p, uint64_t now)
         return 0;
     }
 
-    told = kvr_get(&p->told);
-    given = kvr_max(given, told);
+    remote = kvr_get(&p->remote);
+    given = kvr_max(given, remote);
 
     return now > given
            ? (uint32_t) kvr_min((now - given) >> KVR_PREFILL_MINUTE,

@@ -16,7 +16,7 @@
 #define KVR_TTFT_NEW       4096
 
 /* inserted bytes that a prompt needs to be judged */
-#define KVR_TTFT_TAUGHT    4096
+#define KVR_TTFT_INSERTED    4096
 
 /* a reply, kept or not, may be this part of the new bytes */
 #define KVR_TTFT_KEPT      8
@@ -128,7 +128,7 @@ kvr_ttft_first(kvr_ttft_t *t, kvr_ttft_prefill_t *all,
         }
     }
 
-    if (sure < KVR_TTFT_TAUGHT || base == 0) {
+    if (sure < KVR_TTFT_INSERTED || base == 0) {
         return KVR_TTFT_NOTHING;
     }
 

@@ -122,7 +122,7 @@ kvr_policy_kv_cache_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     c = &cand[pick];
 
     if (!req->parsed) {
-        d->reason = req->light ? KVR_REASON_LOAD : KVR_REASON_UNPARSED;
+        d->reason = req->no_prefill ? KVR_REASON_LOAD : KVR_REASON_UNPARSED;
         return pick;
     }
 

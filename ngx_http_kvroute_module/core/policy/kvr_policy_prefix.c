@@ -56,7 +56,7 @@ kvr_policy_prefix_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
         i = kvr_policy_least_request_pick(req, cand, n, d);
 
-        if (!req->parsed && !req->light) {
+        if (!req->parsed && !req->no_prefill) {
             d->reason = KVR_REASON_UNPARSED;
         }
 

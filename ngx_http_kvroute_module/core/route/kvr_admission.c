@@ -80,7 +80,7 @@ kvr_admission_choose(const kvr_admission_t *a, const kvr_offer_t *offer,
             r->member = offer[i].member;
             r->pending = a->bytes - held;
             r->resident = a->resident;
-            r->unanswered = !a->light;
+            r->unanswered = !a->no_prefill;
         }
     }
 
@@ -88,11 +88,11 @@ kvr_admission_choose(const kvr_admission_t *a, const kvr_offer_t *offer,
         return rc;
     }
 
-    if (a->wish == KVR_ADMISSION_WARM && here + KVR_SCORE_FLOOR < most) {
+    if (a->prefer == KVR_ADMISSION_WARM && here + KVR_SCORE_FLOOR < most) {
         return KVR_ADMISSION_LATER;
     }
 
-    if (a->wish == KVR_ADMISSION_CHEAP && best < least
+    if (a->prefer == KVR_ADMISSION_CHEAP && best < least
         && kvr_queue_may_wait(a->item, a->view->now, rate))
     {
         return KVR_ADMISSION_LATER;
@@ -104,14 +104,14 @@ kvr_admission_choose(const kvr_admission_t *a, const kvr_offer_t *offer,
 }
 
 
-/* whether a peer's turn is in the first look, or in the last one */
+/* Tells whether a peer is looked at in this round: spared ones in the last. */
 static int
 kvr_admission_offered(const kvr_admission_t *a, const kvr_offer_t *offer,
     int last)
 {
     int  spared;
 
-    /* an engine that turns all away always has room */
+    /* an engine that rejects everything always has room */
 
     spared = kvr_candidate_draining(a->view->zone, offer->peer)
              || (a->view->pool->eject.on
@@ -133,7 +133,7 @@ kvr_admission_capped(const kvr_admission_t *a, uint32_t peer)
 }
 
 
-/* as it would be chosen by, but with what is left of prefills under way */
+/* as in the choice, but with what is left of running prefills */
 static double
 kvr_admission_cost(const kvr_admission_t *a, const kvr_offer_t *offer,
     uint64_t *held)
@@ -181,7 +181,7 @@ kvr_admission_cost(const kvr_admission_t *a, const kvr_offer_t *offer,
 }
 
 
-/* bytes a ms that a peer prefills, 0: not known */
+/* Returns the bytes that a peer prefills per ms; 0: unknown. */
 static uint64_t
 kvr_admission_rate(const kvr_admission_t *a, uint32_t peer)
 {

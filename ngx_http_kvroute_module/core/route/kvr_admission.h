@@ -9,11 +9,11 @@
 
 
 /*
- * Whether a peer has room for a request that waits, and which one it goes to.
+ * Tells whether a peer has room for a waiting request, and which peer gets it.
  *
- * The cost is that of the choice (kvr_score.h), but with what is left of
- * prefills under way: pending bytes fall when a prompt is done, all at once,
- * and against them a peer would be closed for as long as a large one takes.
+ * The cost is that of the choice (kvr_score.h), but with the part of running
+ * prefills that is left.  Pending bytes fall all at once, when a prompt is
+ * done: by them a peer would stay closed for all of a large prompt's time.
  */
 
 
@@ -21,25 +21,25 @@
 #include "core/queue/kvr_queue.h"
 
 
-/* what there is to be had, from the least */
+/* the best that was found, from the worst */
 typedef enum {
     KVR_ADMISSION_NOBODY = 0,
-    KVR_ADMISSION_TAKEN,         /* all at max_conns */
-    KVR_ADMISSION_CAPPED,        /* over their caps of work */
-    KVR_ADMISSION_LATER,         /* there is room, and soon a better place */
+    KVR_ADMISSION_TAKEN,         /* all peers are at max_conns */
+    KVR_ADMISSION_CAPPED,        /* all are over their caps of work */
+    KVR_ADMISSION_LATER,         /* there is room, soon a better one */
     KVR_ADMISSION_ROOM
 } kvr_admission_e;
 
 
-/* which of the peers that have room will do */
+/* which peers with room are good enough */
 typedef enum {
     KVR_ADMISSION_ANY = 0,
-    KVR_ADMISSION_CHEAP,         /* if none that has none costs less */
-    KVR_ADMISSION_WARM           /* if none that has none holds more */
-} kvr_admission_wish_e;
+    KVR_ADMISSION_CHEAP,         /* unless a full peer costs less */
+    KVR_ADMISSION_WARM           /* unless a full peer has more cached */
+} kvr_admission_prefer_e;
 
 
-/* a peer that nginx would offer */
+/* a peer that nginx can use */
 typedef struct {
     uint32_t                   peer;     /* or KVR_REGISTRY_NONE */
     uint32_t                   member;
@@ -49,14 +49,14 @@ typedef struct {
 } kvr_offer_t;
 
 
-/* a request that waits, all set by the caller */
+/* a waiting request; the caller sets all fields */
 typedef struct {
     kvr_view_t                *view;     /* matched may be NULL */
     kvr_queue_item_t          *item;
     uint64_t                   bytes;    /* of the prompt, all that counts */
-    uint64_t                   resident; /* bytes of context it comes to */
-    kvr_admission_wish_e       wish;
-    unsigned                   light:1;  /* it computes no prompt */
+    uint64_t                   resident; /* bytes of context, with the reply */
+    kvr_admission_prefer_e     prefer;
+    unsigned                   no_prefill:1;  /* it has no prompt */
 } kvr_admission_t;
 
 

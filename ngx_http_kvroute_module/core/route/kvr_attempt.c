@@ -9,13 +9,13 @@
 #include "core/state/kvr_hooks.h"
 
 
-/* tokens of a reply when nobody says */
+/* tokens of a reply if the request sets no limit */
 #define KVR_ATTEMPT_OUTPUT      256
 
 /* and at most: clients ask for far more than they get */
 #define KVR_ATTEMPT_MAX_OUTPUT  2048
 
-/* one in so many responses is a reason to look at the capacity again */
+/* each 16th response updates the capacity */
 #define KVR_ATTEMPT_LOOK        16
 
 
@@ -24,7 +24,7 @@ static unsigned kvr_attempt_timed(kvr_attempt_t *a, const kvr_zone_t *zone,
 static void kvr_attempt_answered(kvr_attempt_t *a, const kvr_zone_t *zone);
 static void kvr_attempt_computed(kvr_attempt_t *a, const kvr_zone_t *zone,
     uint32_t found);
-static void kvr_attempt_teach(kvr_attempt_t *a, const kvr_zone_t *zone,
+static void kvr_attempt_write(kvr_attempt_t *a, const kvr_zone_t *zone,
     const uint64_t *value, uint32_t first, uint32_t n, uint32_t units,
     uint32_t behind);
 
@@ -60,7 +60,7 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
     r->member = b->member;
     r->pending = b->pending;
     r->resident = b->resident;
-    r->unanswered = !b->light;
+    r->unanswered = !b->no_prefill;
 
     if (reserved && reserved->held && kvr_reservation_same(reserved, r)) {
         *r = *reserved;
@@ -90,9 +90,9 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     kvr_drain_given(&peer->drain, now);
 
-    /* what is no prompt tells nothing of how fast prompts are computed */
+    /* a request without a prompt says nothing about prefill */
 
-    if (b->light) {
+    if (b->no_prefill) {
         return;
     }
 
@@ -102,7 +102,7 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
     a->ahead = kvr_prefill_give(&peer->prefill, b->pending, before, now);
     a->eject.bytes = a->ahead;
 
-    /* its own is counted already */
+    /* its own is already counted */
 
     waiting = kvr_load_get(zone->load,
                            kvr_registry_resident(zone->registry, b->peer))
@@ -132,7 +132,7 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
     a->units = in->units;
     a->clock = kvr_index_clock(zone->index, id);
 
-    /* what it is held to: the deepest block that it is believed to have */
+    /* the deepest block that the peer is expected to have */
 
     if (k) {
         a->predicted = in->chain[k - 1];
@@ -140,9 +140,9 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
     }
 
     /*
-     * An engine that does not look into its cache says nothing of what is
-     * there.  It keeps what it computes all the same, as so many new blocks:
-     * the insert is that of a prompt of which nothing was held.
+     * An engine that ignores its cache says nothing about what is there.  It
+     * stores what it computes nevertheless, as new blocks: the insert is that
+     * of a prompt without a match.
      */
 
     if (!in->skips) {
@@ -152,7 +152,7 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
         a->prompted = kvr_index_prompted(zone->index, in->chain, a->inserted,
                                          id, KVR_REPLY_VALUES, &a->age);
 
-        /* by the mask of a line alone: that it is not there proves nothing */
+        /* only a mask predicts it: a miss then proves nothing */
 
         if (k && a->inserted == 0) {
             a->speculative = 1;
@@ -163,7 +163,7 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
         a->inflight = kvr_inflight_add(&feedback->inflight, in->chain, k);
     }
 
-    /* what another attempt may still undo gets stamps of this one as well */
+    /* entries that another attempt may undo get stamps of this one too */
 
     if (a->speculative) {
         kvr_index_insert(zone->index, in->chain, in->entries, in->units, id,
@@ -182,7 +182,7 @@ unsigned
 kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_pool_t *pool, const kvr_first_t *f, uint64_t now)
 {
-    unsigned     rc, light;
+    unsigned     rc, no_prefill;
     uint64_t     ms;
     kvr_peer_t  *peer;
 
@@ -192,7 +192,7 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     a->started = 1;
 
-    light = !a->reservation.unanswered;
+    no_prefill = !a->reservation.unanswered;
     ms = now - a->start;
     a->ttft = (uint32_t) kvr_min(ms, UINT32_MAX);
 
@@ -213,10 +213,10 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     kvr_set(&peer->engine.success, now);
 
-    rc = kvr_eject_first(&a->eject, zone, pool, f->stream && f->plain && !light,
-                         now);
+    rc = kvr_eject_first(&a->eject, zone, pool,
+                         f->stream && f->plain && !no_prefill, now);
 
-    if (light) {
+    if (no_prefill) {
         return rc;
     }
 
@@ -225,7 +225,7 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
         kvr_hooks(zone, counted, f->hot, a->reservation.peer);
     }
 
-    /* what is no stream begins when all of it is there */
+    /* an answer that is no stream arrives complete */
 
     if (f->stream && f->plain) {
         rc |= kvr_attempt_timed(a, zone, pool, ms, now);
@@ -243,8 +243,8 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
 
 
 /*
- * Of an engine that tells neither what it can hold nor what it held, the time
- * to the first token says whether it held what was inserted there before.
+ * If the engine reports neither its capacity nor cached tokens, the time to the
+ * first token shows whether it had what was inserted before.
  */
 static unsigned
 kvr_attempt_timed(kvr_attempt_t *a, const kvr_zone_t *zone,
@@ -263,10 +263,10 @@ kvr_attempt_timed(kvr_attempt_t *a, const kvr_zone_t *zone,
         return 0;
     }
 
-    /* others' requests take time as well */
+    /* other clients' requests take time as well */
 
     if (kvr_get(&kvr_index_peer(zone->index, id)->source) >= KVR_INDEX_EXACT
-        || kvr_get(&peer->feedback.told)
+        || kvr_get(&peer->feedback.reports)
         || kvr_get(&peer->engine.foreign))
     {
         return 0;
@@ -368,10 +368,10 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     r.speculative = a->speculative;
     r.inserted = (uint64_t) a->prompted * zone->unit;
     r.age = a->age;
-    r.odd = s->odd;
+    r.unsized = s->unsized;
     r.sampled = s->sampled;
     r.alive = (pool->probe && kvr_engine_same(&peer->engine, now, pool->probe))
-              || kvr_capacity_sure(zone, id, now);
+              || kvr_capacity_complete(zone, id, now);
 
     found = kvr_feedback_take(&peer->feedback, &r, s->seconds, &clock);
 
@@ -381,7 +381,7 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
         kvr_hooks(zone, flushed, id, clock);
         kvr_index_floor(zone->index, id, clock);
 
-        /* the next probe is not to tell the same again */
+        /* the next probe must not report the same loss again */
 
         kvr_engine_renew(&peer->engine, now);
 
@@ -400,13 +400,13 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
         rc |= a->entries ? KVR_ATTEMPT_REINSERT : 0;
     }
 
-    if (a->entries && !s->odd && !s->sampled
+    if (a->entries && !s->unsized && !s->sampled
         && kvr_hooks_wants(zone, id))
     {
         rc |= KVR_ATTEMPT_REPORT;
     }
 
-    /* tokens of the capacity are bytes to us, and how many becomes clear */
+    /* the capacity is in tokens; their size in bytes is learned on the way */
 
     if (found & KVR_FEEDBACK_MISSED
         || kvr_get(&peer->feedback.responses) % KVR_ATTEMPT_LOOK == 1)
@@ -428,7 +428,7 @@ kvr_attempt_end(kvr_attempt_t *a, const kvr_zone_t *zone)
 }
 
 
-/* others may be held to what this one has brought there */
+/* answered: from now on a sibling's miss on these entries is evidence */
 static void
 kvr_attempt_answered(kvr_attempt_t *a, const kvr_zone_t *zone)
 {
@@ -443,8 +443,8 @@ kvr_attempt_answered(kvr_attempt_t *a, const kvr_zone_t *zone)
 
 
 /*
- * The engine found only so many units, so it computed more than the insert had
- * expected.  KV events move the clock by that themselves.
+ * The engine found only so many units, so it computed more than the insert
+ * assumed.  With KV events the clock is moved by their reports.
  */
 static void
 kvr_attempt_computed(kvr_attempt_t *a, const kvr_zone_t *zone, uint32_t found)
@@ -455,12 +455,12 @@ kvr_attempt_computed(kvr_attempt_t *a, const kvr_zone_t *zone, uint32_t found)
     a->more = units - kvr_min(units, found);
 
     if (a->more && !kvr_capacity_heard(zone, a->reservation.peer)) {
-        kvr_attempt_teach(a, zone, NULL, 0, 0, a->more, 0);
+        kvr_attempt_write(a, zone, NULL, 0, 0, a->more, 0);
     }
 }
 
 
-/* with the stamps of an insert that had expected it */
+/* with the stamps of an insert that had expected this */
 void
 kvr_attempt_reinsert(kvr_attempt_t *a, const kvr_zone_t *zone,
     const uint64_t *chain)
@@ -469,7 +469,7 @@ kvr_attempt_reinsert(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     age = kvr_index_undo_age(zone->index, &a->undo);
 
-    kvr_attempt_teach(a, zone, chain, 0, a->entries, 0,
+    kvr_attempt_write(a, zone, chain, 0, a->entries, 0,
                       age - kvr_min(age, a->more));
 }
 
@@ -509,12 +509,12 @@ kvr_attempt_extend(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     id = a->reservation.peer;
 
-    /* KV events have moved the clock by it */
+    /* with KV events the clock has moved already */
 
     units = kvr_capacity_heard(zone, id) ? 0
             : (uint32_t) ((reply->blocks - reply->start) / reply->unit);
 
-    /* others use their blocks after this; it is not older than its prompt */
+    /* other requests use their blocks after this; not older than its prompt */
 
     others = kvr_load_get(zone->load,
                           kvr_registry_resident(zone->registry, id)).pending;
@@ -524,13 +524,13 @@ kvr_attempt_extend(kvr_attempt_t *a, const kvr_zone_t *zone,
         behind = kvr_min(behind, kvr_index_undo_age(zone->index, &a->undo));
     }
 
-    kvr_attempt_teach(a, zone, reply->value, reply->first, reply->n, units,
+    kvr_attempt_write(a, zone, reply->value, reply->first, reply->n, units,
                       behind);
 }
 
 
 static void
-kvr_attempt_teach(kvr_attempt_t *a, const kvr_zone_t *zone,
+kvr_attempt_write(kvr_attempt_t *a, const kvr_zone_t *zone,
     const uint64_t *value, uint32_t first, uint32_t n, uint32_t units,
     uint32_t behind)
 {

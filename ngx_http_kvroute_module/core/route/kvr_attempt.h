@@ -11,25 +11,25 @@
 /*
  * One request at one peer, from the pick to the end of the response:
  *
- *     begin     the peer is picked: the request is counted there
- *     insert    the index takes the peer to hold the prompt from now on
- *     first     the first event of the response: the prefill is over
- *     judge     how the answer ended, if the engine is to blame
- *     release   the request is counted out
- *     settle    what was predicted is held against what was delivered
- *     end       what did not come true is undone
+ *     begin     counts the request at the picked peer
+ *     insert    makes the peer a holder of the prompt in the index
+ *     first     the first event of the response ends the prefill
+ *     judge     tells the outlier detection how the response ended
+ *     release   takes the request out of the counters
+ *     settle    compares what was predicted with what was delivered
+ *     end       tells whether the insert must be undone
  *
- * The index learns at the pick, since siblings of a burst come before the
- * first one's answer.  What it learned is undone if no good answer came.
+ * The index is updated at the pick, because siblings of a burst arrive before
+ * the first response.  Without a good response the update is undone.
  *
- * The chain of the prompt is not kept between these calls: streams stay open
- * for minutes, by the thousand.  first(), settle() and end() return bits that
- * say what they want the chain for.  The caller makes the chain again, and
- * calls reinsert(), undo() or report() with it: after release(), as it takes time, and
- * who is killed meanwhile must not leave the request counted.
+ * The prompt's chain is not kept between these calls: thousands of streams
+ * stay open for minutes.  first(), settle() and end() return bits that ask for
+ * the chain.  The caller computes it again and calls reinsert(), undo() or
+ * report(), after release(): this takes time, and a worker killed meanwhile
+ * must not leave the request counted.
  *
- * Ownership.  An attempt belongs to the process that began it.  It is released
- * once: whoever calls release() and is told 1 goes on to settle() and end().
+ * Ownership.  An attempt belongs to the process that began it.  The first
+ * release() returns 1; its caller then calls settle() and end().
  *
  * Times are in milliseconds of a clock that all processes share.
  */
@@ -41,11 +41,11 @@
 #include "core/response/kvr_response.h"
 
 
-/* what first(), settle() and end() return; KVR_EJECT_... of first(), judge() */
-#define KVR_ATTEMPT_UNDO      1    /* the insert did not come true: undo() */
-#define KVR_ATTEMPT_REINSERT  2    /* it was computed again: reinsert() */
-#define KVR_ATTEMPT_FORGOT    4    /* the peer has lost all that it held */
-#define KVR_ATTEMPT_REPORT    8    /* an extension wants it: report() */
+/* bits that first(), settle() and end() return, beside KVR_EJECT_... */
+#define KVR_ATTEMPT_UNDO      1    /* call undo(): the insert was wrong */
+#define KVR_ATTEMPT_REINSERT  2    /* call reinsert(): it was computed again */
+#define KVR_ATTEMPT_FORGOT    4    /* the peer has lost its cache */
+#define KVR_ATTEMPT_REPORT    8    /* call report(): an extension wants it */
 
 
 typedef struct {
@@ -53,55 +53,55 @@ typedef struct {
     kvr_eject_t          eject;
 
     uint64_t             start;      /* ms */
-    uint64_t             ahead;      /* bytes to prefill then, its own too */
+    uint64_t             ahead;      /* bytes to prefill then, with its own */
     uint64_t             timed;      /* of kvr_ttft_give() */
 
-    /* of the insert */
+    /* set by insert() */
 
     uint64_t             bytes;      /* of the prompt */
-    uint64_t             matched;    /* bytes of it that the pick counted on */
+    uint64_t             matched;    /* bytes that were predicted as cached */
     uint64_t             predicted;  /* key of the deepest of these, or 0 */
-    uint64_t             clock;      /* the peer's, before */
+    uint64_t             clock;      /* the peer's, before the insert */
     uint64_t             inflight;   /* of kvr_inflight_add() */
     uint32_t             entries;
     uint32_t             units;
-    uint32_t             inserted;   /* units inserted there before */
+    uint32_t             inserted;   /* units inserted there earlier */
     uint32_t             prompted;   /* of these, not by a reply only */
     uint32_t             age;        /* units, of the deepest of these */
-    uint32_t             rate;       /* the fastest peer's, kvr_prefill.h */
+    uint32_t             rate;       /* of the fastest peer, kvr_prefill.h */
     uint32_t             more;       /* units computed beyond the insert's */
     uint32_t             ttft;       /* ms, if it has started */
     kvr_index_undo_t     undo;
 
     unsigned             started:1;  /* the first event has come */
-    unsigned             speculative:1;  /* predicted by an unanswered one, or
-                                            by the mask of a line */
+    unsigned             speculative:1;  /* predicted by an unanswered attempt,
+                                            or by the mask of a line */
 } kvr_attempt_t;
 
 
-/* where a request goes, and what it brings */
+/* a request and the peer that was picked for it */
 typedef struct {
-    uint32_t             peer;       /* KVR_REGISTRY_NONE: has no number */
+    uint32_t             peer;       /* KVR_REGISTRY_NONE: has no slot */
     uint32_t             member;
     uint64_t             bytes;      /* of the prompt */
-    uint64_t             matched;    /* bytes of it that the peer holds */
+    uint64_t             matched;    /* bytes of it that the peer has cached */
     uint64_t             pending;    /* bytes to prefill */
-    uint64_t             resident;   /* bytes of context that it comes to */
-    uint32_t             rate;       /* the fastest one's, kvr_prefill.h */
-    const kvr_pool_t    *pool;       /* NULL: nobody is ejected */
-    kvr_trial_arm_e      arm;        /* of a trial, which may be */
-    uint32_t             doubted;    /*   this member's */
-    unsigned             light:1;    /* computes nothing: no prefill */
+    uint64_t             resident;   /* bytes of context, with the reply */
+    uint32_t             rate;       /* of the fastest peer, kvr_prefill.h */
+    const kvr_pool_t    *pool;       /* NULL: peers are never ejected */
+    kvr_trial_arm_e      arm;        /* of a trial, */
+    uint32_t             doubted;    /* of this member */
+    unsigned             no_prefill:1;  /* it has no prompt */
 } kvr_begin_t;
 
 
-/* the prompt that the peer is about to compute */
+/* a prompt that the peer is about to compute */
 typedef struct {
     const uint64_t      *chain;
     uint32_t             entries;
     uint32_t             units;
-    uint32_t             held;       /* leading units that the peer holds */
-    unsigned             skips:1;    /* the engine will not look in its cache */
+    uint32_t             held;       /* leading units that the peer has */
+    unsigned             skips:1;    /* the engine ignores its cache */
 } kvr_insert_t;
 
 
@@ -109,34 +109,34 @@ typedef struct {
 typedef struct {
     unsigned             ok:1;       /* of a 2xx response */
     unsigned             stream:1;
-    unsigned             plain:1;    /* all of the prompt was read, and there
-                                        is no adapter to be loaded: its time
-                                        tells of the cache */
+    unsigned             plain:1;    /* the whole prompt was read, and no
+                                        adapter is loaded: TTFT depends on
+                                        the cache alone */
 
-    kvr_hot_keys_t      *hot;        /* beginning to be counted, or NULL */
+    kvr_hot_keys_t      *hot;        /* prefixes to be counted, or NULL */
 } kvr_first_t;
 
 
-/* the end of a response that has begun */
+/* the end of a response that has started */
 typedef struct {
     kvr_tokens_t         tokens;
     uint32_t             kind;       /* of endpoint and mode, 0 .. 31 */
     uint32_t             seconds;    /* of a clock that all share */
-    unsigned             odd:1;      /* bytes tell nothing of its tokens */
+    unsigned             unsized:1;  /* bytes say nothing about tokens */
     unsigned             sampled:1;  /* see kvr_prompt_t */
 } kvr_settle_t;
 
 
 /*
- * Bytes of context that a prompt comes to with a reply of so many tokens at
- * most, four bytes to a token; output is 0 if nobody said.
+ * Returns the bytes of context of a prompt with a reply of at most so many
+ * tokens, at four bytes a token.  output is 0 if the limit is unknown.
  */
 uint64_t kvr_attempt_resident(uint64_t bytes, uint32_t output);
 
 /*
- * Begins.  reserved is what the request holds already, or NULL: it is taken
- * over if it counts the same, else given back after the new one is counted, so
- * that nobody sees room in between.
+ * Begins an attempt.  reserved is the request's reservation, or NULL.  It is
+ * taken over if it counts the same; otherwise it is released after the new one
+ * is counted, so that no process sees room in between.
  */
 void kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_begin_t *b, kvr_reservation_t *reserved, uint64_t now);
@@ -145,11 +145,11 @@ void kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
 void kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_insert_t *in);
 
-/* returns KVR_ATTEMPT_REINSERT, KVR_EJECT_... or 0 */
+/* Returns KVR_ATTEMPT_REINSERT, KVR_EJECT_... or 0. */
 unsigned kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_pool_t *pool, const kvr_first_t *f, uint64_t now);
 
-/* more of the answer has come */
+/* Notes that more of the response has arrived. */
 static inline void
 kvr_attempt_heard(kvr_attempt_t *a, const kvr_zone_t *zone)
 {
@@ -161,36 +161,37 @@ kvr_attempt_heard(kvr_attempt_t *a, const kvr_zone_t *zone)
 
 
 /*
- * How the answer ended: what the engine is to blame for, else KVR_OUTLIER_NONE.
- * Returns KVR_EJECT_OUT or 0; does nothing after release().
+ * Ends the attempt for the outlier detection.  reason: the engine's fault, or
+ * KVR_OUTLIER_NONE.  Returns KVR_EJECT_EJECTED or 0.  After release() it does
+ * nothing.
  */
 unsigned kvr_attempt_judge(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_pool_t *pool, kvr_outlier_e reason, uint64_t now);
 
-/* counts the request out; returns 0 if that was done before */
+/* Takes the request out of the counters.  Returns 0 if that was done before. */
 int kvr_attempt_release(kvr_attempt_t *a, const kvr_zone_t *zone);
 
-/* for a response that has begun and told of tokens; returns bits */
+/* Compares prediction and delivery, if the response has token counts. */
 unsigned kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_pool_t *pool, const kvr_settle_t *s, uint64_t now);
 
-/* returns KVR_ATTEMPT_UNDO or 0 */
+/* Returns KVR_ATTEMPT_UNDO or 0. */
 unsigned kvr_attempt_end(kvr_attempt_t *a, const kvr_zone_t *zone);
 
-/* hands it to extensions; session: what the engine calls the request, or 0 */
+/* Calls extensions; session: the engine's name for the request, or 0. */
 void kvr_attempt_report(kvr_attempt_t *a, const kvr_zone_t *zone,
     const uint64_t *chain, const kvr_tokens_t *tokens, uint64_t session,
     uint64_t now);
 
-/* what was not found there was computed again: writes it again */
+/* Inserts again what the engine had lost and has computed. */
 void kvr_attempt_reinsert(kvr_attempt_t *a, const kvr_zone_t *zone,
     const uint64_t *chain);
 
-/* the engine holds what it has written: values that go on with the chain */
+/* Inserts a reply, which the engine now has cached behind the prompt. */
 void kvr_attempt_extend(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_reply_t *reply);
 
-/* takes back what still carries this attempt's stamps */
+/* Removes the stamps that this attempt's insert has left. */
 void kvr_attempt_undo(kvr_attempt_t *a, const kvr_zone_t *zone,
     const uint64_t *chain);
 

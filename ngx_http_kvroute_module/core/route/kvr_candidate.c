@@ -7,19 +7,19 @@
 #include "core/route/kvr_candidate.h"
 
 
-/* ms; by it what headers told ages where nobody is asked */
+/* ms; headers' reports age by it if engines are not probed */
 #define KVR_CANDIDATE_ORCA   1000
 
-/* what an engine said counts for caps while it is worth more than this */
+/* caps use an engine's report while it is worth more than this */
 #define KVR_CANDIDATE_FRESH  0.5
 
-/* the least share of decisions, 1 / so many, of a peer that warms up */
+/* a peer that warms up is considered in at least 1 / 16 of decisions */
 #define KVR_CANDIDATE_WARM   16
 
-/* share of the cache: below it any prompt fits */
+/* share of the cache; below it any prompt fits */
 #define KVR_CANDIDATE_USED    0.5
 
-/* share of the cache that replies take until the next probe */
+/* share of the cache that replies fill until the next probe */
 #define KVR_CANDIDATE_GROWTH  0.03
 
 /* bytes of prompts in the cache for each that is not prefilled yet */
@@ -28,7 +28,7 @@
 
 static void kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c,
     uint32_t peer);
-static void kvr_candidate_wary(kvr_view_t *v, kvr_candidate_t *c,
+static void kvr_candidate_outlier(kvr_view_t *v, kvr_candidate_t *c,
     uint32_t member);
 static void kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c,
     kvr_engine_t *s);
@@ -49,38 +49,38 @@ kvr_candidate_view(kvr_view_t *v)
     pool = v->pool;
 
     v->load = kvr_load_view(v->zone->load);
-    v->given = kvr_get(v->zone->registry->given);
-    v->shared = 0;
-    v->units = UINT32_MAX;
-    v->active = 0;
-    v->rest = 0;
+    v->picks = kvr_get(v->zone->registry->given);
+    v->memo.shared = 0;
+    v->memo.units = UINT32_MAX;
+    v->memo.active = 0;
+    v->memo.rest = 0;
     v->rate = 0;
 
     v->capped = pool->max_pending || pool->target_ttft
                 || pool->max_waiting >= 0;
 
     v->silent = KVR_REGISTRY_NONE;
-    v->wary = 0;
+    v->outliers = 0;
 
     if (pool->eject.on) {
         fleet = kvr_eject_fleet(v->zone, pool);
-        v->wary = (unsigned) kvr_outlier_wary(fleet, v->now);
+        v->outliers = (unsigned) kvr_outlier_look(fleet, v->now);
 
-        if (kvr_unlikely(v->wary)) {
-            v->quiet = kvr_outlier_quiet(fleet, v->now);
+        if (kvr_unlikely(v->outliers)) {
+            v->suspect_after = kvr_outlier_suspect_after(fleet, v->now);
         }
     }
 
     v->signals = pool->health || pool->probe
                  || v->by == KVR_BY_KV || v->by == KVR_BY_WAITING;
 
-    v->some = v->bound < KVR_PEERS || v->pin < KVR_PEERS
+    v->special_any = v->bound < KVR_PEERS || v->pin < KVR_PEERS
               || v->owner < KVR_PEERS || v->models;
 
-    v->more = v->some || v->wary || v->capped || v->signals
+    v->extra = v->special_any || v->outliers || v->capped || v->signals
               || pool->slow_start;
 
-    if (!v->some) {
+    if (!v->special_any) {
         return;
     }
 
@@ -140,19 +140,19 @@ kvr_candidate_documents(const kvr_zone_t *zone, const kvr_document_t *document,
 
 
 void
-kvr_candidate_more(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
+kvr_candidate_extra(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     uint32_t member)
 {
     const kvr_pool_t  *pool;
 
     pool = v->pool;
 
-    if (v->some && kvr_set_test(&v->special, peer)) {
+    if (v->special_any && kvr_set_test(&v->special, peer)) {
         kvr_candidate_special(v, c, peer);
     }
 
-    if (v->wary) {
-        kvr_candidate_wary(v, c, member);
+    if (v->outliers) {
+        kvr_candidate_outlier(v, c, member);
     }
 
     if (v->capped && kvr_candidate_capped(v->zone, pool, peer, v->fit, v->own,
@@ -172,7 +172,7 @@ kvr_candidate_more(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
 }
 
 
-/* one of the peers that are not like the others to this request */
+/* Sets the flags of a peer that the request treats differently. */
 static void
 kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c, uint32_t peer)
 {
@@ -187,9 +187,9 @@ kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c, uint32_t peer)
 }
 
 
-/* whether it is out, on trial, or may be silent */
+/* Tells whether a peer is ejected, on trial or silent. */
 static void
-kvr_candidate_wary(kvr_view_t *v, kvr_candidate_t *c, uint32_t member)
+kvr_candidate_outlier(kvr_view_t *v, kvr_candidate_t *c, uint32_t member)
 {
     uint64_t        state;
     kvr_outlier_t  *o;
@@ -197,13 +197,13 @@ kvr_candidate_wary(kvr_view_t *v, kvr_candidate_t *c, uint32_t member)
     o = &v->zone->registry->member[member].outlier;
     state = kvr_get(&o->state);
 
-    if (kvr_outlier_out(state)) {
+    if (kvr_outlier_ejected(state)) {
         c->sick = kvr_outlier_sick(state, v->now);
 
     } else {
         c->doubted = (kvr_trial_reason(kvr_get(&o->trial)) != 0);
 
-        if (kvr_get(&o->asked) - 1 < v->quiet) {
+        if (kvr_get(&o->asked) - 1 < v->suspect_after) {
             v->silent = member;
         }
 
@@ -212,13 +212,13 @@ kvr_candidate_wary(kvr_view_t *v, kvr_candidate_t *c, uint32_t member)
         }
     }
 
-    /* the process that has put it out may not have come to say so */
+    /* the ejecting process may have been killed before it set the flag */
 
-    kvr_set(&kvr_eject_fleet(v->zone, v->pool)->out, 1);
+    kvr_set(&kvr_eject_fleet(v->zone, v->pool)->ejected, 1);
 }
 
 
-/* what engines said of themselves */
+/* Sets what the engine reports. */
 static void
 kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c, kvr_engine_t *s)
 {
@@ -256,7 +256,7 @@ kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c, kvr_engine_t *s)
 }
 
 
-/* whether this decision is not for a peer that warms up */
+/* Tells whether this decision leaves out a peer that warms up. */
 static int
 kvr_candidate_cold(const kvr_view_t *v, uint32_t peer, uint32_t member)
 {
@@ -320,7 +320,7 @@ kvr_candidate_capped(const kvr_zone_t *zone, const kvr_pool_t *pool,
         return pending >= pool->max_pending;
     }
 
-    /* idle, as far as is known: the rule below the knee */
+    /* idle, as far as is known: the usual case below saturation */
 
     if (pending == 0 && fit == 0) {
         return 0;
@@ -331,11 +331,11 @@ kvr_candidate_capped(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
 
 /*
- * Whether a peer has as much work as it should have, with max_pending=auto: by
- * kvr_prefill_full(), and by what still fits in its cache, beyond which
- * requests wait inside the engine, in no order.  pending: bytes that are not
- * prefilled; fit: bytes of the prompt to come, 0 if the cache does not count.
- * What is not known is no limit.
+ * Tells whether a peer has enough work, with max_pending=auto: by
+ * kvr_prefill_full(), and by what still fits into its cache.  Beyond that,
+ * requests would wait inside the engine, in no order.  pending: bytes that are
+ * not prefilled; fit: bytes of the new prompt, 0 if the cache does not matter.
+ * Unknown values are no limit.
  */
 static int
 kvr_candidate_full(kvr_peer_t *peer, const kvr_pool_t *pool, uint64_t pending,
@@ -362,7 +362,7 @@ kvr_candidate_full(kvr_peer_t *peer, const kvr_pool_t *pool, uint64_t pending,
 }
 
 
-/* whether what the engine said last still counts */
+/* Tells whether the engine's last report still counts. */
 static int
 kvr_candidate_fresh(const kvr_pool_t *pool, const kvr_engine_t *s,
     uint64_t now)

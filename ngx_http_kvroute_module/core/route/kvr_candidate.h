@@ -9,11 +9,11 @@
 
 
 /*
- * What is known of a peer, put before the policy.
+ * Collects what the policy gets to know about each peer.
  *
- * The caller says what belongs to the request, and offers each peer that may be
- * had at all.  What is shared is read here: load, draining, caps, what engines
- * said.  Nothing is written.
+ * The caller sets the fields of the request and offers each usable peer.  This
+ * file adds what is shared: load, draining, caps, engine reports.  It writes
+ * nothing to shared memory, except to repair the fleet's flag.
  */
 
 
@@ -23,93 +23,98 @@
 #include "core/prompt/kvr_document.h"
 
 
-/* one decision; all but the last part is the caller's to set */
+/* one decision; the caller sets all fields up to "seconds" */
 typedef struct {
     const kvr_zone_t          *zone;
     const kvr_pool_t          *pool;
-    const kvr_reservation_t   *own;      /* the request's, or NULL */
+    const kvr_reservation_t   *own;      /* of the request, or NULL */
 
-    const uint32_t            *matched;  /* units held, by peer; or NULL */
-    const uint32_t            *documents;  /* bytes held apart; or NULL */
+    const uint32_t            *matched;  /* units cached, by peer; or NULL */
+    const uint32_t            *documents;  /* bytes cached off the prefix */
     const kvr_hot_view_t      *hot;      /* or NULL */
     uint64_t                   bytes;    /* of the prompt */
-    uint64_t                   fit;      /* bytes that must find room in the
-                                            cache, 0: it does not matter */
+    uint64_t                   fit;      /* bytes that must fit into the cache;
+                                            0: need not fit */
 
-    /* peers; or any number from KVR_PEERS on */
+    /* peers; KVR_PEERS or more: none */
 
-    uint32_t                   bound;    /* of the session */
+    uint32_t                   bound;    /* has the session */
     uint32_t                   pin;      /* named by the request */
-    uint32_t                   owner;    /* of the response before */
+    uint32_t                   owner;    /* of the previous response */
     const kvr_set_t           *models;   /* have the model; NULL: all */
-    const kvr_set_t           *evicts;   /* would unload another */
+    const kvr_set_t           *evicts;   /* must unload another for it */
 
     kvr_by_e                   by;       /* of the policy */
     uint64_t                   random;
     uint64_t                   now;      /* ms */
     uint32_t                   seconds;
 
-    /* out: bytes a ms, of the fastest peer so far, as in kvr_prefill.h */
+    /* out: bytes per ms of the fastest peer so far, as in kvr_prefill.h */
 
     uint32_t                   rate;
 
-    uint32_t                   silent;   /* member that seems to be, or
+    uint32_t                   silent;   /* member that may be silent, or
                                             KVR_REGISTRY_NONE */
 
-    /* of kvr_candidate_view() */
+    /* set by kvr_candidate_view() */
 
     kvr_load_view_t            load;
-    kvr_set_t                  special;  /* not like the others, if some */
-    uint64_t                   quiet;    /* if wary: ms; who owes an answer
-                                            since before is silent; 0: nobody */
-    uint64_t                   shared;   /* by who is like these three */
-    uint32_t                   units;
-    uint32_t                   active;
-    uint32_t                   rest;
-    uint32_t                   given;
-    unsigned                   some:1;
+    kvr_set_t                  special;  /* peers with flags of the request */
+    uint64_t                   suspect_after;  /* ms: a peer with an older
+                                            unanswered request may be silent;
+                                            0: unknown */
+    uint32_t                   picks;
+    unsigned                   special_any:1;
     unsigned                   capped:1;
     unsigned                   signals:1;
-    unsigned                   wary:1;   /* somebody may be out, or silent */
-    unsigned                   more:1;   /* any of these, or slow start */
+    unsigned                   outliers:1;  /* some may be ejected or silent */
+    unsigned                   extra:1;  /* any of these, or slow start */
+
+    /* the last kvr_hot_shared(), for these arguments */
+
+    struct {
+        uint64_t               shared;
+        uint32_t               units;
+        uint32_t               active;
+        uint32_t               rest;
+    } memo;
 } kvr_view_t;
 
 
-/* finds out what is the same for all peers */
+/* Sets the fields that are the same for all peers. */
 void kvr_candidate_view(kvr_view_t *v);
 
 /*
- * Of how many requests what peers hold of this prompt is the beginning; units:
- * what the best of them holds.  What is below the floor of the costs is not
- * worth the look.
+ * Looks up how many requests share the prefix that peers have cached; units:
+ * the most that a peer has.  A prefix below the score's floor is skipped.
  */
 void kvr_candidate_hot(const kvr_zone_t *zone, const uint64_t *chain,
     uint32_t units, uint64_t now, kvr_hot_keys_t *keys,
     kvr_hot_view_t *view);
 
 /*
- * Adds to held[peer] the bytes of the documents of a prompt that each peer of
- * the set holds behind the matched[peer] units that it holds of the prefix.
+ * Adds to held[peer] the bytes of the documents that each peer of the set has
+ * behind the matched[peer] units of the prefix.
  */
 void kvr_candidate_documents(const kvr_zone_t *zone,
     const kvr_document_t *document, uint32_t n, kvr_set_t set,
     const uint32_t *matched, uint32_t *held);
 
 /*
- * The part of kvr_candidate_init() that only some upstreams and requests need:
- * those of which view->more is set.
+ * The part of kvr_candidate_init() for upstreams and requests that need it:
+ * view->extra is set.
  */
-void kvr_candidate_more(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
+void kvr_candidate_extra(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     uint32_t member);
 
 /*
- * Whether a peer has all the work that it may have.  fit: bytes that must find
- * room in its cache, or 0; own: a reservation that does not count, or NULL.
+ * Tells whether a peer is at its cap of work.  fit: bytes that must fit into
+ * its cache, or 0; own: a reservation that does not count, or NULL.
  */
 int kvr_candidate_capped(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t peer, uint64_t fit, const kvr_reservation_t *own, uint64_t now);
 
-/* whether a peer is out of health: it gets work only if all are */
+/* Tells whether a peer is unhealthy: it is used only if all are. */
 int kvr_candidate_unhealthy(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t peer, uint64_t now);
 
@@ -117,7 +122,7 @@ int kvr_candidate_unhealthy(const kvr_zone_t *zone, const kvr_pool_t *pool,
 int kvr_candidate_draining(const kvr_zone_t *zone, uint32_t peer);
 
 
-/* whether a peer has asked to be left alone, and the time is not over */
+/* Tells whether a peer has asked for a pause that is not over. */
 static inline int
 kvr_candidate_throttled(const kvr_zone_t *zone, uint32_t peer, uint64_t now)
 {
@@ -127,10 +132,9 @@ kvr_candidate_throttled(const kvr_zone_t *zone, uint32_t peer, uint64_t now)
 
 
 /*
- * What is known of a peer, in all fields but weight, place, and those of the
- * smooth round robin.  conns: requests in flight there by the caller's count,
- * for a peer without a number.  Here, as it is asked for each peer in each
- * decision.
+ * Sets all fields of a candidate, except its weight, place and the weights of
+ * smooth round robin.  conns: requests in flight by the caller's count, for a
+ * peer without a slot.  Inline, since each decision calls it for each peer.
  */
 static inline void
 kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
@@ -140,7 +144,7 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     kvr_peer_t             *known;
     kvr_reservation_load_t  load;
 
-    /* one by one: gcc would clear so many by an instruction that is slow */
+    /* one by one: for more gcc uses a slow instruction */
 
     c->flags = 0;
     c->matched = 0;
@@ -168,7 +172,7 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     c->pending = load.pending;
     c->unanswered = load.unanswered;
     c->resident = load.resident;
-    c->idle = v->given - kvr_get(&known->given);
+    c->idle = v->picks - kvr_get(&known->given);
     c->delay = kvr_prefill_delay(&known->prefill, v->now);
 
     rate = kvr_get(&known->prefill.rate);
@@ -182,21 +186,21 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
 
         if (v->hot) {
 
-            /* many peers are like the one before */
+            /* many peers have the same arguments as the one before */
 
             rest = kvr_prefill_rest(&known->prefill, v->now);
 
-            if (units != v->units || c->active != v->active
-                || rest != v->rest)
+            if (units != v->memo.units || c->active != v->memo.active
+                || rest != v->memo.rest)
             {
-                v->units = units;
-                v->active = c->active;
-                v->rest = rest;
-                v->shared = kvr_hot_shared(v->hot, units, c->active,
-                                           rest);
+                v->memo.units = units;
+                v->memo.active = c->active;
+                v->memo.rest = rest;
+                v->memo.shared = kvr_hot_shared(v->hot, units, c->active,
+                                                rest);
             }
 
-            c->shared = v->shared;
+            c->shared = v->memo.shared;
         }
     }
 
@@ -217,8 +221,8 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
         c->throttled = 1;
     }
 
-    if (kvr_unlikely(v->more)) {
-        kvr_candidate_more(v, c, peer, member);
+    if (kvr_unlikely(v->extra)) {
+        kvr_candidate_extra(v, c, peer, member);
     }
 }
 

@@ -8,10 +8,10 @@
 #include "core/state/kvr_hooks.h"
 
 
-/* peers that tell of the others, at most */
+/* peers that are added up, at most */
 #define KVR_CAPACITY_PEERS  64
 
-/* ms; for how long it counts that messages were lost */
+/* ms after a lost message during which events are not trusted */
 #define KVR_CAPACITY_DOUBT  60000
 
 
@@ -26,8 +26,8 @@ static double kvr_capacity_bound(const kvr_zone_t *zone, uint32_t id);
 
 
 /*
- * What the engine reports, in units, by its metrics and its events; 0: nothing.
- * *source is the one that it is from.
+ * Returns the capacity in units as the engine reports it, by metrics and
+ * events; 0: unknown.  Sets *source to the one that was used.
  */
 static uint64_t
 kvr_capacity_reported(const kvr_zone_t *zone, const kvr_pool_t *pool,
@@ -59,7 +59,7 @@ kvr_capacity_reported(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
     units = kvr_min(units, kvr_capacity_bound(zone, id));
 
-    /* what it lets blocks come to is less, by all that is in use */
+    /* the age of removed blocks excludes what requests in flight use */
 
     if (age && (double) age < units) {
         *source = KVR_INDEX_EVENTS;
@@ -70,7 +70,7 @@ kvr_capacity_reported(const kvr_zone_t *zone, const kvr_pool_t *pool,
 }
 
 
-/* the most units that a report counts for */
+/* Returns the most units that a report counts for. */
 static double
 kvr_capacity_bound(const kvr_zone_t *zone, uint32_t id)
 {
@@ -98,8 +98,8 @@ kvr_capacity_bound(const kvr_zone_t *zone, uint32_t id)
 
 
 /*
- * Replies under way that the peer's clock knows nothing of: their prompts are
- * in the index, and they are not, unless the engine tells what it stores.
+ * Returns the number of replies in progress that the peer's clock does not
+ * contain: only prompts are inserted, unless the engine reports what it stores.
  */
 static uint32_t
 kvr_capacity_replies(const kvr_zone_t *zone, uint32_t id)
@@ -134,9 +134,9 @@ kvr_capacity_heard(const kvr_zone_t *zone, uint32_t id)
 
 
 /*
- * How old blocks get in this cache, in units, if it is told; else 0.  What
- * requests in flight use is not removed, however old it is: where they fill the
- * cache, the age of what is removed tells of the little that is left.
+ * Returns the age of removed blocks in units, 0: unknown.  Blocks in use are
+ * not removed, however old: where requests in flight fill the cache, the age
+ * describes only the small rest.
  */
 static uint64_t
 kvr_capacity_age(const kvr_zone_t *zone, uint32_t id)
@@ -192,7 +192,7 @@ kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
 }
 
 
-/* 0: nothing, or no less than is assumed */
+/* Returns 0 if nothing was learned, or no less than is assumed. */
 static uint64_t
 kvr_capacity_learned(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t id)
@@ -237,7 +237,7 @@ kvr_capacity_configured(const kvr_zone_t *zone, const kvr_pool_t *pool,
 {
     kvr_set(&zone->registry->peer[id].fixed, fixed);
 
-    /* what a snapshot brought stands until something is known */
+    /* a capacity from a snapshot stands until another is known */
 
     if (fixed || kvr_get(&kvr_index_peer(zone->index, id)->source)
                  == KVR_INDEX_CONFIGURED)
@@ -277,7 +277,7 @@ kvr_capacity_source(kvr_index_source_e source)
 
 
 int
-kvr_capacity_sure(const kvr_zone_t *zone, uint32_t id, uint64_t now)
+kvr_capacity_complete(const kvr_zone_t *zone, uint32_t id, uint64_t now)
 {
     uint64_t  doubt;
 

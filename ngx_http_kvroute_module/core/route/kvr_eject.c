@@ -7,7 +7,7 @@
 #include "core/route/kvr_eject.h"
 
 
-/* so many in flight that owe an answer are no accident */
+/* unanswered requests that make a silent server an outlier */
 #define KVR_EJECT_SILENT  2
 
 
@@ -15,11 +15,11 @@ static void kvr_eject_doubt(kvr_eject_t *e, const kvr_zone_t *zone,
     const kvr_pool_t *pool, kvr_outlier_e reason, int late, uint64_t now);
 static unsigned kvr_eject_step(kvr_eject_t *e, const kvr_zone_t *zone,
     const kvr_pool_t *pool, kvr_outlier_e reason, int ended, uint64_t now);
-static unsigned kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool,
+static unsigned kvr_eject_try(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t member, kvr_outlier_e reason, uint64_t now);
-static unsigned kvr_eject_back(const kvr_zone_t *zone, const kvr_pool_t *pool,
+static unsigned kvr_eject_return(const kvr_zone_t *zone, const kvr_pool_t *pool,
     kvr_member_t *member);
-static void kvr_eject_told(const kvr_zone_t *zone, const kvr_pool_t *pool);
+static void kvr_eject_recount(const kvr_zone_t *zone, const kvr_pool_t *pool);
 static int kvr_eject_better(const kvr_zone_t *zone, const kvr_pool_t *pool,
     kvr_member_t *own, kvr_outlier_e reason, uint64_t now);
 static uint32_t kvr_eject_count(const kvr_zone_t *zone, const kvr_pool_t *pool,
@@ -68,14 +68,14 @@ kvr_eject_first(kvr_eject_t *e, const kvr_zone_t *zone,
         rc = kvr_eject_step(e, zone, pool, KVR_OUTLIER_NONE, 0, now);
     }
 
-    /* what is no stream begins when all of it is there */
+    /* an answer that is no stream arrives complete */
 
     if (stream && kvr_outlier_slow(fleet, &pool->eject, e->bytes, ms)) {
         return rc | kvr_eject_end(e, zone, pool, KVR_OUTLIER_SLOW, 0, now);
     }
 
     return kvr_outlier_good(&member->outlier, &pool->eject, e->given, now)
-           ? rc | kvr_eject_back(zone, pool, member) : rc;
+           ? rc | kvr_eject_return(zone, pool, member) : rc;
 }
 
 
@@ -105,7 +105,7 @@ kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
             kvr_outlier_trust(&member->outlier, 1);
 
             return kvr_outlier_end(&member->outlier, e->given, now)
-                   ? rc | kvr_eject_back(zone, pool, member) : rc;
+                   ? rc | kvr_eject_return(zone, pool, member) : rc;
         }
 
         if (kvr_get(&member->outlier.asked) == e->given) {
@@ -126,15 +126,15 @@ kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
                         e->probe, now)
         && kvr_eject_better(zone, pool, member, reason, now))
     {
-        rc |= kvr_eject_out(zone, pool, e->member, reason, now);
-        e->out = e->member;
+        rc |= kvr_eject_try(zone, pool, e->member, reason, now);
+        e->ejected = e->member;
     }
 
     return rc;
 }
 
 
-/* the client may be to blame; what could go nowhere else says nothing */
+/* The client may be to blame; a request with one candidate proves nothing. */
 static void
 kvr_eject_doubt(kvr_eject_t *e, const kvr_zone_t *zone,
     const kvr_pool_t *pool, kvr_outlier_e reason, int late, uint64_t now)
@@ -148,12 +148,12 @@ kvr_eject_doubt(kvr_eject_t *e, const kvr_zone_t *zone,
 
     } else if (kvr_outlier_doubt(o, &pool->eject, reason, late, e->probe, now))
     {
-        kvr_set(&kvr_eject_fleet(zone, pool)->out, 1);
+        kvr_set(&kvr_eject_fleet(zone, pool)->ejected, 1);
     }
 }
 
 
-/* an answer of a request that a trial has divided; KVR_OUTLIER_NONE: good */
+/* Takes an answer of a request that a trial has divided. */
 static unsigned
 kvr_eject_step(kvr_eject_t *e, const kvr_zone_t *zone,
     const kvr_pool_t *pool, kvr_outlier_e reason, int ended, uint64_t now)
@@ -170,7 +170,7 @@ kvr_eject_step(kvr_eject_t *e, const kvr_zone_t *zone,
     trial = kvr_get(&o->trial);
     what = (kvr_outlier_e) kvr_trial_reason(trial);
 
-    /* an error after a good beginning is still to come */
+    /* the error can still follow a good start */
 
     if (what == KVR_OUTLIER_UNCLEAR && !ended) {
         return 0;
@@ -192,16 +192,16 @@ kvr_eject_step(kvr_eject_t *e, const kvr_zone_t *zone,
     }
 
     if (rc == KVR_TRIAL_WON
-        && kvr_eject_out(zone, pool, member, what, now))
+        && kvr_eject_try(zone, pool, member, what, now))
     {
-        e->out = member;
-        return KVR_EJECT_OUT;
+        e->ejected = member;
+        return KVR_EJECT_EJECTED;
     }
 
     kvr_set(&o->doubt[0], 0);
     kvr_set(&o->doubt[1], 0);
 
-    kvr_eject_told(zone, pool);
+    kvr_eject_recount(zone, pool);
 
     return 0;
 }
@@ -257,10 +257,10 @@ kvr_eject_looked(const kvr_zone_t *zone, const kvr_pool_t *pool,
     if (now >= kvr_get(&fleet->look)) {
         kvr_set(&fleet->look, now + KVR_OUTLIER_LOOK);
 
-        /* who brought the last one back may not have come to say so */
+        /* a killed process may have left the flag set */
 
-        if (kvr_get(&fleet->out)) {
-            kvr_eject_told(zone, pool);
+        if (kvr_get(&fleet->ejected)) {
+            kvr_eject_recount(zone, pool);
         }
     }
 
@@ -272,7 +272,7 @@ kvr_eject_looked(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
     sum = kvr_load_get(zone->load, kvr_registry_column(zone->registry, member));
 
-    /* who was killed, or has given up, waits for nothing */
+    /* requests of killed workers or gone clients expect no answer */
 
     if (sum.active == 0) {
         kvr_outlier_heard(o);
@@ -284,12 +284,12 @@ kvr_eject_looked(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
     return kvr_eject_better(zone, pool, &zone->registry->member[member],
                             KVR_OUTLIER_SILENT, now)
-           ? kvr_eject_out(zone, pool, member, KVR_OUTLIER_SILENT, now) : 0;
+           ? kvr_eject_try(zone, pool, member, KVR_OUTLIER_SILENT, now) : 0;
 }
 
 
 static unsigned
-kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t member,
+kvr_eject_try(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t member,
     kvr_outlier_e reason, uint64_t now)
 {
     uint32_t       n, max;
@@ -312,31 +312,31 @@ kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t member,
         return 0;
     }
 
-    kvr_set(&kvr_eject_fleet(zone, pool)->out, 1);
+    kvr_set(&kvr_eject_fleet(zone, pool)->ejected, 1);
     kvr_add(&own->ejections, 1);
 
-    return KVR_EJECT_OUT;
+    return KVR_EJECT_EJECTED;
 }
 
 
-/* whether another server does better, as far as anything is known of them */
+/* Tells whether another server does better, or nothing is known of others. */
 static int
 kvr_eject_better(const kvr_zone_t *zone, const kvr_pool_t *pool,
     kvr_member_t *own, kvr_outlier_e reason, uint64_t now)
 {
     int            rc, known, better;
     uint32_t       i;
-    uint64_t       quiet;
+    uint64_t       suspect_after;
     kvr_member_t  *m;
 
-    quiet = kvr_outlier_quiet(kvr_eject_fleet(zone, pool), now);
+    suspect_after = kvr_outlier_suspect_after(kvr_eject_fleet(zone, pool), now);
 
     for (i = 0, known = 0, better = 0; i < zone->registry->max_members; i++) {
         m = &zone->registry->member[i];
 
         if (m != own && kvr_eject_other(zone, pool, m)) {
             rc = reason == KVR_OUTLIER_SILENT
-                 ? kvr_get(&m->outlier.asked) - 1 >= quiet
+                 ? kvr_get(&m->outlier.asked) - 1 >= suspect_after
                  : kvr_outlier_better(&m->outlier, &own->outlier, &pool->eject,
                                       now);
             known |= rc >= 0;
@@ -349,36 +349,36 @@ kvr_eject_better(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
 
 static unsigned
-kvr_eject_back(const kvr_zone_t *zone, const kvr_pool_t *pool,
+kvr_eject_return(const kvr_zone_t *zone, const kvr_pool_t *pool,
     kvr_member_t *member)
 {
-    /* it will be warmed up */
+    /* starts its warm-up */
 
     kvr_set(&member->lost, 1);
 
-    kvr_eject_told(zone, pool);
+    kvr_eject_recount(zone, pool);
 
-    return KVR_EJECT_BACK;
+    return KVR_EJECT_RETURNED;
 }
 
 
-/* whoever is put out meanwhile is counted, or says so afterwards */
+/* A concurrent ejection is counted here, or sets the flag itself afterwards. */
 static void
-kvr_eject_told(const kvr_zone_t *zone, const kvr_pool_t *pool)
+kvr_eject_recount(const kvr_zone_t *zone, const kvr_pool_t *pool)
 {
     kvr_outlier_fleet_t  *fleet;
 
     fleet = kvr_eject_fleet(zone, pool);
 
-    atomic_store(&fleet->out, 0);
+    atomic_store(&fleet->ejected, 0);
 
     if (kvr_eject_count(zone, pool, 1)) {
-        kvr_set(&fleet->out, 1);
+        kvr_set(&fleet->ejected, 1);
     }
 }
 
 
-/* how many are out in an upstream; trials: or on trial */
+/* Counts the ejected servers of an upstream; trials: and those on trial. */
 static uint32_t
 kvr_eject_count(const kvr_zone_t *zone, const kvr_pool_t *pool, int trials)
 {
@@ -389,7 +389,7 @@ kvr_eject_count(const kvr_zone_t *zone, const kvr_pool_t *pool, int trials)
         m = &zone->registry->member[i];
 
         if (kvr_eject_other(zone, pool, m)) {
-            n += kvr_outlier_out(atomic_load(&m->outlier.state))
+            n += kvr_outlier_ejected(atomic_load(&m->outlier.state))
                  || (trials
                      && kvr_trial_reason(atomic_load(&m->outlier.trial)));
         }
@@ -399,7 +399,7 @@ kvr_eject_count(const kvr_zone_t *zone, const kvr_pool_t *pool, int trials)
 }
 
 
-/* addresses: all ranks behind one are put out with it */
+/* Counts addresses: all ranks behind an address are ejected together. */
 static uint32_t
 kvr_eject_servers(const kvr_zone_t *zone, const kvr_pool_t *pool)
 {
@@ -414,7 +414,7 @@ kvr_eject_servers(const kvr_zone_t *zone, const kvr_pool_t *pool)
 }
 
 
-/* whether a member is of the upstream, and has not been taken out */
+/* Tells whether a member belongs to the upstream and was not removed. */
 static int
 kvr_eject_other(const kvr_zone_t *zone, const kvr_pool_t *pool,
     kvr_member_t *m)

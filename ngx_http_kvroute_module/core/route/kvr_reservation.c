@@ -92,7 +92,7 @@ kvr_reservation_count(const kvr_zone_t *zone, const kvr_reservation_t *r,
                            : kvr_registry_column(zone->registry, r->member),
                  active, pending);
 
-    /* its context, and what it may become, for as long as it is there */
+    /* its context, with the reply that it can get */
 
     kvr_load_add(zone->load, zone->row,
                  kvr_registry_resident(zone->registry, r->peer),

@@ -9,13 +9,12 @@
 
 
 /*
- * What one request counts for at a peer, in the row of the process that has
- * the request.
+ * What one request counts for at a peer, in the row of its process.
  *
- * Ownership. Whoever holds a reservation gives it back once:
- * kvr_reservation_release() of one that is not held does nothing. It may be
- * handed on by assignment, if the one that was assigned from is then no longer
- * held. A process that dies gives nothing back: its row is swept (kvr_load.h).
+ * Ownership.  The holder of a reservation releases it once.
+ * kvr_reservation_release() of one that is not held does nothing.  A
+ * reservation is passed on by assignment; then the source is no longer held.
+ * If the process dies, its row is swept (kvr_load.h).
  */
 
 
@@ -23,31 +22,31 @@
 
 
 typedef struct {
-    uint32_t           peer;         /* KVR_REGISTRY_NONE: counted nowhere */
+    uint32_t           peer;         /* KVR_REGISTRY_NONE: not counted */
     uint32_t           member;
     uint64_t           pending;      /* bytes to prefill */
-    uint64_t           resident;     /* bytes of context that it comes to */
+    uint64_t           resident;     /* bytes of context, with the reply */
     unsigned           unanswered:1; /* its prefill is not over */
-    unsigned           queued:1;     /* it is not sent yet: nginx has no
-                                        connection to go with it */
+    unsigned           queued:1;     /* not sent yet: nginx has not counted
+                                        a connection for it */
     unsigned           held:1;
 } kvr_reservation_t;
 
 
-/* counts a request in: as active, pending, resident and, if so, unanswered */
+/* Counts a request as active, pending, resident and, if set, unanswered. */
 void kvr_reservation_take(const kvr_zone_t *zone, kvr_reservation_t *r);
 
-/* a queued one is sent: from now on nginx has a connection as well */
+/* Marks a queued one as sent: nginx now counts a connection too. */
 void kvr_reservation_sent(const kvr_zone_t *zone, kvr_reservation_t *r);
 
-/* the peer has begun to answer: nothing is pending any more */
+/* Notes the first event: nothing is pending any more. */
 void kvr_reservation_answered(const kvr_zone_t *zone, kvr_reservation_t *r);
 
-/* counts out all that is left of it */
+/* Takes out all that is still counted. */
 void kvr_reservation_release(const kvr_zone_t *zone, kvr_reservation_t *r);
 
 
-/* whether the two count the same at the same place */
+/* Tells whether two reservations count the same at the same place. */
 static inline int
 kvr_reservation_same(const kvr_reservation_t *a, const kvr_reservation_t *b)
 {
@@ -58,8 +57,8 @@ kvr_reservation_same(const kvr_reservation_t *a, const kvr_reservation_t *b)
 
 
 /*
- * The load of a peer without a reservation that the request which asks has
- * there itself; own may be NULL.
+ * The load of a peer without the reservation of the deciding request, if it
+ * has one there; own may be NULL.
  */
 typedef struct {
     uint32_t           active;

@@ -11,12 +11,12 @@
 /*
  * The sequence of a request at its peers, without nginx:
  *
- *     candidate     what a peer is to the request, put before the policy
- *     admission     whether a peer has room for a request that waits
+ *     candidate     what the policy gets to know about a peer
+ *     admission     whether a peer has room for a waiting request
  *     reservation   what the request counts for at its peer
  *     attempt       from the pick to the end of the response
- *     capacity      what the cache of a peer is taken to hold
- *     hooks         what extensions are told of it
+ *     capacity      the assumed size of a peer's cache
+ *     hooks         calls of extensions
  */
 
 

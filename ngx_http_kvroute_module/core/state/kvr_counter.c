@@ -24,7 +24,7 @@
 #define kvr_counter_drain(t, needs_, field, ...)                              \
     kvr_counter(DRAIN, t, kvr_snapshot_t, field,                              \
                 .needs = KVR_COUNTER_DRAINED | (needs_), __VA_ARGS__)
-#define kvr_counter_seat(t, field, ...)                                       \
+#define kvr_counter_member(t, field, ...)                                     \
     kvr_counter(SEAT, t, kvr_member_t, field, __VA_ARGS__)
 #define kvr_counter_load(field, ...)                                          \
     kvr_counter(LOAD, REAL, kvr_prefill_load_t, field, __VA_ARGS__)
@@ -260,7 +260,7 @@ const kvr_counter_t  kvr_counter_table[] = {
         .help = "Times the peer was found to have forgotten what it held."),
 
     kvr_counter_at(GAUGE, age,
-        .needs = KVR_COUNTER_HEARD,
+        .needs = KVR_COUNTER_REPORTS,
         .metric = "kvroute_peer_engine_age_seconds", .scale = 1e3,
         .help = "Time since the engine last said something."),
 
@@ -282,82 +282,82 @@ const kvr_counter_t  kvr_counter_table[] = {
 
     /* what was counted at it for this upstream */
 
-    kvr_counter_seat(COUNT, requests,
+    kvr_counter_member(COUNT, requests,
         .json = "requests", .metric = "kvroute_peer_requests_total",
         .help = "Attempts sent to the peer."),
 
-    kvr_counter_seat(COUNT, responses,
+    kvr_counter_member(COUNT, responses,
         .json = "responses", .metric = "kvroute_peer_responses_total",
         .help = "Responses by class of status.",
         .n = KVR_STATUS_CLASSES, .by = "class", .name = kvr_counter_class,
         .total = 1),
 
-    kvr_counter_seat(COUNT, sent,
+    kvr_counter_member(COUNT, sent,
         .json = "sent", .metric = "kvroute_peer_sent_bytes_total",
         .help = "Bytes sent to the peer, with headers."),
 
-    kvr_counter_seat(COUNT, received,
+    kvr_counter_member(COUNT, received,
         .json = "received", .metric = "kvroute_peer_received_bytes_total",
         .help = "Bytes received from the peer, with headers."),
 
-    kvr_counter_seat(COUNT, fails,
+    kvr_counter_member(COUNT, fails,
         .json = "fails", .metric = "kvroute_peer_failures_total",
         .help = "Attempts that failed."),
 
-    kvr_counter_seat(COUNT, unavail,
+    kvr_counter_member(COUNT, unavail,
         .json = "unavail", .metric = "kvroute_peer_unavailable_total",
         .help = "Times the peer was given up after failures."),
 
-    kvr_counter_seat(COUNT, ejections,
+    kvr_counter_member(COUNT, ejections,
         .json = "ejections", .metric = "kvroute_peer_ejections_total",
         .help = "Times the peer was ejected, since it did worse than others."),
 
-    kvr_counter_seat(STAMP, selected,
+    kvr_counter_member(STAMP, selected,
         .json = "selected",
         .metric = "kvroute_peer_selected_timestamp_seconds",
         .help = "When the peer was last picked."),
 
-    kvr_counter_seat(SUMMARY, headers,
+    kvr_counter_member(SUMMARY, headers,
         .sum = offsetof(kvr_member_t, header_ms),
         .json = "header_time", .metric = "kvroute_peer_header_seconds",
         .help = "Time to the header of the response."),
 
-    kvr_counter_seat(SUMMARY, ends,
+    kvr_counter_member(SUMMARY, ends,
         .sum = offsetof(kvr_member_t, end_ms),
         .json = "response_time", .metric = "kvroute_peer_response_seconds",
         .help = "Time to the end of the response."),
 
-    kvr_counter_seat(COUNT, reason,
+    kvr_counter_member(COUNT, reason,
         .json = "decisions", .metric = "kvroute_decisions_total",
         .help = "Decisions for the peer by reason.",
         .n = KVR_REASON_MAX, .first = 1, .sparse = 1,
         .by = "reason", .name = kvr_reason_name),
 
-    kvr_counter_seat(COUNT, prompt,
+    kvr_counter_member(COUNT, prompt,
         .json = "prompt_bytes", .metric = "kvroute_peer_prompt_bytes_total",
         .help = "Bytes of the prompts sent to the peer."),
 
-    kvr_counter_seat(COUNT, matched,
+    kvr_counter_member(COUNT, matched,
         .json = "matched_bytes", .metric = "kvroute_peer_matched_bytes_total",
         .help = "Bytes of these that the peer held, by the index."),
 
-    kvr_counter_seat(COUNT, best,
+    kvr_counter_member(COUNT, best,
         .json = "best_bytes", .metric = "kvroute_peer_best_bytes_total",
         .help = "Bytes of these that the best peer held; the rest is regret."),
 
-    kvr_counter_seat(COUNT, mean,
+    kvr_counter_member(COUNT, mean,
         .json = "mean_bytes", .metric = "kvroute_peer_mean_bytes_total",
         .help = "Bytes of these that peers held in the mean: what a choice "
                 "without a look at them had found."),
 
-    kvr_counter_seat(SUMMARY, firsts[1],
+    kvr_counter_member(SUMMARY, firsts[1],
         .sum = offsetof(kvr_member_t, ttft[1]),
         .metric = "kvroute_peer_ttft_seconds",
         .help = "Time to the first event of streams, or to the whole of other "
                 "answers, by peer.",
         .label = ",stream=\"true\""),
 
-    kvr_counter_seat(SUMMARY, firsts[0],
+    kvr_counter_member(SUMMARY, firsts[0],
         .sum = offsetof(kvr_member_t, ttft[0]),
         .metric = "kvroute_peer_ttft_seconds",
         .label = ",stream=\"false\""),

@@ -33,7 +33,7 @@ typedef enum {
     KVR_COUNTER_QUEUE,           /* kvr_queue_stats_t of a class */
     KVR_COUNTER_NOW,             /* kvr_snapshot_t of a member */
     KVR_COUNTER_DRAIN,           /* the same, while it is drained */
-    KVR_COUNTER_SEAT,            /* kvr_member_t */
+    KVR_COUNTER_MEMBER,          /* kvr_member_t */
     KVR_COUNTER_LOAD,            /* kvr_prefill_load_t */
     KVR_COUNTER_CACHE,           /* kvr_feedback_t of a peer */
     KVR_COUNTER_HEALTH,          /* kvr_engine_t of a peer: health checks */
@@ -45,7 +45,7 @@ typedef enum {
 
 typedef enum {
     KVR_COUNTER_COUNT = 0,       /* counted by us: reset sets it to zero */
-    KVR_COUNTER_TOLD,            /* counted by the engine */
+    KVR_COUNTER_REPORTED,        /* counted by the engine */
     KVR_COUNTER_GAUGE,
     KVR_COUNTER_REAL,            /* a gauge that is a double */
     KVR_COUNTER_STAMP,           /* a time, s since 1970; 0: never */
@@ -62,7 +62,7 @@ typedef enum {
 #define KVR_COUNTER_KNOWN    0x010000  /* the server has a number in the zone */
 #define KVR_COUNTER_PROBED   0x020000  /* the engine is asked */
 #define KVR_COUNTER_CHECKED  0x040000  /* its health is */
-#define KVR_COUNTER_HEARD    0x080000  /* it has told anything, ever */
+#define KVR_COUNTER_REPORTS    0x080000  /* it has told anything, ever */
 #define KVR_COUNTER_RATED    0x100000  /* its prefill rate is known */
 #define KVR_COUNTER_QUEUED   0x200000  /* the upstream has a queue */
 #define KVR_COUNTER_DRAINED  0x400000  /* it is being drained */

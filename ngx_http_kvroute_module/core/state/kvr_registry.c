@@ -269,7 +269,7 @@ kvr_registry_share(kvr_registry_t *reg, uint32_t address)
                                       kvr_get(&own->since)));
         kvr_set(&peer->engine.health, kvr_get(&own->engine.health));
         kvr_set(&peer->engine.pressure, kvr_get(&own->engine.pressure));
-        kvr_drain_same(&peer->drain, &own->drain);
+        kvr_drain_copy(&peer->drain, &own->drain);
     }
 }
 
@@ -381,7 +381,7 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
             continue;
         }
 
-        kvr_counter_reset(KVR_COUNTER_SEAT, member);
+        kvr_counter_reset(KVR_COUNTER_MEMBER, member);
     }
 
     for (i = 0; i < reg->max_peers; i++) {

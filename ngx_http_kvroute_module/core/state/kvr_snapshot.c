@@ -40,7 +40,7 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     o = &zone->registry->member[member].outlier;
     state = kvr_get(&o->state);
 
-    s->ejected = (uint64_t) kvr_outlier_out(state);
+    s->ejected = (uint64_t) kvr_outlier_ejected(state);
     s->probed = s->ejected && !kvr_outlier_sick(state, now);
     s->until = kvr_outlier_sick(state, now) ? KVR_OUTLIER_TIME(state) - now : 0;
     s->why = kvr_get(&o->reason);
@@ -53,7 +53,7 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     s->age = now > time ? now - time : 0;
 
     if (time) {
-        s->set |= KVR_COUNTER_HEARD;
+        s->set |= KVR_COUNTER_REPORTS;
     }
 
     if (zone->united) {

@@ -12,8 +12,8 @@
 #define KVR_TALLY_WORDS  (sizeof(kvr_tally_counts_t) / sizeof(uint64_t))
 
 
-static uint32_t kvr_tally_claim(kvr_tally_t *tally, const kvr_tally_who_t *who,
-    uint64_t key, uint64_t now);
+static uint32_t kvr_tally_claim(kvr_tally_t *tally,
+    const kvr_tally_owner_t *owner, uint64_t key, uint64_t now);
 static uint32_t kvr_tally_free(const kvr_tally_t *tally, kvr_tally_kind_e kind,
     uint64_t now);
 static void kvr_tally_add(kvr_tally_counts_t *dst,
@@ -23,50 +23,51 @@ static void kvr_tally_clear(kvr_tally_counts_t *counts);
 
 /* the key of a name in an upstream: even, and not 0 */
 static uint64_t
-kvr_tally_key(const kvr_tally_who_t *who)
+kvr_tally_key(const kvr_tally_owner_t *owner)
 {
     uint64_t  key;
 
-    key = kvr_mix(who->hash, who->upstream + 1) & ~UINT64_C(1);
+    key = kvr_mix(owner->hash, owner->upstream + 1) & ~UINT64_C(1);
 
     return key ? key : 2;
 }
 
 
 void
-kvr_tally_take(kvr_tally_t *tally, const kvr_tally_who_t *who,
+kvr_tally_take(kvr_tally_t *tally, const kvr_tally_owner_t *owner,
     const kvr_tally_counts_t *counts, int claim, uint64_t now)
 {
     uint32_t            n;
     uint64_t            key;
     kvr_tally_entry_t  *e;
 
-    if (who->upstream >= KVR_TALLY_UPSTREAMS) {
+    if (owner->upstream >= KVR_TALLY_UPSTREAMS) {
         return;
     }
 
     n = KVR_TALLY_NONE;
 
-    if (who->len) {
-        key = kvr_tally_key(who);
+    if (owner->len) {
+        key = kvr_tally_key(owner);
 
         for (n = 0; n < KVR_TALLY_ENTRIES; n++) {
-            if (kvr_get(&tally->key[who->kind][n]) == key) {
+            if (kvr_get(&tally->key[owner->kind][n]) == key) {
                 break;
             }
         }
 
         if (n == KVR_TALLY_ENTRIES) {
-            n = claim ? kvr_tally_claim(tally, who, key, now) : KVR_TALLY_NONE;
+            n = claim ? kvr_tally_claim(tally, owner, key, now)
+                      : KVR_TALLY_NONE;
         }
     }
 
     if (n == KVR_TALLY_NONE) {
-        kvr_tally_add(&tally->other[who->kind][who->upstream], counts);
+        kvr_tally_add(&tally->other[owner->kind][owner->upstream], counts);
         return;
     }
 
-    e = &tally->entry[who->kind][n];
+    e = &tally->entry[owner->kind][n];
 
     kvr_set(&e->last, now);
     kvr_tally_add(&e->counts, counts);
@@ -74,8 +75,8 @@ kvr_tally_take(kvr_tally_t *tally, const kvr_tally_who_t *who,
 
 
 static uint32_t
-kvr_tally_claim(kvr_tally_t *tally, const kvr_tally_who_t *who, uint64_t key,
-    uint64_t now)
+kvr_tally_claim(kvr_tally_t *tally, const kvr_tally_owner_t *owner,
+    uint64_t key, uint64_t now)
 {
     size_t              i, len;
     uint32_t            n, upstream;
@@ -83,41 +84,42 @@ kvr_tally_claim(kvr_tally_t *tally, const kvr_tally_who_t *who, uint64_t key,
     const uint8_t      *p;
     kvr_tally_entry_t  *e;
 
-    n = kvr_tally_free(tally, who->kind, now);
+    n = kvr_tally_free(tally, owner->kind, now);
 
     if (n == KVR_TALLY_NONE) {
         return n;
     }
 
-    old = kvr_get(&tally->key[who->kind][n]);
+    old = kvr_get(&tally->key[owner->kind][n]);
 
-    if (!atomic_compare_exchange_strong(&tally->key[who->kind][n], &old,
+    if (!atomic_compare_exchange_strong(&tally->key[owner->kind][n], &old,
                                         now << 1 | 1))
     {
         return KVR_TALLY_NONE;
     }
 
-    e = &tally->entry[who->kind][n];
+    e = &tally->entry[owner->kind][n];
     upstream = kvr_get(&e->upstream);
 
     if (old && upstream < KVR_TALLY_UPSTREAMS) {
-        kvr_tally_add(&tally->other[who->kind][upstream], &e->counts);
+        kvr_tally_add(&tally->other[owner->kind][upstream], &e->counts);
     }
 
     kvr_tally_clear(&e->counts);
 
-    len = kvr_min(who->len, KVR_TALLY_NAME_LEN);
+    len = kvr_min(owner->len, KVR_TALLY_NAME_LEN);
 
-    for (i = 0, p = who->name; i < len; i++) {
+    for (i = 0, p = owner->name; i < len; i++) {
         kvr_set(&e->name[i],
                 (uint8_t) (p[i] >= ' ' && p[i] < 0x7f ? p[i] : '?'));
     }
 
     kvr_set(&e->len, (uint32_t) len);
-    kvr_set(&e->upstream, who->upstream);
+    kvr_set(&e->upstream, owner->upstream);
     kvr_set(&e->last, now);
 
-    atomic_store_explicit(&tally->key[who->kind][n], key, memory_order_release);
+    atomic_store_explicit(&tally->key[owner->kind][n], key,
+                          memory_order_release);
 
     return n;
 }

@@ -84,7 +84,7 @@ typedef struct {
     uint64_t            hash;        /* of the name */
     const void         *name;
     size_t              len;         /* 0: nobody knows */
-} kvr_tally_who_t;
+} kvr_tally_owner_t;
 
 
 /* a copy */
@@ -100,7 +100,7 @@ typedef struct {
  * Of a long name only the beginning is kept, and what is no printable ASCII is
  * kept as "?".
  */
-void kvr_tally_take(kvr_tally_t *tally, const kvr_tally_who_t *who,
+void kvr_tally_take(kvr_tally_t *tally, const kvr_tally_owner_t *owner,
     const kvr_tally_counts_t *counts, int claim, uint64_t now);
 
 /* copies an entry; returns 0 if it is none of this upstream */

@@ -349,7 +349,7 @@ kvr_share_apply_lesson(const kvr_share_self_t *self, kvr_share_host_t *host,
     registry = self->zone->registry;
 
     kvr_registry_given(registry, peer);
-    kvr_prefill_told(&registry->peer[peer].prefill, now);
+    kvr_prefill_remote(&registry->peer[peer].prefill, now);
 
     from = kvr_share_upper(r->word[0]);
     first = kvr_share_lower(r->word[1]);

@@ -83,7 +83,7 @@ kvr_share_index_write(kvr_index_t *ix, uint64_t key, unsigned peer,
     kvr_index_line_t  *line;
 
     kvr_line_view(&view);
-    kvr_line_know(ix, peer, &view);
+    kvr_line_peer(ix, peer, &view);
 
     if (age >= view.limit[peer] >> KVR_INDEX_STAMP) {
         return;

@@ -31,19 +31,19 @@ TEST(test_drain_states)
 
     ck_assert_uint_eq(kvr_get(&d.requests), 0);
     ck_assert_int_eq(kvr_drain_state(&d, 0, NOW), KVR_DRAIN_ON);
-    ck_assert_int_eq(kvr_drain_state(&d, 0, NOW + KVR_DRAIN_QUIET),
+    ck_assert_int_eq(kvr_drain_state(&d, 0, NOW + KVR_DRAIN_IDLE),
                      KVR_DRAIN_EMPTY);
-    ck_assert_int_eq(kvr_drain_state(&d, 1, NOW + KVR_DRAIN_QUIET),
+    ck_assert_int_eq(kvr_drain_state(&d, 1, NOW + KVR_DRAIN_IDLE),
                      KVR_DRAIN_ON);
-    ck_assert(!kvr_drain_over(&d, NOW + 1000 * KVR_DRAIN_QUIET));
+    ck_assert(!kvr_drain_over(&d, NOW + 1000 * KVR_DRAIN_IDLE));
     ck_assert_uint_eq(kvr_drain_left(&d, NOW), 0);
 
     kvr_drain_given(&d, NOW + 30000);
 
     ck_assert_uint_eq(kvr_get(&d.requests), 1);
-    ck_assert_int_eq(kvr_drain_state(&d, 0, NOW + KVR_DRAIN_QUIET),
+    ck_assert_int_eq(kvr_drain_state(&d, 0, NOW + KVR_DRAIN_IDLE),
                      KVR_DRAIN_ON);
-    ck_assert_int_eq(kvr_drain_state(&d, 0, NOW + 30000 + KVR_DRAIN_QUIET),
+    ck_assert_int_eq(kvr_drain_state(&d, 0, NOW + 30000 + KVR_DRAIN_IDLE),
                      KVR_DRAIN_EMPTY);
 
     /* with one: then, if nothing runs; what was counted is kept */
@@ -60,17 +60,17 @@ TEST(test_drain_states)
 
     /* told once, and again when it was not empty in between */
 
-    ck_assert(!kvr_drain_tell(&d, 1, NOW + 36000));
-    ck_assert(kvr_drain_tell(&d, 0, NOW + 36000));
-    ck_assert(!kvr_drain_tell(&d, 0, NOW + 37000));
-    ck_assert(!kvr_drain_tell(&d, 1, NOW + 38000));
-    ck_assert(kvr_drain_tell(&d, 0, NOW + 39000));
+    ck_assert(!kvr_drain_report(&d, 1, NOW + 36000));
+    ck_assert(kvr_drain_report(&d, 0, NOW + 36000));
+    ck_assert(!kvr_drain_report(&d, 0, NOW + 37000));
+    ck_assert(!kvr_drain_report(&d, 1, NOW + 38000));
+    ck_assert(kvr_drain_report(&d, 0, NOW + 39000));
 
     ck_assert(kvr_drain_end(&d));
     ck_assert(!kvr_drain_end(&d));
     ck_assert(!kvr_drain_over(&d, NOW + 40000));
     ck_assert_int_eq(kvr_drain_state(&d, 0, NOW + 40000), KVR_DRAIN_NO);
-    ck_assert(!kvr_drain_tell(&d, 0, NOW + 40000));
+    ck_assert(!kvr_drain_report(&d, 0, NOW + 40000));
 }
 
 

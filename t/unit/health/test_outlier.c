@@ -240,7 +240,7 @@ TEST(test_outlier_sooner)
         (void) good();
     }
 
-    util_check(!kvr_outlier_out(o.state), "back");
+    util_check(!kvr_outlier_ejected(o.state), "back");
 
     now += span - 1;
     util_check(bad(KVR_OUTLIER_STATUS, 0, 0), "the first one");
@@ -314,7 +314,7 @@ TEST(test_outlier_trickle)
         util_check(good() == (i == KVR_OUTLIER_PASSES - 1), "answer %d", i);
     }
 
-    util_check(!kvr_outlier_out(kvr_get(&o.state)), "back");
+    util_check(!kvr_outlier_ejected(kvr_get(&o.state)), "back");
 
     /* out again soon after: for longer */
 
@@ -459,20 +459,21 @@ TEST(test_outlier_silent)
 
     setup();
 
-    util_check(kvr_outlier_quiet(&fleet, now) == 0, "unknown");
+    util_check(kvr_outlier_suspect_after(&fleet, now) == 0, "unknown");
 
     for (i = 0; i < 1000; i++) {
         kvr_outlier_first(&fleet, i % 50 ? 100 : 4000);
     }
 
-    util_check(kvr_outlier_quiet(&fleet, now) <= now - KVR_OUTLIER_SILENCE,
+    util_check(kvr_outlier_suspect_after(&fleet, now)
+               <= now - KVR_OUTLIER_SILENCE,
                "not at once");
 
     for (i = 0; i < 1000; i++) {
         kvr_outlier_first(&fleet, i % 5 ? 100 : 60000);
     }
 
-    util_check(kvr_outlier_quiet(&fleet, now) < now - 60000,
+    util_check(kvr_outlier_suspect_after(&fleet, now) < now - 60000,
                "one in five takes a minute");
 
     (void) kvr_outlier_begin(&o, &conf, now);
@@ -539,5 +540,6 @@ TEST(test_outlier_spare)
 
     (void) kvr_outlier_eject(&o, &conf, KVR_OUTLIER_STATUS, now);
     kvr_outlier_spare(&o, now);
-    util_check(!sick() && !kvr_outlier_out(kvr_get(&o.state)), "taken back");
+    util_check(!sick() && !kvr_outlier_ejected(kvr_get(&o.state)),
+               "taken back");
 }

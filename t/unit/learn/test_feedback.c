@@ -48,7 +48,7 @@ take(uint64_t matched, int64_t cached, uint64_t key, uint64_t clock,
     r.capacity = reported ? CAPACITY : 0;
     r.speculative = speculative;
     r.alive = alive;
-    r.odd = odd;
+    r.unsized = odd;
     r.inserted = age ? matched : 0;
     r.age = age;
 

@@ -426,7 +426,7 @@ forgot(unsigned taught)
 
     feedback = &s.zone.registry->peer[s.peer].feedback;
     kvr_set(&feedback->hits, 1);
-    kvr_set(&feedback->told, UINT32_MAX);
+    kvr_set(&feedback->reports, UINT32_MAX);
 
     for (i = 0; i < 3; i++) {
 

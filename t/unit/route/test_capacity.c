@@ -130,14 +130,14 @@ TEST(test_capacity_clock)
     start = clock_now();
     insert(40, 0);
     ck_assert_uint_eq(clock_now(), start + 40);
-    ck_assert(!kvr_capacity_sure(&s.zone, s.peer, 5000));
+    ck_assert(!kvr_capacity_complete(&s.zone, s.peer, 5000));
 
     /* the first word: nothing was expected */
 
     start = clock_now();
     ck_assert(!tell(KVR_KVEVENT_STORED, 10));
     ck_assert_uint_eq(clock_now(), start + 10);
-    ck_assert(kvr_capacity_sure(&s.zone, s.peer, 5000));
+    ck_assert(kvr_capacity_complete(&s.zone, s.peer, 5000));
 
     /* a prompt, told in two chunks; then its reply, and another's prompt */
 
@@ -188,7 +188,7 @@ TEST(test_capacity_silent)
 
     insert(60, 0);
     ck_assert(!kvr_capacity_heard(&s.zone, s.peer));
-    ck_assert(!kvr_capacity_sure(&s.zone, s.peer, 5000));
+    ck_assert(!kvr_capacity_complete(&s.zone, s.peer, 5000));
 
     /* it is heard again, and what was expected too long is given up */
 
@@ -202,8 +202,8 @@ TEST(test_capacity_silent)
 
     tell(KVR_KVEVENT_STORED, 1);
     kvr_set(&s.heard.events[s.peer].doubt, 5000);
-    ck_assert(!kvr_capacity_sure(&s.zone, s.peer, 6000));
-    ck_assert(kvr_capacity_sure(&s.zone, s.peer, 70000));
+    ck_assert(!kvr_capacity_complete(&s.zone, s.peer, 6000));
+    ck_assert(kvr_capacity_complete(&s.zone, s.peer, 70000));
 }
 
 

@@ -266,7 +266,7 @@ TEST(test_eject_back)
         rc = bad(0);
     }
 
-    util_check(rc == KVR_EJECT_OUT && sick(0), "out");
+    util_check(rc == KVR_EJECT_EJECTED && sick(0), "out");
     util_check(kvr_get(&zone.registry->member[member[0]].ejections) == 1,
                "counted");
 
@@ -278,7 +278,7 @@ TEST(test_eject_back)
         now += 200;
     }
 
-    util_check(rc & KVR_EJECT_BACK, "back");
+    util_check(rc & KVR_EJECT_RETURNED, "back");
     util_check(kvr_get(&zone.registry->member[member[0]].lost), "warmed up");
 
     teardown();
@@ -365,20 +365,20 @@ TEST(test_eject_trial)
         util_check(!refused(0, KVR_TRIAL_FIXED, 0), "named");
     }
 
-    util_check(!kvr_outlier_wary(fleet, now), "proves nothing");
+    util_check(!kvr_outlier_look(fleet, now), "proves nothing");
 
     for (k = 0; k < 5; k++) {
         util_check(!refused(0, KVR_TRIAL_NONE, 0), "%u", k);
     }
 
-    util_check(kvr_outlier_wary(fleet, now) && !sick(0), "on trial");
+    util_check(kvr_outlier_look(fleet, now) && !sick(0), "on trial");
 
     for (k = 0, rc = 0; k < 100 && !rc; k++) {
         rc = k % 4 ? served(1, KVR_TRIAL_ELSEWHERE, 0)
                    : refused(0, KVR_TRIAL_THERE, 0);
     }
 
-    util_check(rc == KVR_EJECT_OUT && sick(0) && k < 24, "out after %u", k);
+    util_check(rc == KVR_EJECT_EJECTED && sick(0) && k < 24, "out after %u", k);
     util_check(kvr_get(&zone.registry->member[member[0]].ejections) == 1
                && !sick(1), "that one");
 
@@ -484,32 +484,36 @@ TEST(test_eject_look)
         }
     }
 
-    util_check(!sick(0) && !kvr_outlier_wary(fleet, now), "nobody is out");
-    util_check(kvr_outlier_wary(fleet, now + KVR_OUTLIER_LOOK), "now and then");
+    util_check(!sick(0) && !kvr_outlier_look(fleet, now), "nobody is out");
+    util_check(kvr_outlier_look(fleet, now + KVR_OUTLIER_LOOK), "now and then");
 
     for (k = 0; k < 5; k++) {
         (void) bad(0);
         (void) bad(1);
     }
 
-    util_check(kvr_outlier_wary(fleet, now) && sick(0) && sick(1), "two are");
+    util_check(kvr_outlier_look(fleet, now) && sick(0) && sick(1), "two are");
 
     /* one of them comes back */
 
-    while (kvr_outlier_out(zone.registry->member[member[0]].outlier.state)) {
+    while (kvr_outlier_ejected(zone.registry->member[member[0]].outlier
+                               .state))
+    {
         now += 20000;
         (void) good(0, 100);
     }
 
     fleet->look = UINT64_MAX;
-    util_check(kvr_outlier_wary(fleet, now), "one is");
+    util_check(kvr_outlier_look(fleet, now), "one is");
 
-    while (kvr_outlier_out(zone.registry->member[member[1]].outlier.state)) {
+    while (kvr_outlier_ejected(zone.registry->member[member[1]].outlier
+                               .state))
+    {
         now += 20000;
         (void) good(1, 100);
     }
 
-    util_check(!kvr_outlier_wary(fleet, now), "both are back");
+    util_check(!kvr_outlier_look(fleet, now), "both are back");
 
     /* killed before it was said */
 

@@ -56,7 +56,7 @@ TEST(test_counter_rows)
 
         k = (uint32_t) strlen(a->metric);
         util_check((a->metric_type == KVR_COUNTER_COUNT
-                    || a->metric_type == KVR_COUNTER_TOLD)
+                    || a->metric_type == KVR_COUNTER_REPORTED)
                    == (strcmp(&a->metric[k - 6], "_total") == 0),
                    "row %u: \"%s\" is no counter", i, a->metric);
     }
@@ -124,12 +124,12 @@ TEST(test_counter_values)
 
         util_check(kvr_counter_get(row, NULL, 0) == 0, "nothing: row %u", i);
 
-        if (same(row->json, "responses") && row->group == KVR_COUNTER_SEAT) {
+        if (same(row->json, "responses") && row->group == KVR_COUNTER_MEMBER) {
             util_check(kvr_counter_get(row, &member, 1) == 0, "a place");
             util_check(kvr_counter_get(row, &member, 2) == 9, "the next");
 
         } else if (same(row->json, "requests")
-                   && row->group == KVR_COUNTER_SEAT)
+                   && row->group == KVR_COUNTER_MEMBER)
         {
             util_check(kvr_counter_get(row, &member, 0) == 7, "8 bytes");
 
@@ -175,7 +175,7 @@ TEST(test_counter_reset)
     kvr_engine_t       s;
 
     memset((void *) &member, 0xff, sizeof(kvr_member_t));
-    kvr_counter_reset(KVR_COUNTER_SEAT, &member);
+    kvr_counter_reset(KVR_COUNTER_MEMBER, &member);
 
     padding = offsetof(kvr_member_t, received) + sizeof(member.received);
 

@@ -22,7 +22,7 @@ take(kvr_tally_kind_e kind, uint32_t upstream, const char *name, int claim,
     uint64_t now)
 {
     size_t              i;
-    kvr_tally_who_t     who;
+    kvr_tally_owner_t   who;
     kvr_tally_counts_t  counts;
 
     memset((void *) &counts, 0, sizeof(counts));
