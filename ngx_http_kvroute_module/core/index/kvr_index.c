@@ -8,7 +8,7 @@
 
 
 #define KVR_INDEX_SAMPLE  1024
-#define KVR_INDEX_START   1024       /* clocks start here, clear of 0 */
+#define KVR_INDEX_START   1024       /* first value of clocks, away from 0 */
 
 /* kvr_index_turnover_update() */
 #define KVR_INDEX_CLOCK_MASK  ((1ULL << KVR_INDEX_TIME_AT) - 1)
@@ -29,8 +29,8 @@ kvr_index_head(uint64_t nlines)
 
 
 /*
- * Who reads a slot that is just given away may put a number together of two
- * peers' bits: there must be such a peer.
+ * Rounds up the number of peers: a reader of a slot that is being given away
+ * may combine bits of two peers, and that number must be valid.
  */
 static uint32_t
 kvr_index_peers(uint32_t max_peers)
@@ -124,7 +124,7 @@ kvr_index_flush(kvr_index_t *ix, unsigned peer)
         kvr_set(&p->ahead, 1);
     }
 
-    /* moved on, so that a mask begun right after the flush is newer than it */
+    /* moved, so that a mask that begins right after the flush is newer */
 
     kvr_set(&p->since, kvr_add(&ix->clock, 1));
 
@@ -188,9 +188,9 @@ kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
 
 
 /*
- * Two marks of where the clock stood, a minute or more apart, and what came of
- * them this second.  The upper bits of each tell when: so it changes at once,
- * and a process that is killed leaves none in part.
+ * Keeps two marks of the clock, a minute or more apart, and the result of this
+ * second.  Each is one word with its time in the upper bits, so a killed
+ * process leaves none half written.
  */
 uint64_t
 kvr_index_turnover_update(kvr_index_t *ix, unsigned peer, uint32_t time)
@@ -250,7 +250,7 @@ kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer)
     p = kvr_index_peer(ix, peer);
     units = kvr_index_units(p);
 
-    /* a peer that has computed nothing yet can hold something all the same */
+    /* a peer that has computed nothing can still hold something */
 
     if (units == kvr_get(&p->floor)) {
         kvr_add(&p->clock, 1 << KVR_INDEX_FRACTION);
@@ -325,7 +325,7 @@ kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer,
     } else {
         ids = kvr_get(&line->ids);
 
-        /* there is no peer until its generation is known */
+        /* no binding until the generation is known */
 
         if (ids != bound) {
             kvr_set(&line->stamp[1], 0);
@@ -341,7 +341,7 @@ kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer,
 
     atomic_store_explicit(&line->stamp[1], generation, memory_order_release);
 
-    /* the line may have been given to another block, whose slot this is not */
+    /* if the line is another block's by now, so is the slot */
 
     if (kvr_unlikely(kvr_get(&line->key) != key)) {
         (void) atomic_compare_exchange_strong(&line->stamp[1], &generation, 0);

@@ -9,9 +9,10 @@
 
 
 /*
- * Entries of a chain, some at a time: so that the tags of the next ones come
- * from memory, and the lines behind those, while these are worked at.  To be
- * called with all m entries that are left; a group takes KVR_BATCH of them.
+ * Handles entries of a chain in groups: while one group is processed, the tags
+ * of the next are fetched from memory, and the lines that they name.  The
+ * functions are called with the number of entries that are left, m; a group has
+ * at most KVR_BATCH.
  */
 
 
@@ -29,11 +30,11 @@ typedef struct {
         kvr_index_line_t  *line[KVR_BATCH];  /* by kvr_batch_lines() */
     };
 
-    uint32_t           absent;           /* bits: a line would be put there */
+    uint32_t           absent;           /* bits: entries without a line */
 } kvr_batch_t;
 
 
-/* finds out where the tags are, and has them fetched */
+/* Locates the tags of a group and prefetches them. */
 static inline void
 kvr_batch_tags(kvr_index_t *ix, kvr_batch_t *g, const uint64_t *chain,
     uint32_t m)
@@ -59,7 +60,7 @@ kvr_batch_tags(kvr_index_t *ix, kvr_batch_t *g, const uint64_t *chain,
 }
 
 
-/* which lines these are, or take the place of, and has them fetched */
+/* Locates the lines, or those to be replaced, and prefetches them. */
 static inline void
 kvr_batch_lines(kvr_index_t *ix, kvr_batch_t *g, uint32_t m, unsigned epoch)
 {
@@ -98,7 +99,7 @@ kvr_batch_lines(kvr_index_t *ix, kvr_batch_t *g, uint32_t m, unsigned epoch)
 }
 
 
-/* has the line fetched in which an entry may be */
+/* Prefetches the line that may have an entry. */
 static inline void
 kvr_batch_near(kvr_index_t *ix, uint64_t h)
 {

@@ -7,32 +7,32 @@
 #include "core/index/kvr_index_batch.h"
 
 
-#define KVR_INSERT_STEP    8        /* entries of an insert at a time */
-#define KVR_INSERT_AHEAD   32       /* whose lines are fetched before */
+#define KVR_INSERT_STEP    8        /* entries handled together */
+#define KVR_INSERT_AHEAD   32       /* entries whose lines are prefetched */
 #define KVR_INSERT_TAGS    48       /* and their tags before that */
-#define KVR_INSERT_RING    8        /* steps that are on their way */
-#define KVR_INSERT_TAIL    34       /* entries written again in any case */
+#define KVR_INSERT_RING    8        /* steps in progress */
+#define KVR_INSERT_TAIL    34       /* entries that are always written */
 #define KVR_INSERT_RECENT  32       /* part of a capacity, about */
-#define KVR_INSERT_ASSUMED 16       /* units, if that is only assumed */
-#define KVR_INSERT_LOST    4        /* lines in a row, as a rule fewer */
+#define KVR_INSERT_ASSUMED 16       /* units, if it is only assumed */
+#define KVR_INSERT_LOST    4        /* lost lines in a row that are marked */
 
 
-/* an insert on its way along the prompt */
+/* the state of an insert */
 typedef struct {
     kvr_index_t       *ix;
     const uint64_t    *chain;
     uint32_t           n;
-    uint32_t           first;        /* number of chain[0] */
+    uint32_t           first;        /* index of chain[0] */
     uint32_t           clock;        /* as in stamps */
     uint32_t           now;
     unsigned           peer;
 
     unsigned           slot;         /* of the peer in the last line */
     uint32_t           evicted;
-    uint32_t           absent;       /* entries before that were put there */
-    uint32_t           behind;       /* those are behind one that was there */
+    uint32_t           absent;       /* new lines directly before this one */
+    uint32_t           behind;       /* these follow a line that existed */
     kvr_line_names_t   names;        /* of the last line */
-    kvr_index_line_t  *last;         /* there was, before or by now */
+    kvr_index_line_t  *last;         /* last line that exists by now */
 } kvr_insert_walk_t;
 
 
@@ -122,17 +122,17 @@ kvr_insert_run(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
 
 /*
- * How many matched entries need not be written again, as they were inserted a
- * short while ago: whole steps, or all entries.
+ * Returns how many matched entries need not be written again, because they
+ * were inserted a short while ago: whole steps, or all entries.
  *
- * Clocks are cut into equal parts.  If a line was written in this part, so were
- * all lines before it: the same insert wrote them, or left them out because a
- * later line was of this part. Reply lines are newer than the prompt's. So the
- * line that is probed is KVR_INSERT_TAIL entries before the end, which no reply
- * reaches, or the first line. If the prompt goes on, lines behind the probe are
- * written again in any case. A prompt that relies on the lines of a reply may
- * lose them sooner, by one part and the units of the reply; and
- * kvr_index_prompted() does not see where the older lines end.
+ * The clock is divided into equal parts.  If a line was written in the current
+ * part, so were all lines before it: the same insert wrote them, or skipped
+ * them because a later line was of this part.  Lines of a reply are newer than
+ * those of its prompt.  So the line KVR_INSERT_TAIL entries before the end is
+ * tested, which no reply reaches, or else the first line.  If the prompt goes
+ * on, the lines behind the tested one are always written.  A prompt that relies
+ * on lines of a reply can lose them earlier, by one part and the units of the
+ * reply, and kvr_index_prompted() does not see where the older lines end.
  */
 static uint32_t
 kvr_insert_recent(kvr_insert_walk_t *t, uint32_t matched)
@@ -164,7 +164,7 @@ kvr_insert_recent(kvr_insert_walk_t *t, uint32_t matched)
 }
 
 
-/* the k-th line was in this part; then the insert is as if it came from it */
+/* Tests the k-th line; if it is recent, the insert continues from there. */
 static int
 kvr_insert_written(kvr_insert_walk_t *t, uint32_t k)
 {
@@ -179,7 +179,7 @@ kvr_insert_written(kvr_insert_walk_t *t, uint32_t k)
 
     part = kvr_get(&p->capacity) / KVR_INSERT_RECENT;
 
-    /* capacities are learned from ages: they must be right in small caches */
+    /* in small caches ages must be exact: capacities are learned from them */
 
     if (kvr_get(&p->source) < KVR_INDEX_EXACT) {
         part = kvr_min(part, KVR_INSERT_ASSUMED);
@@ -278,7 +278,7 @@ kvr_index_update(kvr_index_t *ix, const uint64_t *value, uint32_t from,
         }
     }
 
-    /* a group must not have entries that are further apart than others */
+    /* all entries of a group must have the same distance */
 
     for (i = 0; i < n; i += t.n) {
         t.chain = &value[i];
@@ -294,7 +294,7 @@ kvr_index_update(kvr_index_t *ix, const uint64_t *value, uint32_t from,
 }
 
 
-/* that so much is stored will be told, if anybody tells that at all */
+/* Adds to the unconfirmed part, if the engine reports what it stores. */
 static inline void
 kvr_insert_expect(kvr_index_peer_t *p, uint64_t add)
 {
@@ -304,7 +304,7 @@ kvr_insert_expect(kvr_index_peer_t *p, uint64_t add)
 }
 
 
-/* a step of entries, from the i-th on */
+/* Prefetches the tags of a step, from the i-th entry on. */
 static inline void
 kvr_insert_tags(kvr_insert_walk_t *t, kvr_batch_t *batch, uint32_t i)
 {
@@ -337,7 +337,7 @@ kvr_insert_begin(kvr_insert_walk_t *t)
 static inline void
 kvr_insert_end(kvr_insert_walk_t *t)
 {
-    /* others may go on from here */
+    /* other prompts may branch off here */
 
     if (t->last) {
         kvr_tag_mark(kvr_tag_line(t->ix, t->last));
@@ -349,7 +349,7 @@ kvr_insert_end(kvr_insert_walk_t *t)
 }
 
 
-/* of many peers: this one's clock went on, and so did that of the others */
+/* Updates the masks of this peer, and of one of the others in turn. */
 static inline void
 kvr_insert_mark(kvr_index_t *ix, unsigned peer)
 {
@@ -360,7 +360,7 @@ kvr_insert_mark(kvr_index_t *ix, unsigned peer)
 }
 
 
-/* makes a peer the holder of what a chain stands for */
+/* Makes a peer the holder of all entries. */
 static void
 kvr_insert_lines(kvr_insert_walk_t *t)
 {
@@ -399,7 +399,7 @@ kvr_insert_lines(kvr_insert_walk_t *t)
 
     for (i = 0; i < t->n; i += KVR_INSERT_STEP) {
 
-        /* few at a time, so that memory and processor work together */
+        /* small steps, so that memory and processor work in parallel */
 
         if (t->n - i > KVR_INSERT_TAGS) {
             kvr_insert_tags(t, batch, i + KVR_INSERT_TAGS);
@@ -428,7 +428,7 @@ kvr_insert_lines(kvr_insert_walk_t *t)
             {
                 ids = atomic_load_explicit(&line->ids, memory_order_acquire);
 
-                /* as a rule all is as in the line before */
+                /* usually all is as in the line before */
 
                 if (kvr_likely((ids & ~KVR_INDEX_TAG) == same
                                && kvr_index_used(kvr_get(&line->stamp[slot]))
@@ -462,8 +462,8 @@ kvr_insert_lines(kvr_insert_walk_t *t)
 
 
 /*
- * A line that is not where it was looked for, or names others than the one
- * before.  Returns whether the next one may name the same as this.
+ * Handles a line that was not where it was expected, or names other peers than
+ * the line before.  Returns whether the next line may name the same peers.
  */
 static __attribute__ ((noinline)) int
 kvr_insert_other(kvr_insert_walk_t *t, uint32_t k, uint64_t key, uint32_t stamp,
@@ -491,7 +491,7 @@ kvr_insert_other(kvr_insert_walk_t *t, uint32_t k, uint64_t key, uint32_t stamp,
         kvr_insert_differ(t, k, &names);
     }
 
-    /* a mask that was begun anew names fewer than that of the line before */
+    /* a mask that began anew names fewer peers than that of the line before */
 
     if (t->last && (kvr_get(&t->last->mask) & ~kvr_get(&line->mask))) {
         kvr_tag_mark(kvr_tag_line(t->ix, t->last));
@@ -503,7 +503,7 @@ kvr_insert_other(kvr_insert_walk_t *t, uint32_t k, uint64_t key, uint32_t stamp,
 }
 
 
-/* an entry was not there: a line was put there, or not */
+/* Handles an absent entry, for which a line was put there, or not. */
 static inline void
 kvr_insert_put(kvr_insert_walk_t *t, kvr_index_line_t *line)
 {
@@ -517,7 +517,7 @@ kvr_insert_put(kvr_insert_walk_t *t, kvr_index_line_t *line)
 }
 
 
-/* the first ones that were not there */
+/* Marks lines around the first absent ones. */
 static __attribute__ ((noinline)) void
 kvr_insert_lost(kvr_insert_walk_t *t, kvr_index_line_t *line)
 {
@@ -531,7 +531,7 @@ kvr_insert_lost(kvr_insert_walk_t *t, kvr_index_line_t *line)
         }
     }
 
-    /* and these may have been lost, behind which others have gone on */
+    /* lines may have been lost here that others went on from */
 
     if (line && t->behind) {
         kvr_tag_mark(kvr_tag_line(t->ix, line));
@@ -541,7 +541,7 @@ kvr_insert_lost(kvr_insert_walk_t *t, kvr_index_line_t *line)
 }
 
 
-/* the k-th line names others than the one before, or that one was lost */
+/* Handles a line with other names, or one behind lost lines. */
 static void
 kvr_insert_differ(kvr_insert_walk_t *t, uint32_t k,
     const kvr_line_names_t *names)
@@ -549,7 +549,7 @@ kvr_insert_differ(kvr_insert_walk_t *t, uint32_t k,
     uint32_t           i;
     kvr_index_line_t  *line;
 
-    /* whoever went on from those that were lost will not look there again */
+    /* peers that went on from the lost lines do not insert them again */
 
     for (i = k - kvr_min(t->absent, k); i < k; i++) {
 
@@ -569,13 +569,13 @@ kvr_insert_differ(kvr_insert_walk_t *t, uint32_t k,
 }
 
 
-/* whether one that was named before is named no more */
+/* Tells whether a peer that was named before is missing. */
 static int
 kvr_insert_fewer(const kvr_line_names_t *before, const kvr_line_names_t *names)
 {
     unsigned  i, k, peer;
 
-    /* as a rule only one peer has had both, and lines were lost in between */
+    /* usual: one peer has had both, and lines were lost in between */
 
     if (kvr_line_same(before, names)) {
         return 0;
@@ -597,13 +597,12 @@ kvr_insert_fewer(const kvr_line_names_t *before, const kvr_line_names_t *names)
 
 
 /*
- * Moves a peer's clock on by what it must compute: new units, and for what it
- * holds the share of its other blocks that a hit at that age puts further back
- * in an LRU: age / capacity, if the source of the capacity is exact.  Half
- * of it: all is right where prompts are asked for at random, but a hit moves
- * only what is younger, and of sessions that come back soon or never the old
- * blocks are moved by few.  By one unit at least, so that no two
- * inserts on a prompt have the same stamps.
+ * Moves a peer's clock by what it must compute: the new units, and for a hit
+ * half of the share of its other blocks that the hit moves back in an LRU, age
+ * / capacity, if the source of the capacity is exact.  Half, because a hit
+ * moves only younger blocks: the whole share is right for random prompts, but
+ * old blocks of sessions are moved by few hits.  The clock moves by at least
+ * one unit, so that two inserts of a prompt never have the same stamps.
  */
 static uint32_t
 kvr_insert_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
@@ -623,7 +622,7 @@ kvr_insert_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
     if (matched && capacity && kvr_get(&p->source) >= KVR_INDEX_EXACT) {
 
-        /* the matched blocks were used together, at the deepest one's age */
+        /* the matched blocks were used together; the deepest one has the age */
 
         k = kvr_min(kvr_chain_entries(matched), n);
         line = k ? kvr_line_find(ix, chain[k - 1]) : NULL;
@@ -637,7 +636,7 @@ kvr_insert_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
         age = kvr_min(age, capacity);
 
-        /* the deepest has the stamp of its depth, the first one none */
+        /* the deepest stamp includes its depth, the first one does not */
 
         age -= kvr_min(age, matched / 2);
 

@@ -7,9 +7,9 @@
 #include "core/index/kvr_index_line.h"
 
 
-#define KVR_LINE_SESSION  8          /* how much older it may be to stay */
+#define KVR_LINE_SESSION  8          /* how many times older it may get */
 
-#define KVR_LINE_RUN      16         /* buckets read in a row */
+#define KVR_LINE_RUN      16         /* buckets that are read in a row */
 
 
 static uint32_t kvr_line_limit(kvr_index_t *ix, unsigned peer,
@@ -36,8 +36,8 @@ kvr_line_peer(kvr_index_t *ix, unsigned peer, kvr_line_view_t *view)
 
 
 /*
- * Stamps after the floor and within the capacity are those of an age below the
- * lesser of both distances.  Both are as in stamps.
+ * Returns the age of evicted blocks: stamps count if they are after the floor
+ * and within the capacity.  Both the age and *clock are as in stamps.
  */
 static uint32_t
 kvr_line_limit(kvr_index_t *ix, unsigned peer, uint32_t *clock)
@@ -54,7 +54,7 @@ kvr_line_limit(kvr_index_t *ix, unsigned peer, uint32_t *clock)
 
     *clock = kvr_index_clocked(now, peer);
 
-    /* it may have been restarted since the clock was read */
+    /* the peer may have been restarted since the clock was read */
 
     if (kvr_unlikely(now < floor)) {
         return 0;
@@ -135,7 +135,7 @@ kvr_line_oldest(kvr_index_t *ix, kvr_index_line_t *bucket, uint32_t touched,
 
         age = (int32_t) (touched - kvr_get(&line->touched));
 
-        /* a session that has not expired is worth as many prompts */
+        /* a session that has not expired may get older than prompts */
 
         if ((k & 1) && (int32_t) (kvr_get(&line->stamp[0])
                                   - kvr_get(&ix->time)) > 0)
@@ -193,7 +193,7 @@ kvr_line_settle(kvr_index_line_t *line, uint64_t key, unsigned peer,
         return;
     }
 
-    /* the line or the slot is another's by now */
+    /* the line or the slot belongs to another by now */
 
     (void) kvr_line_free(line, slot, stamp);
 
@@ -204,8 +204,8 @@ kvr_line_settle(kvr_index_line_t *line, uint64_t key, unsigned peer,
 
 
 /*
- * Gives the peer a slot of a line, and says which, or KVR_INDEX_HOLDERS if the
- * line is another block's by now; moved is the holder that had to go for it.
+ * Gives the peer a slot of a line, and returns it, or KVR_INDEX_HOLDERS if the
+ * line is another block's by now.  *moved: the holder that moved to the mask.
  */
 static unsigned
 kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
@@ -217,7 +217,7 @@ kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
 
     for ( ;; ) {
 
-        /* first, for any holder may be flushed at any time */
+        /* read first, as a holder can be flushed at any time */
 
         now = kvr_get(&ix->clock);
         ids = atomic_load_explicit(&line->ids, memory_order_acquire);
@@ -228,7 +228,7 @@ kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
 
         i = kvr_line_room(ix, line, ids, &held, &live);
 
-        /* the stamps may have been other holders' than those in ids */
+        /* the stamps may belong to other holders than those in ids */
 
         new = atomic_load_explicit(&line->ids, memory_order_acquire);
 
@@ -253,7 +253,7 @@ kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
 
     if (live) {
 
-        /* it is still a holder, if no longer one with a stamp */
+        /* it still holds the block, but without a stamp */
 
         kvr_line_to_mask(ix, line, old, now);
         *moved = kvr_mask_bit(old);
@@ -266,7 +266,7 @@ kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
                                                     memory_order_seq_cst,
                                                     memory_order_relaxed))
     {
-        /* another one was given the slot, before us or since */
+        /* another peer was given the slot, before or since */
 
         ids = atomic_load_explicit(&line->ids, memory_order_acquire);
 
@@ -275,7 +275,7 @@ kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
         }
     }
 
-    /* a bit may stand for others as well */
+    /* with more than 64 peers a bit also stands for others */
 
     if (kvr_unlikely(kvr_get(&line->mask) & kvr_mask_bit(peer))
         && ix->words == 1)
@@ -289,8 +289,8 @@ kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
 
 
 /*
- * A slot for a new holder: a free one, or that of the oldest.  held is the
- * stamp that it has, live says that this one still counts.
+ * Returns a slot for a new holder: a free one, or that of the oldest.  held:
+ * its stamp; live: that holder still counts.
  */
 static unsigned
 kvr_line_room(kvr_index_t *ix, kvr_index_line_t *line, uint64_t ids,
@@ -335,8 +335,8 @@ kvr_line_room(kvr_index_t *ix, kvr_index_line_t *line, uint64_t ids,
 
 
 /*
- * Where it would not count it begins a mask of its own: the others may have
- * forgotten the block and must not live on by this one's being new.
+ * Adds a peer to the mask.  If it would not count there, it begins a new mask:
+ * the others may have evicted the block, and a new mask must not extend them.
  */
 static void
 kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line, unsigned peer,
@@ -375,7 +375,7 @@ kvr_line_sweep(kvr_index_t *ix, uint64_t count)
     count = kvr_min(count, ix->nlines);
     hand = kvr_add(&ix->hand, count);
 
-    /* buckets that begin with one of these lines */
+    /* the buckets that begin with one of these lines */
 
     first = (hand + KVR_INDEX_WAYS - 1) / KVR_INDEX_WAYS;
     last = (hand + count + KVR_INDEX_WAYS - 1) / KVR_INDEX_WAYS;
@@ -407,7 +407,7 @@ kvr_line_sweep(kvr_index_t *ix, uint64_t count)
 }
 
 
-/* the lines of a bucket; of the peers the view has those that are known */
+/* Cleans the lines of a bucket. */
 static void
 kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
     kvr_line_view_t *view)
@@ -422,7 +422,7 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
 
     for (n = 0; n < KVR_INDEX_WAYS; n++, line++, tag++) {
 
-        /* in this order, or a new line might lose its tag for long */
+        /* in this order, or a new line could lose its tag for long */
 
         h = kvr_get(tag);
         key = atomic_load_explicit(&line->key, memory_order_acquire);
@@ -454,7 +454,7 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
         live = 0;
         ids = atomic_load_explicit(&line->ids, memory_order_acquire);
 
-        /* most have one holder, which is the first one, and holds it still */
+        /* usual: one holder, in the first slot, that still holds it */
 
         stamp = kvr_get(&line->stamp[0]);
         id = kvr_index_id(ids, 0, stamp);
@@ -493,7 +493,7 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
                 continue;
             }
 
-            /* it may be newer than the clock that was read */
+            /* the stamp may be newer than the clock that was read */
 
             kvr_line_peer(ix, id, view);
 
@@ -530,7 +530,7 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
 }
 
 
-/* makes a tag what it should be, and returns that */
+/* Corrects a tag, and returns it. */
 static inline uint16_t
 kvr_line_correct(kvr_index_t *ix, kvr_index_line_t *line,
     _Atomic uint16_t *tag, uint16_t h, uint64_t key, uint32_t now)
@@ -543,7 +543,7 @@ kvr_line_correct(kvr_index_t *ix, kvr_index_line_t *line,
 
     } else {
 
-        /* epochs come round again, which no line may live to see */
+        /* epochs wrap, so ages are limited */
 
         age = now - kvr_get(&line->touched);
         oldest = (uint32_t) KVR_TAG_OLD << ix->epoch;
@@ -555,7 +555,7 @@ kvr_line_correct(kvr_index_t *ix, kvr_index_line_t *line,
         right = (uint16_t) (kvr_tag_key(key) << KVR_TAG_KEY
                             | kvr_tag_epoch(ix, now - age));
 
-        /* nothing is known of a line whose tag was another's */
+        /* a line with a wrong tag may need a mark */
 
         right |= ((h ^ right) >> KVR_TAG_KEY ? KVR_TAG_MARK
                                               : h & KVR_TAG_MARK);

@@ -9,8 +9,8 @@
 
 
 /*
- * Lines of the index and who holds them: what the index is made of, and of no
- * use to others.  kvr_index.h has the rules by which processes share them.
+ * Lines of the index and their holders, for this room and for extensions that
+ * read or write single lines.  kvr_index.h has the rules of sharing them.
  */
 
 
@@ -19,15 +19,14 @@
 #include "core/index/kvr_index_tag.h"
 
 
-#define KVR_INDEX_CLAIMED   UINT32_MAX  /* keys up to here are claims */
-#define KVR_INDEX_CLAIM     (1 << 24)   /* units that a claim is good for */
+#define KVR_INDEX_CLAIMED   UINT32_MAX  /* keys up to this one are claims */
+#define KVR_INDEX_CLAIM     (1 << 24)   /* units that a claim is valid */
 
 /*
- * A peer's number has 9 bits: 7 in ids, whose last bit of each byte is one of
- * the key, and 2 in the peer's stamp, below the units of its clock.  So a stamp
- * says itself whose it is, as far as ids does not; the ages of one peer's
- * stamps are differences as they are, four to a unit; and a slot is free if
- * there are no units.  It keeps the two bits then.
+ * A peer's number has 9 bits.  7 are in ids, where the last bit of each byte is
+ * one of the key; 2 are in the peer's stamp, below the units of its clock.  So
+ * the ages of one peer's stamps are plain differences, four to a unit.  A slot
+ * without units is free; it keeps the two bits.
  */
 #define KVR_INDEX_TAG       0x8080808080808080ULL
 #define KVR_INDEX_ID        7           /* bits in ids */
@@ -40,34 +39,34 @@ _Static_assert(KVR_PEERS <= 1 << (KVR_INDEX_ID + KVR_INDEX_STAMP),
                "a peer's number");
 
 
-/* what a look-up needs to know of the peers that it meets, read once */
+/* clocks and limits of the peers that a lookup meets, read once each */
 typedef struct {
-    kvr_set_t           known;                   /* peers in these */
-    uint32_t            clock[KVR_PEERS];  /* as in a stamp, and the */
-    uint32_t            limit[KVR_PEERS];  /* age at which it forgot */
+    kvr_set_t           known;                   /* peers that are read */
+    uint32_t            clock[KVR_PEERS];  /* as in a stamp */
+    uint32_t            limit[KVR_PEERS];  /* age of evicted blocks */
 
     kvr_mask_view_t     mask;
 } kvr_line_view_t;
 
 
-/* who holds a line's block, of those that were asked for */
+/* the holders of a line's block, of a set of peers */
 typedef struct {
     uint32_t            n;
     uint32_t            peer[KVR_INDEX_HOLDERS];
     uint64_t            mask;
-    kvr_set_t           masked;      /* by the mask, if there is one */
+    kvr_set_t           masked;      /* by the mask, if it is not 0 */
     uint32_t            below;       /* kvr_mask_read() */
 } kvr_line_holders_t;
 
 
-/* the peers of all slots, free or not: bits in ids, bits in stamps */
+/* the peers of all slots, free or not: their bits in ids and in stamps */
 typedef struct {
     uint64_t            low;
-    uint64_t            high;        /* slots 0 2 4 6, from bit 0; 1 3 5 7 */
+    uint64_t            high;        /* slots 0 2 4 6 at bit 0, 1 3 5 7 at 32 */
 } kvr_line_names_t;
 
 
-/* reads a peer's clock and limit, for many lines */
+/* Reads a peer's clock and limit. */
 void kvr_line_peer(kvr_index_t *ix, unsigned peer, kvr_line_view_t *view);
 
 /*
@@ -84,35 +83,35 @@ kvr_index_line_t *kvr_line_insert(kvr_index_t *ix, uint64_t key,
 kvr_index_line_t *kvr_line_hold(kvr_index_t *ix, uint64_t key, unsigned peer,
     uint32_t stamp);
 
-/* the oldest of a bucket by the lines' own words, and its key; or NULL */
+/* Returns the oldest line of a bucket, by its own words, and its key; or NULL */
 kvr_index_line_t *kvr_line_oldest(kvr_index_t *ix, kvr_index_line_t *bucket,
     uint32_t touched, uint64_t *key);
 
 /*
- * Makes the peer a holder of a line, or a more recent one; returns its slot,
- * or KVR_INDEX_HOLDERS if the line is another block's by now.
+ * Makes the peer a holder of a line, or renews its stamp.  Returns its slot, or
+ * KVR_INDEX_HOLDERS if the line is another block's by now.
  */
 unsigned kvr_line_add(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
     unsigned peer, uint32_t stamp, uint32_t touched);
 
 /*
- * After a stamp: if line or slot was given away meanwhile it is taken back, and
- * so is the holder that was moved to the mask for it.
+ * Called after a stamp was stored: takes it back if the line or the slot was
+ * given away meanwhile, and with it the holder that was moved to the mask.
  */
 void kvr_line_settle(kvr_index_line_t *line, uint64_t key, unsigned peer,
     unsigned slot, uint32_t stamp, uint64_t moved);
 
 /*
- * Passes over the next count lines.  Each time it is seen to it that no tag
- * grows too old; one time in kvr_line_turns() the line is read as well, slots
- * cleared whose holders have forgotten the block, and lines without any freed:
- * or stamps would come round again after 2^32 units and claims of killed
- * processes stay for ever.
+ * Sweeps the next count lines.  Keeps their tags from growing too old.  One
+ * time in kvr_line_turns() it also reads the lines, clears slots whose holders
+ * have evicted the block, and frees lines without holders.  Otherwise stamps
+ * would wrap after 2^32 units, and claims of killed processes would stay
+ * forever.
  */
 void kvr_line_sweep(kvr_index_t *ix, uint64_t count);
 
 
-/* a power of two; very large tables cannot wait, small ones need not */
+/* Returns a power of two: large tables cannot wait, small ones need not. */
 static inline unsigned
 kvr_line_turns(kvr_index_t *ix)
 {
@@ -120,7 +119,7 @@ kvr_line_turns(kvr_index_t *ix)
 }
 
 
-/* the peer of a slot with this stamp */
+/* Returns the peer of a slot with this stamp. */
 static inline unsigned
 kvr_index_id(uint64_t ids, unsigned slot, uint32_t stamp)
 {
@@ -129,7 +128,7 @@ kvr_index_id(uint64_t ids, unsigned slot, uint32_t stamp)
 }
 
 
-/* its bits in the ids of a slot, and in stamps */
+/* a peer's bits in the ids of a slot, and in stamps */
 
 static inline uint64_t
 kvr_index_low(unsigned peer)
@@ -145,7 +144,7 @@ kvr_index_high(unsigned peer)
 }
 
 
-/* whether ids alone do not tell all peers apart */
+/* Tells whether a peer needs bits in stamps. */
 static inline int
 kvr_index_wide(kvr_index_t *ix)
 {
@@ -153,7 +152,7 @@ kvr_index_wide(kvr_index_t *ix)
 }
 
 
-/* whether a slot is in use; what it has if it is not */
+/* Tells whether a slot is in use; returns the stamp of an unused one. */
 
 static inline int
 kvr_index_used(uint32_t stamp)
@@ -169,7 +168,7 @@ kvr_index_unused(uint32_t stamp)
 }
 
 
-/* the same as in its stamps */
+/* Returns a clock as in a peer's stamps. */
 static inline uint32_t
 kvr_index_clocked(uint64_t units, unsigned peer)
 {
@@ -178,8 +177,8 @@ kvr_index_clocked(uint64_t units, unsigned peer)
 
 
 /*
- * The stamp of a block, by the clock as in stamps.  No units mark a free slot;
- * the one stamp that they take the place of is near.
+ * Returns the stamp of a block, for a clock as in stamps.  A stamp without
+ * units would mark a free slot; the next one takes its place.
  */
 static inline uint32_t
 kvr_index_stamp(uint32_t clock, uint32_t depth)
@@ -201,13 +200,13 @@ kvr_index_key_small(uint64_t h)
 
 
 /*
- * Keys of lines: small ones mean a free line or a claimed one; even ones are
- * of blocks, odd ones of sessions.
+ * Keys of lines: small ones are free lines or claims, even ones blocks, odd
+ * ones sessions.
  */
 static inline uint64_t
 kvr_index_key(uint64_t h)
 {
-    /* a jump, which gcc would not make of it by itself */
+    /* a jump: gcc would not make one by itself */
 
     if (kvr_unlikely(h >> 32 == 0)) {
         return kvr_index_key_small(h);
@@ -225,8 +224,8 @@ kvr_index_session_key(uint64_t h)
 
 
 /*
- * Of a session stamps are other things: its peer is in ids alone, in the bytes
- * of two slots.
+ * A session's stamps are used for other values.  Its peer is in ids alone, in
+ * the bytes of two slots.
  */
 
 static inline uint64_t
@@ -244,7 +243,7 @@ kvr_line_bound(uint64_t ids)
 }
 
 
-/* the line with a key, NULL if there is none */
+/* Returns the line with a key, or NULL. */
 static inline kvr_index_line_t *
 kvr_line_find_key(kvr_index_t *ix, uint64_t key)
 {
@@ -268,7 +267,7 @@ kvr_line_find_key(kvr_index_t *ix, uint64_t key)
 }
 
 
-/* the line of a block */
+/* Returns the line of a block, or NULL. */
 static inline kvr_index_line_t *
 kvr_line_find(kvr_index_t *ix, uint64_t h)
 {
@@ -277,8 +276,8 @@ kvr_line_find(kvr_index_t *ix, uint64_t h)
 
 
 /*
- * The same in the place of a line that tags say is the oldest.  epoch is that
- * of touched, or near it.
+ * Puts a new line in the place of "victim", the oldest by its tag.  epoch is
+ * that of touched, or near it.
  */
 static inline kvr_index_line_t *
 kvr_line_put(kvr_index_t *ix, kvr_index_line_t *victim, _Atomic uint16_t *tag,
@@ -292,7 +291,7 @@ kvr_line_put(kvr_index_t *ix, kvr_index_line_t *victim, _Atomic uint16_t *tag,
     h = kvr_get(tag);
     old = kvr_get(&victim->key);
 
-    /* taken meanwhile, another one's claim, a session, or as young as this */
+    /* taken meanwhile, a claim, a session, or as young as the new line */
 
     if (kvr_unlikely(h == 0 ? old
                      : old <= KVR_INDEX_CLAIMED || (old & 1)
@@ -314,17 +313,17 @@ kvr_line_put(kvr_index_t *ix, kvr_index_line_t *victim, _Atomic uint16_t *tag,
                           &old, kvr_max(touched, 1), memory_order_acquire,
                           memory_order_relaxed)))
     {
-        /* others are at work here */
+        /* another process is writing here */
         return NULL;
     }
 
-    /* whoever finds anything of what follows, finds the claim as well */
+    /* a reader that finds any of the following also finds the claim */
 
     atomic_thread_fence(memory_order_release);
 
     kvr_set(&victim->mask, 0);
 
-    /* free slots are the same peer's, should a stamp go astray */
+    /* free slots get the same peer, in case a stamp goes to a wrong one */
 
     kvr_set(&victim->ids, kvr_index_low(peer) * 0x0101010101010101ULL
                           | (key & KVR_INDEX_TAG));
@@ -350,7 +349,7 @@ kvr_line_put(kvr_index_t *ix, kvr_index_line_t *victim, _Atomic uint16_t *tag,
 }
 
 
-/* the bits of all peers in stamps */
+/* Returns the peers' bits of all stamps. */
 static inline uint64_t
 kvr_line_highs(kvr_index_line_t *line)
 {
@@ -361,7 +360,7 @@ kvr_line_highs(kvr_index_line_t *line)
 }
 
 
-/* all that have a slot, whether free by now or not */
+/* Returns the peers of all slots, free or not. */
 static inline kvr_line_names_t
 kvr_line_names(kvr_index_t *ix, kvr_index_line_t *line)
 {
@@ -380,7 +379,7 @@ kvr_line_names(kvr_index_t *ix, kvr_index_line_t *line)
 }
 
 
-/* those of a line that only one peer has had */
+/* Returns the names of a line that only one peer has had. */
 static inline kvr_line_names_t
 kvr_line_own(unsigned peer)
 {
@@ -411,7 +410,7 @@ kvr_line_same(const kvr_line_names_t *a, const kvr_line_names_t *b)
 }
 
 
-/* whether any of them is in a set */
+/* Tells whether any of them is in a set. */
 static inline int
 kvr_line_named(const kvr_line_names_t *names, const kvr_set_t *set)
 {
@@ -421,7 +420,7 @@ kvr_line_named(const kvr_line_names_t *names, const kvr_set_t *set)
     peer = kvr_line_name(names, 0);
     own = kvr_line_own(peer);
 
-    /* as a line is made */
+    /* a line as it is created */
 
     if (kvr_likely(kvr_line_same(names, &own))) {
         return kvr_set_test(set, peer);
@@ -437,7 +436,7 @@ kvr_line_named(const kvr_line_names_t *names, const kvr_set_t *set)
 }
 
 
-/* it was used: the bits in which the time differs from that of its last use */
+/* Notes a use; returns the bits in which the time differs from the last. */
 static inline uint32_t
 kvr_line_touch(kvr_index_line_t *line, uint32_t touched)
 {
@@ -455,12 +454,12 @@ kvr_line_touch(kvr_index_line_t *line, uint32_t touched)
 }
 
 
-/* gives a new stamp to a holder that is in a slot by ids, as they were read */
+/* Gives a new stamp to a holder whose slot was found in ids as read. */
 static inline void
 kvr_line_stamp(kvr_index_line_t *line, uint64_t key, uint64_t ids,
     unsigned peer, unsigned slot, uint32_t stamp)
 {
-    /* a stamp from before a restart may look newer: age decides */
+    /* no comparison: a stamp from before a restart may look newer */
 
     kvr_set(&line->stamp[slot], stamp);
 
@@ -474,7 +473,7 @@ kvr_line_stamp(kvr_index_line_t *line, uint64_t key, uint64_t ids,
 }
 
 
-/* the same, if it is there */
+/* Renews the stamp of a slot if the peer holds it. */
 static inline int
 kvr_line_renew(kvr_index_line_t *line, uint64_t key, unsigned peer,
     unsigned slot, uint32_t stamp, uint32_t touched)
@@ -534,7 +533,7 @@ kvr_line_view(kvr_line_view_t *view)
 }
 
 
-/* Whether a peer still holds the block with this stamp. */
+/* Tells whether a peer still holds the block with this stamp. */
 static inline int
 kvr_line_counts(kvr_index_t *ix, kvr_line_view_t *view, unsigned peer,
     uint32_t stamp)
@@ -547,7 +546,7 @@ kvr_line_counts(kvr_index_t *ix, kvr_line_view_t *view, unsigned peer,
 }
 
 
-/* adds the peer of a slot, if it is in the set and holds the block still */
+/* Adds the peer of a slot, if it is in the set and still holds the block. */
 static inline void
 kvr_line_holder(kvr_index_t *ix, uint32_t stamp, uint64_t ids, unsigned slot,
     const kvr_set_t *set, kvr_line_view_t *view, kvr_line_holders_t *h)
@@ -570,8 +569,8 @@ kvr_line_holder(kvr_index_t *ix, uint32_t stamp, uint64_t ids, unsigned slot,
 
 
 /*
- * Those of a set that hold the line's block; none if it is another's by now.
- * depth: as for kvr_mask_read(); 0: the mask is left out.
+ * Reads the peers of a set that hold the line's block; none if the line is
+ * another's by now.  depth: as for kvr_mask_read(); 0: ignore the mask.
  */
 static inline __attribute__ ((always_inline)) void
 kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
@@ -588,7 +587,7 @@ kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
 #pragma GCC unroll 4
         for (i = 0; i < KVR_INDEX_HOLDERS; i += 2) {
 
-            /* most lines have one holder, most slots are free */
+            /* most lines have one holder, so most slots are free */
 
             if (kvr_get(&line->stamps[i / 2]) & ~KVR_INDEX_HIGHS) {
                 kvr_line_holder(ix, kvr_get(&line->stamp[i]), ids, i, set,
@@ -605,7 +604,7 @@ kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
                                     &h->masked, &h->below);
         }
 
-        /* the line or a slot of it may have been given away meanwhile */
+        /* the line or a slot may have been given away meanwhile */
 
         atomic_thread_fence(memory_order_acquire);
 
@@ -620,8 +619,8 @@ kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
 
 
 /*
- * The age of what a peer has in a line, in units, if there is a stamp of it;
- * clock: the peer's, as in stamps.  It may be newer than that: below 0.
+ * Sets *age to the age of a peer's stamp in a line, in units; below 0 if it is
+ * newer than clock, which is as in stamps.  Returns 0 if there is no stamp.
  */
 static inline int
 kvr_line_age(kvr_index_line_t *line, unsigned peer, uint32_t clock,

@@ -7,10 +7,10 @@
 #include "core/index/kvr_index_batch.h"
 
 
-#define KVR_LOOKUP_BATCH  1024       /* entries looked at at a time */
-#define KVR_LOOKUP_NEAR   8          /* lines fetched before they are read */
-#define KVR_LOOKUP_GAP    16         /* absent entries that end a look-up */
-#define KVR_LOOKUP_SURE   3          /* entries in a row that are there */
+#define KVR_LOOKUP_BATCH  1024       /* entries per round */
+#define KVR_LOOKUP_NEAR   8          /* lines prefetched ahead of reading */
+#define KVR_LOOKUP_GAP    16         /* absent entries that end a lookup */
+#define KVR_LOOKUP_SURE   3          /* present entries that end a gap */
 #define KVR_LOOKUP_MASKS  4          /* masks of many peers that are read */
 
 
@@ -35,11 +35,11 @@ static uint32_t kvr_lookup_take(kvr_index_t *ix, kvr_line_holders_t *h,
 
 
 /*
- * From the first entry on it is found out which are there; then lines are read,
- * from the last one on, as what is deeper counts.  The lines of a prompt name
- * the same peers as a rule, so few are read: the deepest, those that are
- * marked, those before a hole; and as long as a peer is named that holds this
- * one no more, the next one.
+ * Finds out which entries are present, from the first on, then reads lines
+ * from the last one backwards, as the deepest counts.  The lines of a prompt
+ * usually name the same peers, so few are read: the deepest, the marked ones,
+ * those before a hole, and as long as a line names a peer that no longer holds
+ * it, the line before.
  */
 uint32_t
 kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
@@ -50,7 +50,7 @@ kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     kvr_lookup_t     f;
     kvr_line_view_t  view;
 
-    /* as a rule peers are numbered from 0 on */
+    /* peers are usually numbered from 0 */
 
     peers = kvr_set_run(&set, ix->words);
 
@@ -86,7 +86,7 @@ kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 }
 
 
-/* which are there, up to too large a gap; how many entries were looked for */
+/* Finds present entries up to a large gap; returns the number examined. */
 static uint32_t
 kvr_lookup_find(kvr_index_t *ix, const uint64_t *chain,
     uint32_t count, kvr_lookup_t *f, uint32_t *gap)
@@ -163,10 +163,10 @@ kvr_lookup_find(kvr_index_t *ix, const uint64_t *chain,
 
 
 /*
- * Looks for a gap that is too large, and returns how many entries of the group
- * are behind it, or 0 and how many at its end are absent.  One or two entries
- * between others that are absent may only have the tag of others': they end no
- * gap unless a line says so too.
+ * Looks for a gap that is too large.  Returns the number of entries of the
+ * group behind it, or 0; *gap counts absent entries at the end.  One or two
+ * present entries in a gap may be tags of other lines, so they end the gap
+ * only if a line confirms one of them.
  */
 static uint32_t
 kvr_lookup_gap(kvr_index_t *ix, kvr_batch_t *g, uint32_t m, uint64_t *absent,
@@ -217,7 +217,7 @@ kvr_lookup_gap(kvr_index_t *ix, kvr_batch_t *g, uint32_t m, uint64_t *absent,
 }
 
 
-/* the deepest of what is held, 0 if nothing is; peers: how many are asked for */
+/* Reads lines; returns the depth of the deepest hit, 0 if there is none. */
 static uint32_t
 kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
     kvr_lookup_t *f, kvr_line_view_t *view, const kvr_set_t *set,
@@ -242,7 +242,7 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
     last_begun = 0;
     below = 0;
 
-    /* of many peers each names some that are not there */
+    /* with many peers each mask names some that do not hold the block */
 
     masks = ix->words > 1 ? KVR_LOOKUP_MASKS : UINT32_MAX;
 
@@ -250,7 +250,7 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
 
         found = f->found[w];
 
-        /* what is marked, or before an entry that is not there */
+        /* marked entries, and those before an absent one */
 
         read = found & (f->marked[w] | ~(found >> 1 | next << 63));
         next = found & 1;
@@ -281,8 +281,8 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
             if (kvr_unlikely(mask)) {
                 begun = kvr_get(&line->masked);
 
-                /* those of a prompt are alike: who is not there is told once,
-                   but for who may have no more than what is before */
+                /* a prompt's masks are alike: one is enough, except for peers
+                   that may hold less than its depth */
 
                 if (masks == 0
                     || (mask == last_mask && begun == last_begun
@@ -333,7 +333,7 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
 }
 
 
-/* whether a mask may stand for any of a set */
+/* Tells whether a mask may name any peer of a set. */
 static inline int
 kvr_lookup_meet(kvr_index_t *ix, uint64_t mask, const kvr_set_t *set)
 {
@@ -349,7 +349,7 @@ kvr_lookup_meet(kvr_index_t *ix, uint64_t mask, const kvr_set_t *set)
 }
 
 
-/* they hold so much, and are open no more; how many they are */
+/* Sets the depth of holders and closes them; returns their number. */
 static inline uint32_t
 kvr_lookup_take(kvr_index_t *ix, kvr_line_holders_t *h, uint32_t depth,
     kvr_set_t *open, uint32_t *matched)
@@ -424,8 +424,8 @@ kvr_index_inserted(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
 
 /*
- * A prompt's insert goes over all of it: so the clocks of the inserts, going
- * deeper, are the same or earlier, but where a reply's begins.
+ * A prompt's insert writes all of its lines.  So with rising depth the clocks
+ * of the inserts stay the same or fall, except where a reply begins.
  */
 uint32_t
 kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain, uint32_t inserted,
@@ -443,7 +443,7 @@ kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain, uint32_t inserted,
     clock = kvr_index_clocked(kvr_index_units(kvr_index_peer(ix, peer)), peer);
     last = inserted - *age;
 
-    /* nearly always it is all of one insert */
+    /* usual: all lines are of one insert */
 
     i = n - 1 - kvr_min(most, n - 1);
     line = kvr_line_find(ix, chain[i]);

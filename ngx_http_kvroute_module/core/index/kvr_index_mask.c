@@ -11,7 +11,7 @@ static void kvr_mask_many(kvr_index_t *ix, uint64_t mask, const kvr_set_t *set,
     uint32_t begun, uint32_t depth, kvr_set_t *masked, uint32_t *below);
 
 
-/* few prompts meet a mask, but those that do meet many */
+/* Few prompts meet a mask, but those that do meet many. */
 uint64_t
 kvr_mask_read(kvr_index_t *ix, kvr_index_line_t *line, const kvr_set_t *set,
     uint32_t depth, kvr_mask_view_t *view, kvr_set_t *masked, uint32_t *below)
@@ -23,7 +23,7 @@ kvr_mask_read(kvr_index_t *ix, kvr_index_line_t *line, const kvr_set_t *set,
         view->now = kvr_get(&ix->clock);
     }
 
-    /* in this order, or an old mask might pass for a new one */
+    /* in this order, or an old mask could pass for a new one */
 
     begun = atomic_load_explicit(&line->masked, memory_order_acquire);
     mask = kvr_get(&line->mask);
@@ -56,8 +56,8 @@ kvr_mask_read(kvr_index_t *ix, kvr_index_line_t *line, const kvr_set_t *set,
 
 
 /*
- * The same where a bit stands for several: who has computed less than that
- * since its start does not hold it.
+ * The same where a bit stands for several peers: a peer that has computed less
+ * than the block's depth since its start does not hold it.
  */
 static void
 kvr_mask_many(kvr_index_t *ix, uint64_t mask, const kvr_set_t *set,
@@ -76,7 +76,7 @@ kvr_mask_many(kvr_index_t *ix, uint64_t mask, const kvr_set_t *set,
         deep = 0;
         left = mask & set->word[i];
 
-        /* without a jump: each is as likely as not */
+        /* without a jump: the processor cannot predict these */
 
         for (k = 64; left && k--; /* void */) {
             both = kvr_get(&m[k]) + at;
@@ -142,12 +142,12 @@ kvr_mask_counts(kvr_index_t *ix, uint64_t mask, uint32_t masked)
 
 
 /*
- * The age of a mask at which a peer in it no longer counts.  It has no stamp
- * there, so it counts from when the mask was begun to when its cache is turned
- * over.  That is in units computed by all peers, of which it is taken to do the
- * same share as since its restart.  A mask is needed only where more than eight
- * peers hold a block at a time, a prefix that much of the traffic has: who
- * still holds it soon says so again, so a rough rule will do.
+ * Returns the age of a mask at which a peer in it no longer counts.  The peer
+ * has no stamp there, so the age is the time in which its cache is turned
+ * over, counted from the beginning of the mask in units computed by all peers;
+ * the peer's share of them is taken as constant since its restart.  A rough
+ * rule is enough: only hot prefixes have masks, and peers that still hold one
+ * soon renew their stamps.
  */
 uint32_t
 kvr_mask_expire(kvr_index_t *ix, unsigned peer, uint64_t now)
@@ -161,7 +161,7 @@ kvr_mask_expire(kvr_index_t *ix, unsigned peer, uint64_t now)
     age = now - kvr_get(&p->since);
     units = kvr_index_units(p) - kvr_get(&p->floor);
 
-    /* it may be restarted at any time */
+    /* it can be restarted at any time */
 
     if ((int64_t) age <= 0 || (int64_t) units < 0) {
         return 0;

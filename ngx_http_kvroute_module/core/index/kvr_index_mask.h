@@ -8,7 +8,7 @@
 #define _KVR_INDEX_MASK_H_INCLUDED_
 
 
-/* Masks of lines: the holders that have no slot, and whether they still count. */
+/* Masks of lines: holders without a slot, and whether they still count. */
 
 
 #include "core/index/kvr_index_table.h"
@@ -18,30 +18,31 @@
 #define kvr_mask_bit(peer)  kvr_set_bit(peer)
 
 
-/* what was reckoned for one look-up, where a bit stands for one peer */
+/* ages computed once for a lookup, where a bit stands for one peer */
 typedef struct {
     kvr_set_t          ready;        /* peers in expire[] */
     uint64_t           now;          /* table's clock */
-    uint32_t           expire[KVR_PEERS];  /* age at which it forgot */
+    uint32_t           expire[KVR_PEERS];  /* kvr_mask_expire() */
 } kvr_mask_view_t;
 
 
 /*
- * The mask of a line, and of a set those that it stands for and that still
- * count; depth: of its block, in units.  *below: a block with the same mask must
- * be at that depth or before for another one to count, in units; 0: none would.
+ * Returns the mask of a line, and sets *masked to the peers of a set that it
+ * names and that still count; depth: of its block, in units.  *below: another
+ * peer could count only for a block with the same mask at this depth or before;
+ * 0: none could.
  */
 uint64_t kvr_mask_read(kvr_index_t *ix, kvr_index_line_t *line,
     const kvr_set_t *set, uint32_t depth, kvr_mask_view_t *view,
     kvr_set_t *masked, uint32_t *below);
 
-/* whether any of those that a mask stands for still counts */
+/* Tells whether any peer of a mask still counts. */
 int kvr_mask_counts(kvr_index_t *ix, uint64_t mask, uint32_t masked);
 
-/* the age of a mask at which a peer in it no longer counts */
+/* Returns the age of a mask at which a peer in it no longer counts. */
 uint32_t kvr_mask_expire(kvr_index_t *ix, unsigned peer, uint64_t now);
 
-/* reckons what masks are asked of a peer, if there are that many peers */
+/* Updates a peer's kvr_index_mask_t, if there are more than 64 peers. */
 void kvr_mask_mark(kvr_index_t *ix, unsigned peer);
 
 

@@ -38,7 +38,7 @@ kvr_index_snapshot_write(kvr_index_t *ix, uint64_t first, uint64_t count,
 }
 
 
-/* the end of the record, or its beginning if there is none */
+/* Returns the end of the record, or its start if there is none. */
 static uint8_t *
 kvr_index_snapshot_line(kvr_index_t *ix, kvr_index_line_t *line,
     kvr_line_view_t *view, uint8_t *p)
@@ -118,7 +118,7 @@ kvr_index_snapshot_holders(kvr_index_t *ix, kvr_index_line_t *line,
 
         id = (uint16_t) kvr_index_id(ids, i, stamp);
 
-        /* it may be newer than the clock that was read */
+        /* the stamp may be newer than the clock that was read */
 
         if (!kvr_line_counts(ix, view, id, stamp)
             && (int32_t) (view->clock[id] - stamp) >= 0)
@@ -132,7 +132,7 @@ kvr_index_snapshot_holders(kvr_index_t *ix, kvr_index_line_t *line,
         *head += 1;
     }
 
-    /* in this order, or an old mask might pass for a new one */
+    /* in this order, or an old mask could pass for a new one */
 
     masked = atomic_load_explicit(&line->masked, memory_order_acquire);
     mask = kvr_get(&line->mask);
@@ -314,7 +314,7 @@ kvr_index_snapshot_read(kvr_index_t *ix, const uint8_t *p, kvr_set_t set,
 }
 
 
-/* not after the clock, and no older than the sweep lets a line become */
+/* Limits a time: not after the clock, nor older than the sweep allows. */
 static uint32_t
 kvr_index_snapshot_touched(kvr_index_t *ix, uint32_t touched)
 {

@@ -18,17 +18,16 @@
  *     mask 8, masked 4           if the head says so
  *     peer 2, expires 4, generation 4    instead, of a session
  *
- * Words are as the machine has them.  A record has no place: it goes into a
- * table of any size.  Stamps are of the clocks of the time of writing, so the
- * reader sets the clocks first, to what they were when the last line had been
+ * Words are in the machine's order.  A record has no place, so it fits a table
+ * of any size.  Stamps refer to the clocks at the time of writing, so the
+ * reader first sets the clocks to their values after the last line was
  * written.
  *
- * Processes teach and evict while lines are written.  A line is taken as a
- * look-up takes it: only if key and ids are the same after it was read.  So
- * its holders are holders of that block; a line that changes is left out, and
- * one that moves may be left out or come twice.  What is left out costs a
- * miss.  Lines do not depend on each other, so it does not matter that they
- * are of different moments.
+ * Processes insert and evict while lines are written.  A line is read as in a
+ * lookup: it is used only if key and ids are the same afterwards.  So its
+ * holders belong to its block.  A line that changes is left out, and one that
+ * moves can be left out or written twice.  A missing line costs a miss.  Lines
+ * are independent, so their different times do not matter.
  */
 
 
@@ -46,22 +45,22 @@
 
 
 /*
- * Writes the records of count lines, from the line numbered first on, as far
- * as there are such lines and they hold anything.  There is room for count
- * times KVR_INDEX_SNAPSHOT_LINE bytes.  Returns the end of what was written.
+ * Writes the records of count lines from line "first" on, as far as they exist
+ * and hold anything.  p has room for count * KVR_INDEX_SNAPSHOT_LINE bytes.
+ * Returns the end of what was written.
  */
 uint8_t *kvr_index_snapshot_write(kvr_index_t *ix, uint64_t first,
     uint64_t count, uint8_t *p);
 
-/* the length of the record that begins a text; 0: it is none, or cut short */
+/* Returns the length of the record at p; 0: none, or cut short. */
 size_t kvr_index_snapshot_length(const uint8_t *p, size_t len);
 
 /*
- * Puts the line of a record whose length is known into a table that nobody
- * else uses yet, with those of its holders that are in the set and still count.
- * peers: how many the table that wrote it had room for: where a bit of a mask
- * stood for several and is to stand for one, masks are left out.  now: s, for
- * sessions.  Returns 1, or 0 if nothing is left of it.
+ * Puts the line of a record into a table that no other process uses yet, with
+ * those of its holders that are in the set and still count.  peers: the limit
+ * of peers of the writing table: masks are left out if one bit stood for
+ * several peers there and stands for one here.  now: s, for sessions.  Returns
+ * 1, or 0 if nothing is left of the line.
  */
 unsigned kvr_index_snapshot_read(kvr_index_t *ix, const uint8_t *p,
     kvr_set_t set, uint32_t peers, uint32_t now);

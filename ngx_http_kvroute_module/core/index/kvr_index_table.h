@@ -8,7 +8,7 @@
 #define _KVR_INDEX_TABLE_H_INCLUDED_
 
 
-/* What the index is in memory: lines, and peers with their clocks. */
+/* The layout of the index: lines, and peers with their clocks. */
 
 
 #include "core/base/kvr_chain.h"
@@ -20,10 +20,10 @@
 #define KVR_INDEX_WAYS      4
 #define KVR_INDEX_AHEAD     4       /* part of a capacity: kvr_index_heard() */
 
-/* capacities in units; larger ones would not tell old stamps from new */
+/* capacities in units; beyond this, old stamps would look new */
 #define KVR_INDEX_CAPACITY_MAX  (1U << 28)
 
-/* words with a time, in units of 1024 ms, in their upper 24 bits */
+/* words with a time in their upper 24 bits, in units of 1024 ms */
 #define KVR_INDEX_TIME_AT     40
 #define KVR_INDEX_TIME_MASK   0xffffff
 #define KVR_INDEX_TIME_SHIFT  10
@@ -41,19 +41,19 @@ typedef struct {
     };
 
     _Atomic uint32_t   touched;      /* table's clock less depth, last use */
-    _Atomic uint32_t   masked;       /* table's clock as the mask began */
+    _Atomic uint32_t   masked;       /* table's clock when the mask began */
 } kvr_index_line_t;
 
 _Static_assert(sizeof(kvr_index_line_t) == KVR_CACHE_LINE, "index line");
 
 
-/* where the capacity of a peer comes from, by rising trust */
+/* sources of a peer's capacity, by rising trust */
 typedef enum {
-    KVR_INDEX_ASSUMED = 0,           /* "capacity=": nothing else is known */
-    KVR_INDEX_LEARNED,               /* from what it delivered */
+    KVR_INDEX_ASSUMED = 0,           /* "capacity=" */
+    KVR_INDEX_LEARNED,               /* from deliveries and misses */
     KVR_INDEX_EXACT,
     KVR_INDEX_REPORTED = KVR_INDEX_EXACT,
-    KVR_INDEX_EVENTS,                /* from the age of what it removes */
+    KVR_INDEX_EVENTS,                /* from the age of removed blocks */
     KVR_INDEX_CONFIGURED,            /* "capacity=" with "!" */
     KVR_INDEX_SET,                   /* by the API */
     KVR_INDEX_SOURCES
@@ -68,26 +68,26 @@ typedef struct {
     _Atomic uint32_t   capacity;     /* units; 0: no such peer */
     _Atomic uint32_t   source;       /* of capacity, kvr_index_source_e */
 
-    /* kvr_index_turnover(): where the clock stood, and when */
+    /* kvr_index_turnover(): clock and time */
 
-    _Atomic uint64_t   mark;         /* this minute */
-    _Atomic uint64_t   before;       /* the minute before */
-    _Atomic uint64_t   turnover;     /* what came of it, and when */
+    _Atomic uint64_t   mark;         /* of this minute */
+    _Atomic uint64_t   before;       /* of the minute before */
+    _Atomic uint64_t   turnover;     /* the result, and its time */
 
-    _Atomic uint64_t   ahead;        /* 0: nobody tells what is stored; else 1
-                                        more than the clock is ahead of that */
+    _Atomic uint64_t   ahead;        /* 0: no reports of stored blocks; else 1
+                                        more than the unconfirmed part */
 } kvr_index_peer_t;
 
 _Static_assert(sizeof(kvr_index_peer_t) == KVR_CACHE_LINE, "index peer");
 
 
 /*
- * What a mask is asked of a peer, where there are so many that its clocks
- * cannot be read each time: reckoned when the peer is taught, when something
- * becomes of it, and in turn by whoever teaches (kvr_mask_mark()).  Below are
- * the units that it may hold at most, above 2^31 - 1 less the
- * table's clock after which a mask has begun that still counts.  So one sum, of
- * both halves, tells by their highest bits.
+ * What a mask needs to know of a peer, where there are too many peers to read
+ * their clocks each time.  It is updated when the peer's clock, floor or
+ * capacity changes, and by each insert for one further peer in turn
+ * (kvr_mask_mark()). The lower half has the most units that the peer can hold.
+ * The upper half has 2^31 - 1 less the table's clock after which a mask must
+ * have begun to count. One addition then tests both, by their highest bits.
  */
 typedef _Atomic uint64_t  kvr_index_mask_t;
 
@@ -97,7 +97,7 @@ typedef _Atomic uint64_t  kvr_index_mask_t;
 typedef struct {
     uint64_t           nlines;
     uint64_t           nbuckets;
-    uint64_t           peers;        /* where they are: bytes from here */
+    uint64_t           peers;        /* their offset, bytes */
     uint64_t           masks;        /* likewise */
     uint32_t           max_peers;
     uint32_t           words;        /* of a set of them */
@@ -106,14 +106,14 @@ typedef struct {
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint64_t   clock;        /* units computed by all peers */
     _Atomic uint64_t   hand;         /* next line to be swept */
-    _Atomic uint64_t   evicted;      /* lines that others took, ever */
-    _Atomic uint32_t   time;         /* seconds, when last told */
-    _Atomic uint32_t   marked;       /* peer whose turn it was last */
+    _Atomic uint64_t   evicted;      /* lines replaced while in use, ever */
+    _Atomic uint32_t   time;         /* s, at the last lookup of a session */
+    _Atomic uint32_t   marked;       /* last peer of kvr_mask_mark() in turn */
 
     _Alignas(KVR_CACHE_LINE)
     kvr_index_line_t   line[];
 
-    /* a tag for each line; then the peers; then, of each, a kvr_index_mask_t */
+    /* tags of the lines; then the peers; then a kvr_index_mask_t of each */
 } kvr_index_t;
 
 
@@ -124,7 +124,7 @@ kvr_index_peer(kvr_index_t *ix, uint32_t peer)
 }
 
 
-/* a peer's clock */
+/* Returns a peer's clock in units. */
 static inline uint64_t
 kvr_index_units(kvr_index_peer_t *p)
 {
@@ -132,7 +132,7 @@ kvr_index_units(kvr_index_peer_t *p)
 }
 
 
-/* by how much it is ahead of what is told to be stored, with its fraction */
+/* Returns the unconfirmed part of a clock, with its fraction. */
 static inline uint64_t
 kvr_index_ahead(kvr_index_peer_t *p)
 {
@@ -144,7 +144,7 @@ kvr_index_ahead(kvr_index_peer_t *p)
 }
 
 
-/* the most that it may be ahead; expected: units of requests in flight */
+/* Returns its maximum; expected: units of requests in flight. */
 static inline uint64_t
 kvr_index_ahead_max(kvr_index_peer_t *p, uint64_t expected)
 {

@@ -9,20 +9,18 @@
 
 
 /*
- * Two bytes for each line of the index, behind the lines: what may be in it.
- * Those of a bucket are one word, and all of them a 32nd of the table, so that
- * a look-up touches as a rule a few lines of a prompt instead of all, and who
- * has a line to put only that which it takes the place of.
+ * Each line has a tag of two bytes, behind the lines.  The tags of a bucket are
+ * one word, and all tags a 32nd of the table.  So a lookup usually reads only a
+ * few lines of a prompt, and an insert reads only the line that it replaces.
  *
  *     tag, 9 bits     of the line's key
- *     mark, 1 bit     somebody may hold this block and not those behind it
- *     epoch, 6 bits   when it was used last, in coarse steps of the table's
+ *     mark, 1 bit     a holder of this block may not hold the next ones
+ *     epoch, 6 bits   time of the last use, in coarse steps of the table's
  *                     clock
  *
- * All are 0 if the line is free.  A line's own words decide: a tag that is
- * wrong, since a process was overtaken or killed, costs a line that is not
- * found, or one that is looked at in vain, until the sweep puts it right.  So
- * all of this is relaxed.
+ * A free line has 0.  The line's own words decide: a wrong tag, left by an
+ * overtaken or killed process, makes a line invisible or read in vain until the
+ * sweep corrects it.  So all accesses are relaxed.
  */
 
 
@@ -36,13 +34,13 @@
 #define KVR_TAG_MARK    0x40
 #define KVR_TAG_EPOCH   0x3f
 
-/* a clock read by another process may lag by this many epochs */
+/* epochs by which another process's clock may lag */
 #define KVR_TAG_SLACK   4
 
-/* the sweep ages a line to this many epochs; it comes again before 32 */
+/* the sweep limits ages to this many epochs; it returns before 32 */
 #define KVR_TAG_OLD     24
 
-/* an epoch is a quarter of the table, in units, or a little less */
+/* an epoch is at most a quarter of the table, in units */
 #define KVR_TAG_SHIFT       10       /* but 1024 at least */
 #define KVR_TAG_SHIFT_MAX   26
 
@@ -77,7 +75,7 @@ kvr_tag_key(uint64_t key)
 }
 
 
-/* the epoch of a time of the table's clock */
+/* Returns the epoch of a time of the table's clock. */
 static inline unsigned
 kvr_tag_epoch(kvr_index_t *ix, uint32_t touched)
 {
@@ -85,7 +83,7 @@ kvr_tag_epoch(kvr_index_t *ix, uint32_t touched)
 }
 
 
-/* the ways with a tag: bit 9 of each; exact, as no carry leaves its way */
+/* Returns bit 9 of each way with a tag; exact, as no carry leaves its way. */
 static inline uint64_t
 kvr_tag_match(uint64_t word, unsigned tag)
 {
@@ -93,7 +91,7 @@ kvr_tag_match(uint64_t word, unsigned tag)
 
     ones = KVR_TAG_ONES;
 
-    /* a multiplication, which gcc would make many shifts of */
+    /* keeps the multiplication: gcc would make many shifts of it */
 
     __asm__("" : "+r" (ones));
 
@@ -106,7 +104,7 @@ kvr_tag_match(uint64_t word, unsigned tag)
 }
 
 
-/* the lowest of these */
+/* Returns the lowest of these ways. */
 static inline unsigned
 kvr_tag_way(uint64_t match)
 {
@@ -114,7 +112,7 @@ kvr_tag_way(uint64_t match)
 }
 
 
-/* whether any of these is marked */
+/* Tells whether any of them is marked. */
 static inline unsigned
 kvr_tag_marked(uint64_t word, uint64_t match)
 {
@@ -122,7 +120,7 @@ kvr_tag_marked(uint64_t word, uint64_t match)
 }
 
 
-/* how many epochs ago a line was used, and the slack */
+/* Returns the epochs since a line's last use, plus the slack. */
 static inline unsigned
 kvr_tag_age(uint16_t tag, unsigned epoch)
 {
@@ -130,13 +128,13 @@ kvr_tag_age(uint16_t tag, unsigned epoch)
 }
 
 
-/* which way a new line goes to: a free one or the oldest */
+/* Returns the way for a new line: a free one or the oldest. */
 static inline unsigned
 kvr_tag_victim(uint64_t word, unsigned epoch)
 {
     uint64_t  free, ages, a, b;
 
-    /* the lowest is exact */
+    /* the lowest bit is exact */
 
     free = (word - KVR_TAG_ONES) & ~word & 0x8000 * KVR_TAG_ONES;
 
@@ -148,7 +146,7 @@ kvr_tag_victim(uint64_t word, unsigned epoch)
            - (word & KVR_TAG_EPOCH * KVR_TAG_ONES);
     ages &= KVR_TAG_EPOCH * KVR_TAG_ONES;
 
-    /* with the number of the way below: the greatest of four */
+    /* maximum of four, with their way below */
 
     ages = ages << 2 | 0x0003000200010000ULL;
 
@@ -168,7 +166,7 @@ kvr_tag_change(_Atomic uint16_t *tag, uint16_t old, uint16_t new)
 }
 
 
-/* a line was used in this epoch */
+/* Notes a use in this epoch. */
 static inline void
 kvr_tag_touch(_Atomic uint16_t *tag, unsigned epoch)
 {
@@ -182,7 +180,7 @@ kvr_tag_touch(_Atomic uint16_t *tag, unsigned epoch)
 }
 
 
-/* epochs come round again, which no line may live to see */
+/* Limits the ages of a bucket, as epochs wrap. */
 static inline void
 kvr_tag_renew(kvr_tag_t *tags, unsigned epoch)
 {
@@ -194,7 +192,7 @@ kvr_tag_renew(kvr_tag_t *tags, unsigned epoch)
            - (word & KVR_TAG_EPOCH * KVR_TAG_ONES);
     ages &= KVR_TAG_EPOCH * KVR_TAG_ONES;
 
-    /* bit 6 of those that are too old, and then of those in use */
+    /* bit 6 of those that are too old, and then only of those in use */
 
     old = ages + (KVR_TAG_EPOCH - KVR_TAG_SLACK - KVR_TAG_OLD)
                  * KVR_TAG_ONES;
@@ -205,7 +203,7 @@ kvr_tag_renew(kvr_tag_t *tags, unsigned epoch)
         return;
     }
 
-    /* six bits of each of these */
+    /* all six bits of these */
 
     old = old - (old >> 6);
     new = (word & ~old)
@@ -217,7 +215,7 @@ kvr_tag_renew(kvr_tag_t *tags, unsigned epoch)
 }
 
 
-/* says that a line must be looked at */
+/* Marks a line, so that lookups read it. */
 static inline void
 kvr_tag_mark(_Atomic uint16_t *tag)
 {

@@ -96,7 +96,7 @@ typedef struct {
     uint32_t           block;        /* bytes */
     uint32_t           capacity;     /* units, the engine's word; 0: none */
     uint32_t           speculative;  /* predicted by what had no answer yet */
-    uint32_t           odd;          /* its bytes tell nothing of its tokens */
+    uint32_t           unsized;      /* bytes say nothing about tokens */
     uint32_t           sampled;      /* cached tells nothing of this cache */
     uint32_t           alive;        /* a restart would be told by probes */
 } kvr_feedback_response_t;

@@ -195,7 +195,7 @@ typedef struct {
     uint64_t         random;
     uint32_t         rate;       /* the fastest peer's, of kvr_prefill_t */
     unsigned         parsed:1;   /* there is a prompt to speak of */
-    unsigned         light:1;    /* there could be none */
+    unsigned         no_prefill:1;  /* such a request has no prompt */
     unsigned         retry:1;
     unsigned         keyed:1;    /* there is a session, or a prefix's key */
     unsigned         unpinned:1; /* a peer was named that is not offered */

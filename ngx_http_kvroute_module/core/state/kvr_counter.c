@@ -25,7 +25,7 @@
     kvr_counter(DRAIN, t, kvr_snapshot_t, field,                              \
                 .needs = KVR_COUNTER_DRAINED | (needs_), __VA_ARGS__)
 #define kvr_counter_member(t, field, ...)                                     \
-    kvr_counter(SEAT, t, kvr_member_t, field, __VA_ARGS__)
+    kvr_counter(MEMBER, t, kvr_member_t, field, __VA_ARGS__)
 #define kvr_counter_load(field, ...)                                          \
     kvr_counter(LOAD, REAL, kvr_prefill_load_t, field, __VA_ARGS__)
 #define kvr_counter_cache(field, ...)                                         \
@@ -453,13 +453,13 @@ const kvr_counter_t  kvr_counter_table[] = {
         .metric = "kvroute_peer_engine_capacity_tokens",
         .help = "Tokens that the engine's KV memory holds, by its own word."),
 
-    kvr_counter_engine(TOLD, queries,
+    kvr_counter_engine(REPORTED, queries,
         .needs = KVR_METRICS_QUERIES, .json = "cache_queries"),
 
-    kvr_counter_engine(TOLD, hits,
+    kvr_counter_engine(REPORTED, hits,
         .needs = KVR_METRICS_HITS, .json = "cache_hits"),
 
-    kvr_counter_engine(TOLD, preemptions,
+    kvr_counter_engine(REPORTED, preemptions,
         .needs = KVR_METRICS_PREEMPTIONS,
         .json = "preemptions",
         .metric = "kvroute_peer_engine_preemptions_total",

@@ -139,7 +139,7 @@ sick(uint32_t i)
     kvr_candidate_view(&v);
     kvr_candidate_init(&v, &c, peer[i], member[i], 0);
 
-    if (v.wary && kvr_eject_looked(&zone, &pool, v.silent, now)) {
+    if (v.outliers && kvr_eject_looked(&zone, &pool, v.silent, now)) {
         kvr_candidate_init(&v, &c, peer[i], member[i], 0);
     }
 
@@ -521,14 +521,14 @@ TEST(test_eject_look)
         (void) bad(0);
     }
 
-    fleet->out = 0;
+    fleet->ejected = 0;
     fleet->look = now + KVR_OUTLIER_LOOK;
     now += KVR_OUTLIER_LOOK;
-    util_check(sick(0) && kvr_get(&fleet->out), "made good");
+    util_check(sick(0) && kvr_get(&fleet->ejected), "made good");
 
     zone.registry->member[member[0]].outlier.state = 0;
     now += KVR_OUTLIER_LOOK;
-    util_check(!sick(0) && !kvr_get(&fleet->out), "likewise");
+    util_check(!sick(0) && !kvr_get(&fleet->ejected), "likewise");
 
     teardown();
 }
