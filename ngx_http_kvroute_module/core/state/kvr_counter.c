@@ -76,82 +76,80 @@ const kvr_counter_t  kvr_counter_table[] = {
 
     kvr_counter(INDEX, COUNT, kvr_index_t, evicted,
         .json = "evicted", .metric = "kvroute_index_evictions_total",
-        .help = "Lines that were given to others while in use."),
+        .help = "Lines of the index replaced while in use."),
 
     /* the file of a zone */
 
     kvr_counter_file(GAUGE, read,
         .json = "read", .metric = "kvroute_snapshot_read_entries",
-        .help = "Entries that the zone began with, from its snapshot."),
+        .help = "Entries read from the snapshot at start."),
 
     kvr_counter_file(GAUGE, refused,
         .json = "refused", .metric = "kvroute_snapshot_refused",
-        .help = "1 if there was a snapshot that could not be used."),
+        .help = "1 if a snapshot was refused at start."),
 
     kvr_counter_file(COUNT, written,
         .json = "written", .metric = "kvroute_snapshot_written_total",
-        .help = "Snapshots that were written."),
+        .help = "Snapshots written."),
 
     kvr_counter_file(COUNT, failed,
         .json = "failed", .metric = "kvroute_snapshot_failed_total",
-        .help = "Snapshots that could not be written."),
+        .help = "Failures to write a snapshot."),
 
     kvr_counter_file(GAUGE, bytes,
         .json = "bytes", .metric = "kvroute_snapshot_bytes",
-        .help = "Bytes of entries in the last one."),
+        .help = "Bytes of entries in the last snapshot."),
 
     kvr_counter_file(GAUGE, time,
         .metric = "kvroute_snapshot_timestamp_seconds",
-        .help = "When that was written."),
+        .help = "Time of the last snapshot."),
 
     /* an upstream */
 
     kvr_counter_upstream(COUNT, shared,
         .json = "shared_prefix",
         .metric = "kvroute_shared_prefix_decisions_total",
-        .help = "Decisions on prompts whose matched part most prompts have."),
+        .help = "Decisions by a prefix that most prompts share."),
 
     kvr_counter_upstream(COUNT, retries,
         .json = "retries", .metric = "kvroute_retries_total",
-        .help = "Attempts after the first one of a request."),
+        .help = "Attempts after a request's first."),
 
     kvr_counter_upstream(COUNT, denied,
         .json = "retries_denied", .metric = "kvroute_retries_denied_total",
-        .help = "Failures that were final since the budget of retries was "
-                "spent."),
+        .help = "Retries denied by the retry budget."),
 
     kvr_counter_upstream(COUNT, shadow,
         .needs = KVR_COUNTER_SHADOWED,
         .json = "shadow_requests", .metric = "kvroute_shadow_requests_total",
-        .help = "Another balancer's picks, held against those of the policy."),
+        .help = "Another balancer's picks, compared with the policy's."),
 
     kvr_counter_upstream(COUNT, same,
         .needs = KVR_COUNTER_SHADOWED,
         .json = "shadow_same", .metric = "kvroute_shadow_same_total",
-        .help = "Of these, picks of the same server."),
+        .help = "Shadow picks equal to the policy's."),
 
     kvr_counter_upstream(COUNT, asked,
         .needs = KVR_COUNTER_SHADOWED,
         .json = "shadow_prompt_bytes",
         .metric = "kvroute_shadow_prompt_bytes_total",
-        .help = "Bytes of their prompts."),
+        .help = "Prompt bytes of shadow requests."),
 
     kvr_counter_upstream(COUNT, found,
         .needs = KVR_COUNTER_SHADOWED,
         .json = "shadow_found_bytes",
         .metric = "kvroute_shadow_found_bytes_total",
-        .help = "Bytes of these that the servers picked held."),
+        .help = "Of these, bytes cached on the servers picked."),
 
     kvr_counter_upstream(COUNT, would,
         .needs = KVR_COUNTER_SHADOWED,
         .json = "shadow_would_bytes",
         .metric = "kvroute_shadow_would_bytes_total",
-        .help = "Bytes of these that the policy's picks held."),
+        .help = "Of these, bytes cached on the policy's picks."),
 
     kvr_counter_upstream(COUNT, legs,
         .json = "disaggregated", .metric = "kvroute_disaggregated_total",
-        .help = "Requests of a location with kvroute_prefill, by what became "
-                "of them.",
+        .help = "Requests with kvroute_prefill, by outcome.",
         .n = KVR_DISAGGREGATE_MAX, .first = 1, .sparse = 1,
         .by = "outcome", .name = kvr_reason_disaggregated),
 
@@ -162,8 +160,7 @@ const kvr_counter_t  kvr_counter_table[] = {
 
     kvr_counter_stats(HISTOGRAM, histogram[KVR_STATS_TTFT],
         .json = "ttft_stream", .metric = "kvroute_ttft_seconds",
-        .help = "Time from the pick to the first event of a stream, or to the "
-                "whole of another answer, with 2xx.",
+        .help = "Time from the pick to the first event of 2xx answers.",
         .label = ",stream=\"true\""),
 
     kvr_counter_stats(HISTOGRAM, histogram[KVR_STATS_TTFT_WHOLE],
@@ -172,37 +169,37 @@ const kvr_counter_t  kvr_counter_table[] = {
 
     kvr_counter_stats(HISTOGRAM, histogram[KVR_STATS_DECISION],
         .json = "decision_time", .metric = "kvroute_decision_seconds",
-        .help = "Time that a decision took, with reading of the body."),
+        .help = "Time of a decision, with reading the body."),
 
     kvr_counter_stats(HISTOGRAM, histogram[KVR_STATS_MATCHED],
         .json = "matched_share", .metric = "kvroute_matched_ratio",
-        .help = "Share of the prompt that the chosen peer held."),
+        .help = "Share of the prompt cached on the chosen peer."),
 
     kvr_counter_stats(HISTOGRAM, histogram[KVR_STATS_LEG1],
         .needs = KVR_COUNTER_LEGS,
         .json = "leg1_time", .metric = "kvroute_leg1_seconds",
-        .help = "Time that prefill servers took, with all that were tried."),
+        .help = "Time of prefill legs, with all tries."),
 
     kvr_counter_stats(HISTOGRAM, histogram[KVR_STATS_QUEUE],
         .needs = KVR_COUNTER_QUEUED,
         .json = "queue_time", .metric = "kvroute_queue_seconds",
-        .help = "Time that requests waited before they were let in."),
+        .help = "Waiting time of admitted requests."),
 
     /* a class of a queue */
 
     kvr_counter_queue(passed,
         .json = "passed", .metric = "kvroute_queue_passed_total",
-        .help = "Requests that did not have to wait."),
+        .help = "Requests that bypassed the queue."),
 
     kvr_counter_queue(waited,
         .json = "waited", .metric = "kvroute_queue_waited_total",
-        .help = "Requests let in after waiting."),
+        .help = "Requests admitted after waiting."),
 
     kvr_counter_queue(wait_ms),
 
     kvr_counter_queue(full,
         .json = "full", .metric = "kvroute_queue_rejected_total",
-        .help = "Requests that were not let in, by reason.",
+        .help = "Requests not admitted, by reason.",
         .label = ",reason=\"full\""),
 
     kvr_counter_queue(timeouts,
@@ -229,7 +226,7 @@ const kvr_counter_t  kvr_counter_table[] = {
 
     kvr_counter_at(GAUGE, pending,
         .json = "pending", .metric = "kvroute_peer_pending_bytes",
-        .help = "Prompt bytes sent and not yet prefilled."),
+        .help = "Prompt bytes sent, not yet prefilled."),
 
     kvr_counter_at(GAUGE, active_all, .json = "active_all"),
     kvr_counter_at(GAUGE, pending_all, .json = "pending_all"),
@@ -238,47 +235,46 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter_at(GAUGE, elsewhere,
         .needs = KVR_COUNTER_SHARED,
         .json = "elsewhere", .metric = "kvroute_peer_elsewhere_requests",
-        .help = "Requests in flight that other hosts have told of."),
+        .help = "Requests in flight from other hosts."),
 
     kvr_counter_at(GAUGE, capacity,
         .metric = "kvroute_peer_capacity_bytes",
-        .help = "Prompt bytes that the peer's cache is taken to hold."),
+        .help = "Assumed size of the peer's cache, in prompt bytes."),
 
     kvr_counter_at(GAUGE, throttled,
         .needs = KVR_COUNTER_KNOWN,
         .metric = "kvroute_peer_pressed",
-        .help = "1 while the engine is taken to be overloaded."),
+        .help = "1 while the engine is overloaded."),
 
     kvr_counter_at(GAUGE, ejected,
         .needs = KVR_COUNTER_KNOWN,
         .metric = "kvroute_peer_ejected",
-        .help = "1 while the peer is out since it does worse than others."),
+        .help = "1 while the peer is ejected."),
 
     kvr_counter_at(COUNT, flushes,
         .needs = KVR_COUNTER_KNOWN,
         .metric = "kvroute_peer_flushes_total",
-        .help = "Times the peer was found to have forgotten what it held."),
+        .help = "Times the peer lost its cache."),
 
     kvr_counter_at(GAUGE, age,
         .needs = KVR_COUNTER_REPORTS,
         .metric = "kvroute_peer_engine_age_seconds", .scale = 1e3,
-        .help = "Time since the engine last said something."),
+        .help = "Time since the engine's last report."),
 
     /* while it is drained */
 
     kvr_counter_drain(GAUGE, 0, drain_requests,
         .json = "requests", .metric = "kvroute_peer_drain_requests",
-        .help = "Requests given to a peer since it is drained."),
+        .help = "Requests to a draining peer."),
 
     kvr_counter_drain(GAUGE, 0, drain_sessions,
         .json = "sessions", .metric = "kvroute_peer_drain_sessions",
-        .help = "Sessions with requests to a drained peer in this or the last "
-                "minute, about."),
+        .help = "Recent sessions at a draining peer, estimated."),
 
     kvr_counter_drain(GAUGE, KVR_COUNTER_UNTIL, drain_left,
         .json = "left", .metric = "kvroute_peer_drain_left_seconds",
         .scale = 1e3,
-        .help = "Time until nothing at all is given to a drained peer."),
+        .help = "Time until sessions leave a draining peer, too."),
 
     /* what was counted at it for this upstream */
 
@@ -288,7 +284,7 @@ const kvr_counter_t  kvr_counter_table[] = {
 
     kvr_counter_member(COUNT, responses,
         .json = "responses", .metric = "kvroute_peer_responses_total",
-        .help = "Responses by class of status.",
+        .help = "Responses by status class.",
         .n = KVR_STATUS_CLASSES, .by = "class", .name = kvr_counter_class,
         .total = 1),
 
@@ -306,16 +302,16 @@ const kvr_counter_t  kvr_counter_table[] = {
 
     kvr_counter_member(COUNT, unavail,
         .json = "unavail", .metric = "kvroute_peer_unavailable_total",
-        .help = "Times the peer was given up after failures."),
+        .help = "Times the peer was marked failed."),
 
     kvr_counter_member(COUNT, ejections,
         .json = "ejections", .metric = "kvroute_peer_ejections_total",
-        .help = "Times the peer was ejected, since it did worse than others."),
+        .help = "Times the peer was ejected."),
 
     kvr_counter_member(STAMP, selected,
         .json = "selected",
         .metric = "kvroute_peer_selected_timestamp_seconds",
-        .help = "When the peer was last picked."),
+        .help = "Time of the last pick."),
 
     kvr_counter_member(SUMMARY, headers,
         .sum = offsetof(kvr_member_t, header_ms),
@@ -339,22 +335,20 @@ const kvr_counter_t  kvr_counter_table[] = {
 
     kvr_counter_member(COUNT, matched,
         .json = "matched_bytes", .metric = "kvroute_peer_matched_bytes_total",
-        .help = "Bytes of these that the peer held, by the index."),
+        .help = "Of these, bytes cached on the peer, by the index."),
 
     kvr_counter_member(COUNT, best,
         .json = "best_bytes", .metric = "kvroute_peer_best_bytes_total",
-        .help = "Bytes of these that the best peer held; the rest is regret."),
+        .help = "Of these, bytes cached on the best peer."),
 
     kvr_counter_member(COUNT, mean,
         .json = "mean_bytes", .metric = "kvroute_peer_mean_bytes_total",
-        .help = "Bytes of these that peers held in the mean: what a choice "
-                "without a look at them had found."),
+        .help = "Of these, bytes cached on the average peer."),
 
     kvr_counter_member(SUMMARY, firsts[1],
         .sum = offsetof(kvr_member_t, ttft[1]),
         .metric = "kvroute_peer_ttft_seconds",
-        .help = "Time to the first event of streams, or to the whole of other "
-                "answers, by peer.",
+        .help = "Time to the first event, by peer.",
         .label = ",stream=\"true\""),
 
     kvr_counter_member(SUMMARY, firsts[0],
@@ -370,8 +364,7 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter_load(utilization,
         .needs = KVR_COUNTER_RATED,
         .json = "utilization", .metric = "kvroute_peer_utilization_ratio",
-        .help = "Prompt bytes given of late to those it can prefill; "
-                "0: not known."),
+        .help = "Recent prompt bytes over those it can prefill; 0: unknown."),
 
     /* what its responses told */
 
@@ -379,12 +372,12 @@ const kvr_counter_t  kvr_counter_table[] = {
 
     kvr_counter_cache(prompt,
         .json = "prompt_tokens", .metric = "kvroute_peer_prompt_tokens_total",
-        .help = "Tokens of prompts, in responses that tell of cached ones."),
+        .help = "Prompt tokens of responses that report cached ones."),
 
     kvr_counter_cache(predicted,
         .json = "predicted_tokens",
         .metric = "kvroute_peer_predicted_tokens_total",
-        .help = "Of these, tokens that were predicted to be cached."),
+        .help = "Of these, tokens predicted as cached."),
 
     kvr_counter_cache(delivered,
         .json = "delivered_tokens",
@@ -394,7 +387,7 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter_cache(completion,
         .json = "completion_tokens",
         .metric = "kvroute_peer_completion_tokens_total",
-        .help = "Tokens of answers, as engines count them."),
+        .help = "Completion tokens, as the engine counts them."),
 
     kvr_counter_cache(missed, .json = "missed"),
     kvr_counter_cache(timed_held, .json = "timed_held"),
@@ -407,32 +400,32 @@ const kvr_counter_t  kvr_counter_table[] = {
 
     kvr_counter_health(checks,
         .json = "checks", .metric = "kvroute_peer_health_checks_total",
-        .help = "Checks of health."),
+        .help = "Health checks."),
 
     kvr_counter_health(checks_failed,
         .json = "fails", .metric = "kvroute_peer_health_checks_failed_total",
-        .help = "Checks of health that failed."),
+        .help = "Failed health checks."),
 
     kvr_counter_health(unhealthy,
         .json = "unhealthy", .metric = "kvroute_peer_unhealthy_total",
-        .help = "Times the peer was found down by checks."),
+        .help = "Times health checks marked the peer unhealthy."),
 
     /* probes, and what the engine told */
 
     kvr_counter_engine(COUNT, asked,
         .needs = KVR_COUNTER_PROBED,
         .json = "probes", .metric = "kvroute_peer_probes_total",
-        .help = "Times the engine was asked."),
+        .help = "Probes of the engine."),
 
     kvr_counter_engine(COUNT, failed,
         .needs = KVR_COUNTER_PROBED,
         .json = "failed", .metric = "kvroute_peer_probes_failed_total",
-        .help = "Times it gave no useful answer."),
+        .help = "Probes without a useful answer."),
 
     kvr_counter_engine(GAUGE, running,
         .needs = KVR_METRICS_RUNNING,
         .json = "running", .metric = "kvroute_peer_engine_running_requests",
-        .help = "Requests running in the engine, by its own word."),
+        .help = "Requests running in the engine, as reported."),
 
     kvr_counter_engine(GAUGE, foreign,
         .needs = KVR_METRICS_RUNNING, .json = "foreign"),
@@ -440,18 +433,18 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter_engine(GAUGE, waiting,
         .needs = KVR_METRICS_WAITING,
         .json = "waiting", .metric = "kvroute_peer_engine_waiting_requests",
-        .help = "Requests waiting in the engine, by its own word."),
+        .help = "Requests waiting in the engine, as reported."),
 
     kvr_counter_engine(GAUGE, kv,
         .needs = KVR_METRICS_KV, .scale = 10000,
         .json = "kv_usage", .metric = "kvroute_peer_engine_kv_usage_ratio",
-        .help = "Share of the engine's KV memory in use, by its own word."),
+        .help = "Share of KV memory in use, as reported."),
 
     kvr_counter_engine(GAUGE, capacity,
         .needs = KVR_METRICS_CAPACITY,
         .json = "capacity_tokens",
         .metric = "kvroute_peer_engine_capacity_tokens",
-        .help = "Tokens that the engine's KV memory holds, by its own word."),
+        .help = "Capacity of KV memory in tokens, as reported."),
 
     kvr_counter_engine(REPORTED, queries,
         .needs = KVR_METRICS_QUERIES, .json = "cache_queries"),
@@ -463,7 +456,7 @@ const kvr_counter_t  kvr_counter_table[] = {
         .needs = KVR_METRICS_PREEMPTIONS,
         .json = "preemptions",
         .metric = "kvroute_peer_engine_preemptions_total",
-        .help = "Requests that the engine had to start anew, by its own word."),
+        .help = "Requests preempted by the engine, as reported."),
 
     kvr_counter_engine(GAUGE, cap,
         .needs = KVR_METRICS_PREEMPTIONS, .json = "cap"),

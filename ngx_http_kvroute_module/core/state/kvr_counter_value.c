@@ -4,7 +4,7 @@
  */
 
 
-/* what the rows of the table stand for */
+/* Reads and resets the fields of the table's rows. */
 
 
 #include "core/state/kvr_counter.h"

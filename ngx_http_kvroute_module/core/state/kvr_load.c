@@ -13,7 +13,7 @@ static int kvr_load_heal(kvr_load_t *load, uint32_t n, kvr_load_owner_t self,
     void *data);
 
 
-/* rows start on cache lines of their own: their owners write all the time */
+/* rows start on separate cache lines, as their owners write all the time */
 static uint32_t
 kvr_load_stride(uint32_t columns)
 {
@@ -53,7 +53,7 @@ kvr_load_claim(kvr_load_t *load, kvr_load_owner_t owner, uint64_t generation)
             continue;
         }
 
-        /* first: if killed right after the claim it must be swept */
+        /* first, so that the row is swept if the process is killed now */
 
         kvr_load_raise(load, n + 1);
 
@@ -71,7 +71,7 @@ kvr_load_claim(kvr_load_t *load, kvr_load_owner_t owner, uint64_t generation)
 }
 
 
-/* who is killed in between leaves a row that the next one finds */
+/* A killed process can leave a claimed row, which the next caller finds. */
 int
 kvr_load_remote(kvr_load_t *load)
 {
@@ -249,7 +249,7 @@ kvr_load_heal(kvr_load_t *load, uint32_t n, kvr_load_owner_t self,
         return KVR_DECLINED;
     }
 
-    /* the row may have been swept and claimed before we became its sweeper */
+    /* another process may have swept it before this one became the sweeper */
 
     if (atomic_load(&row->owner) != owner) {
         atomic_store(&row->sweeper, 0);
@@ -258,7 +258,7 @@ kvr_load_heal(kvr_load_t *load, uint32_t n, kvr_load_owner_t self,
 
     rc = KVR_OK;
 
-    /* first: what heals may have to take it */
+    /* first, as heal() may have to take the lock */
 
     if (drop == NULL) {
         atomic_store(&row->held, 0);
@@ -294,7 +294,7 @@ kvr_load_heal(kvr_load_t *load, uint32_t n, kvr_load_owner_t self,
         atomic_store(&word[column], 0);
     }
 
-    /* in this order, or a second sweeper could take the row for a dead one's */
+    /* in this order, or a second sweeper could take a new owner's row */
 
     atomic_store(&row->owner, 0);
     atomic_store(&row->sweeper, 0);

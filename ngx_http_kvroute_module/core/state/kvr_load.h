@@ -9,22 +9,21 @@
 
 
 /*
- * How much work each peer has: requests in flight ("active") and prompt bytes
- * that it has yet to prefill ("pending").
+ * The work of each peer: requests in flight ("active") and prompt bytes still
+ * to be prefilled ("pending").
  *
  * Ownership.  There are no totals.  Each process has a row of words, one for
- * each place that work can be counted in, and only the row's owner writes to
- * it, by plain stores; a load is the sum of a column over the rows.  A process
- * that dies leaves its row as it was; any other may find that the owner is no
- * more and takes the row: it changes the owner to itself, marked as sweeping,
- * and zeroes the words.  Zeroing can be done twice and be broken off anywhere.
- * So the sums are exact after a sweep, wherever the owner was killed.
+ * each peer or member, and only the row's owner writes to it, by plain stores;
+ * a load is the sum of a column.  If the owner dies, another process takes
+ * over the row: it makes itself the sweeper and zeroes the words.  Zeroing can
+ * be repeated and interrupted anywhere.  So sums are exact after a sweep,
+ * wherever the owner was killed.
  *
- * What a process holds elsewhere that is not let go when it is killed, a lock,
- * it notes in its row, so that the sweeper can let it go.
+ * A process also notes in its row a lock that it holds, so that the sweeper can
+ * release it.
  *
- * When all rows are taken, the processes beyond share the last one, which is
- * written by compare and swap and cannot be swept.
+ * If all rows are taken, further processes share the last one, which is written
+ * by compare and swap and cannot be swept.
  */
 
 
@@ -36,12 +35,12 @@
 #define KVR_LOAD_BYTES_MASK  ((1ULL << KVR_LOAD_BYTES_BITS) - 1)
 
 
-/* a process: its id in the upper half, when it was started in the lower */
+/* a process: its id in the upper half, its start time in the lower */
 typedef uint64_t  kvr_load_owner_t;
 
 /*
- * One row may be that of other hosts.  It belongs to nobody here: whoever hears
- * of them writes to it, and it is not swept.
+ * One row may be that of other hosts.  It has no owner here, and is not swept;
+ * the process that receives their reports writes it.
  */
 #define KVR_LOAD_REMOTE  ((kvr_load_owner_t) 1)
 
@@ -54,20 +53,20 @@ typedef struct {
     _Atomic uint64_t   owner;        /* 0: free */
     _Atomic uint64_t   sweeper;      /* process that is zeroing, or 0 */
     _Atomic uint64_t   generation;   /* configuration of the owner */
-    _Atomic uint64_t   held;         /* what it holds, to whom it may concern */
+    _Atomic uint64_t   held;         /* the lock that it holds, or 0 */
 } kvr_load_row_t;
 
 
 typedef struct {
-    uint32_t           rows;         /* own ones; one more is shared */
+    uint32_t           rows;         /* without the shared one */
     uint32_t           columns;
     uint32_t           stride;       /* words from row to row */
-    _Atomic uint32_t   high;         /* no row from here on was ever used */
-    _Atomic uint32_t   remote;       /* row of other hosts, and 1; 0: none */
+    _Atomic uint32_t   high;         /* rows from here on were never used */
+    _Atomic uint32_t   remote;       /* row of other hosts + 1; 0: none */
 
     kvr_load_row_t     row[];
 
-    /* words[rows + 1][stride]: columns, and the names of those it may use */
+    /* words[rows + 1][stride]: columns, and bits of the columns in use */
 } kvr_load_t;
 
 
@@ -77,74 +76,73 @@ typedef struct {
 } kvr_load_sum_t;
 
 
-/* says whether the process that owned a row is still there */
+/* Tells whether the process that owned a row still exists. */
 typedef int (*kvr_load_alive_pt)(void *data, kvr_load_owner_t owner);
 
 /*
- * Lets go what a dead owner holds: row->held, which is not 0, and is set to 0
- * before.  KVR_AGAIN: not now, and it is left as it is.
+ * Releases what a dead owner holds: row->held, which is not 0; clears it first.
+ * KVR_AGAIN: not possible now, nothing was changed.
  */
 typedef int (*kvr_load_drop_pt)(void *data, kvr_load_row_t *row);
 
 /*
- * Puts counters elsewhere right, by a word of a dead owner's row that is not 0.
- * What is put right is taken from the word before, since twice would be worse
- * than never.  The sweeper clears the rest, unless KVR_AGAIN is returned: not
- * now.
+ * Corrects counters elsewhere by a word of a dead owner's row, which is not 0.
+ * Subtracts from the word before it corrects, as correcting twice would be
+ * worse than never.  The sweeper clears the rest, unless KVR_AGAIN is
+ * returned.
  */
 typedef int (*kvr_load_heal_pt)(void *data, kvr_load_row_t *row,
     uint32_t column, _Atomic uint64_t *word);
 
 
-/* words of names for so many columns, one bit each */
+/* words for one bit of each column */
 #define kvr_load_names_words(columns)  (((columns) + 63) / 64)
 
 /* columns: from 1 */
 size_t kvr_load_size(uint32_t rows, uint32_t columns);
 
-/* sets up in zeroed memory, aligned to KVR_CACHE_LINE */
+/* Sets up a table in zeroed memory, aligned to KVR_CACHE_LINE. */
 void kvr_load_init(kvr_load_t *load, uint32_t rows, uint32_t columns);
 
 /*
- * Takes a row for a process: the lowest free one.  Returns its number, or
- * load->rows if all are taken, which is the shared one.
+ * Takes the lowest free row for a process.  Returns its number, or load->rows,
+ * the shared one, if all are taken.
  */
 uint32_t kvr_load_claim(kvr_load_t *load, kvr_load_owner_t owner,
     uint64_t generation);
 
 /*
- * Gives back a row at a clean exit.  If it still counts something it is left
- * to be swept instead.
+ * Gives back a row at a clean exit.  If it still counts something it is left to
+ * be swept.
  */
 void kvr_load_release(kvr_load_t *load, uint32_t row);
 
 /*
- * Takes the row of other hosts, if there is none yet and one is free.  Returns
- * 0 if there is none.
+ * Takes a row for other hosts, unless there is one.  Returns 0 if none is free.
  */
 int kvr_load_remote(kvr_load_t *load);
 
-/* says that the owner's configuration has a column */
+/* Notes that the owner's configuration uses a column. */
 void kvr_load_name(kvr_load_t *load, uint32_t row, uint32_t column);
 
-/* says that it has these, bit by bit in names[], and no others */
+/* Notes that it uses the columns of these bits, and no others. */
 void kvr_load_rename(kvr_load_t *load, uint32_t row, const uint64_t *names);
 
-/* whether a column is named by any configuration or counts anything */
+/* Tells whether a column is used by any configuration or counts anything. */
 int kvr_load_used(kvr_load_t *load, uint32_t column);
 
 /*
- * Heals and frees the rows of processes that are no more; returns how many.  A
- * row of which something was put off stays for the next sweep.  Without drop
- * and heal (NULL) rows are only cleared.
+ * Heals and frees the rows of dead processes; returns how many.  A row with
+ * postponed work stays for the next sweep.  If drop and heal are NULL, rows are
+ * only cleared.
  */
 uint32_t kvr_load_sweep(kvr_load_t *load, kvr_load_owner_t self,
     kvr_load_alive_pt alive, kvr_load_drop_pt drop, kvr_load_heal_pt heal,
     void *data);
 
 /*
- * Says what the row's owner holds, 0: nothing.  To be said after it was taken,
- * and taken back before it is let go.
+ * Notes what the row's owner holds, 0: nothing.  Call it after taking the lock
+ * with its address, and before releasing it with 0.
  */
 static inline void
 kvr_load_hold(kvr_load_t *load, uint32_t row, uint64_t held)
@@ -160,7 +158,7 @@ kvr_load_words(kvr_load_t *load, uint32_t row)
 }
 
 
-/* neither half may borrow from the other, whatever happens */
+/* Adds to both halves; neither may borrow from the other. */
 static inline uint64_t
 kvr_load_change(uint64_t word, int32_t active, int64_t pending)
 {
@@ -169,7 +167,7 @@ kvr_load_change(uint64_t word, int32_t active, int64_t pending)
     a = (int64_t) (word >> KVR_LOAD_BYTES_BITS) + active;
     p = (int64_t) (word & KVR_LOAD_BYTES_MASK) + pending;
 
-    /* as it nearly always is */
+    /* nearly always */
 
     if (kvr_likely((uint64_t) a < 1U << (64 - KVR_LOAD_BYTES_BITS)
                    && (uint64_t) p <= KVR_LOAD_BYTES_MASK))
@@ -185,8 +183,8 @@ kvr_load_change(uint64_t word, int32_t active, int64_t pending)
 
 
 /*
- * Counts requests and bytes in or out, by the row's owner only.  Here, as each
- * request is counted in three columns, and three times.
+ * Counts requests and bytes in or out; for the row's owner only.  Inline, as
+ * each request is counted in three columns, three times.
  */
 static inline void
 kvr_load_add(kvr_load_t *load, uint32_t row, uint32_t column, int32_t active,
@@ -213,7 +211,7 @@ kvr_load_add(kvr_load_t *load, uint32_t row, uint32_t column, int32_t active,
 }
 
 
-/* columns that the owner of a row may use: kvr_load_names_words() */
+/* Returns the bits of the columns that a row's owner uses. */
 static inline _Atomic uint64_t *
 kvr_load_names(kvr_load_t *load, uint32_t row)
 {
@@ -233,7 +231,7 @@ kvr_load_split(uint64_t word)
 }
 
 
-/* the reverse; what is too much for its half is the most that fits */
+/* Makes a word; a value that is too large becomes the maximum. */
 static inline uint64_t
 kvr_load_word(uint64_t active, uint64_t pending)
 {
@@ -244,7 +242,7 @@ kvr_load_word(uint64_t active, uint64_t pending)
 }
 
 
-/* where the rows are, for who asks for many columns */
+/* location of the rows, for reading many columns */
 typedef struct {
     _Atomic uint64_t  *word;     /* of column 0 */
     uint32_t           stride;
@@ -265,7 +263,7 @@ kvr_load_view(kvr_load_t *load)
 }
 
 
-/* sums up a column: here, as it is asked for each peer in each decision */
+/* Sums up a column; inline, as each decision calls it for each peer. */
 static inline kvr_load_sum_t
 kvr_load_seen(const kvr_load_view_t *view, uint32_t column)
 {
@@ -288,7 +286,7 @@ kvr_load_seen(const kvr_load_view_t *view, uint32_t column)
 }
 
 
-/* sums up two columns in one go, the second to *other */
+/* Sums up two columns at once, the second one to *other. */
 static inline kvr_load_sum_t
 kvr_load_both(const kvr_load_view_t *view, uint32_t column, uint32_t second,
     kvr_load_sum_t *other)
@@ -330,7 +328,7 @@ kvr_load_get(kvr_load_t *load, uint32_t column)
 }
 
 
-/* the part of it that other hosts have told of */
+/* Returns the part of other hosts. */
 static inline kvr_load_sum_t
 kvr_load_elsewhere(kvr_load_t *load, uint32_t column)
 {
@@ -343,7 +341,7 @@ kvr_load_elsewhere(kvr_load_t *load, uint32_t column)
 }
 
 
-/* sets that part */
+/* Sets the part of other hosts. */
 static inline void
 kvr_load_elsewhere_set(kvr_load_t *load, uint32_t column, uint64_t word)
 {
@@ -357,7 +355,7 @@ kvr_load_elsewhere_set(kvr_load_t *load, uint32_t column, uint64_t word)
 }
 
 
-/* and the part that this host has given it */
+/* Returns the part of this host. */
 static inline kvr_load_sum_t
 kvr_load_here(kvr_load_t *load, uint32_t column)
 {
@@ -366,7 +364,7 @@ kvr_load_here(kvr_load_t *load, uint32_t column)
     sum = kvr_load_get(load, column);
     part = kvr_load_elsewhere(load, column);
 
-    /* each word was read at another moment */
+    /* the words were read at different moments */
 
     sum.active -= kvr_min(part.active, sum.active);
     sum.pending -= kvr_min(part.pending, sum.pending);

@@ -93,12 +93,12 @@ kvr_receipt_trace(const uint8_t *value, size_t len, uint64_t trace[2])
 {
     size_t    i;
     uint8_t   c, digit;
-    uint64_t  part[3];      /* the span's id is looked at, and not kept */
+    uint64_t  part[3];      /* the span id is checked and dropped */
 
     trace[0] = 0;
     trace[1] = 0;
 
-    /* a later version may have more behind a further dash */
+    /* a later version may add fields behind another dash */
 
     if (len < KVR_RECEIPT_TRACEPARENT
         || (len > KVR_RECEIPT_TRACEPARENT
@@ -122,7 +122,7 @@ kvr_receipt_trace(const uint8_t *value, size_t len, uint64_t trace[2])
             continue;
         }
 
-        /* lower case only, as the specification has it */
+        /* lower case only, as in the specification */
 
         if (c >= '0' && c <= '9') {
             digit = (uint8_t) (c - '0');

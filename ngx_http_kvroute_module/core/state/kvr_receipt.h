@@ -9,10 +9,9 @@
 
 
 /*
- * Receipts: what was decided, and why.  The last of a zone are kept in a ring in
- * shared memory, which any process writes to without a lock.  A receipt holds
- * hashes and sizes, never text; of the client's own it has the trace id alone,
- * as a number.
+ * Records of decisions.  The last ones of a zone are kept in a ring in shared
+ * memory, which any process writes without a lock.  A record has hashes and
+ * sizes, and no text; of the client's data only the trace id, as a number.
  */
 
 
@@ -22,7 +21,7 @@
 #define KVR_RECEIPTS  128       /* in the ring, a power of two */
 
 
-/* in words of 8 bytes, without gaps: copied word by word */
+/* 8-byte words without gaps, as it is copied word by word */
 typedef struct {
     uint64_t           number;      /* from 1 */
     uint64_t           time;        /* ms since the epoch */
@@ -46,8 +45,8 @@ _Static_assert(sizeof(kvr_receipt_t) == 10 * sizeof(uint64_t), "receipt");
 
 
 /*
- * An entry of the ring.  While it is written its number, the first word, is 0.
- * A reader takes it only if the number is the same before and after.
+ * An entry of the ring.  Its number, the first word, is 0 while it is written.
+ * A reader uses an entry only if the number is the same before and after.
  */
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
@@ -56,31 +55,31 @@ typedef struct {
 
 
 typedef struct {
-    _Atomic uint64_t     last;      /* number given out last */
+    _Atomic uint64_t     last;      /* last number that was used */
     kvr_receipt_entry_t  entry[KVR_RECEIPTS];
 } kvr_receipts_t;
 
 
-/* writes a receipt, all but its number, ttft, stream; returns the number */
+/* Writes a record except number, ttft and stream.  Returns the number. */
 uint64_t kvr_receipt_put(kvr_receipts_t *ring, const kvr_receipt_t *receipt);
 
 /*
- * The trace id in the value of a header "traceparent", of W3C's Trace Context:
- * version, 32 hex digits, 16 hex digits, flags.  KVR_DECLINED, and zeros, if the
- * value is not as it has to be; of a later version only the beginning is read.
+ * Reads the trace id of a "traceparent" header (W3C Trace Context): version, 32
+ * hex digits, 16 hex digits, flags.  KVR_DECLINED, and zeros, if the value is
+ * invalid; of a later version only this part is read.
  */
 int kvr_receipt_trace(const uint8_t *value, size_t len, uint64_t trace[2]);
 
 /*
- * Fills in what was not known at the decision, if it is still there: the time
- * to the first event, and whether that was one of a stream.
+ * Adds the time to the first event, and whether it was one of a stream, if the
+ * record still exists.
  */
 void kvr_receipt_ttft(kvr_receipts_t *ring, uint64_t number, uint32_t ms,
     int stream);
 
 /*
- * Reads the receipt of a number.  KVR_DECLINED if it is gone or is just being
- * written.
+ * Reads the record with a number.  KVR_DECLINED if it was overwritten or is
+ * being written.
  */
 int kvr_receipt_get(kvr_receipts_t *ring, uint64_t number,
     kvr_receipt_t *receipt);

@@ -77,7 +77,7 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     if (i != KVR_REGISTRY_NONE) {
         kvr_load_name(load, row, i);
 
-        /* less may have been learned: that outlives a worker, and a reload */
+        /* a learned capacity survives workers and reloads */
 
         if (kvr_get(&reg->peer[i].assumed) != capacity) {
             kvr_set(&reg->peer[i].assumed, capacity);
@@ -90,7 +90,7 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
         return i;
     }
 
-    /* one never used, or of those given up the one idle for longest */
+    /* a slot that was never used, or the unused one that is idle longest */
 
     n = KVR_REGISTRY_NONE;
     oldest = 0;
@@ -203,7 +203,7 @@ kvr_registry_rank(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 }
 
 
-/* ADDRESS#RANK; longer than a name may be if there is no room for it */
+/* Makes ADDRESS#RANK; returns more than the limit if it does not fit. */
 static size_t
 kvr_registry_rank_name(kvr_registry_t *reg, uint32_t address, uint32_t rank,
     uint8_t *name)
@@ -414,7 +414,7 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
 
     n = KVR_REGISTRY_NONE;
 
-    /* cut short it might be taken for another */
+    /* not truncated, as it could equal another name */
 
     if (len == 0 || len > KVR_REGISTRY_TITLE_LEN) {
         return n;
@@ -463,7 +463,7 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
 }
 
 
-/* what is reserved at a member is no part of its own column */
+/* A member's own column does not have its reservations. */
 static int
 kvr_registry_member_used(kvr_registry_t *reg, kvr_load_t *load,
     uint32_t member)
@@ -473,7 +473,7 @@ kvr_registry_member_used(kvr_registry_t *reg, kvr_load_t *load,
 }
 
 
-/* whether any member of an upstream is named or counts anything */
+/* Tells whether any member of an upstream is in use or counts anything. */
 static int
 kvr_registry_joined(kvr_registry_t *reg, kvr_load_t *load, uint32_t upstream)
 {

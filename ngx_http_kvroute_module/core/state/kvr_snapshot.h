@@ -8,7 +8,7 @@
 #define _KVR_SNAPSHOT_H_INCLUDED_
 
 
-/* What there is at a server now, put together from several places of a zone. */
+/* The present state of a server, collected from several places of a zone. */
 
 
 #include "core/learn/kvr_prefill.h"
@@ -25,24 +25,24 @@ typedef struct {
     uint64_t              unanswered;  /* of active_all, without first event */
     uint64_t              capacity;  /* bytes */
     kvr_index_source_e    source;    /* of the capacity */
-    uint64_t              throttled;  /* 1: it asked to be left alone */
-    uint64_t              ejected;   /* 1: it is out as an outlier */
-    uint64_t              probed;    /* 1: and may be tried */
-    uint64_t              until;     /* ms, to the next try */
+    uint64_t              throttled;  /* 1: it has asked for a pause */
+    uint64_t              ejected;   /* 1: as an outlier */
+    uint64_t              probed;    /* 1: half-open: it may be tried */
+    uint64_t              until;     /* ms until then */
     uint64_t              why;       /* kvr_outlier_e */
     uint64_t              last;      /* likewise, of the last bad answer */
-    uint64_t              flushes;   /* times it had forgotten, all reasons */
-    uint64_t              age;       /* ms since the engine told something */
+    uint64_t              flushes;   /* times it lost its cache */
+    uint64_t              age;       /* ms since the engine's last report */
     uint64_t              drain_requests;  /* since it is drained */
     uint64_t              drain_sessions;  /* of this and the last minute */
-    uint64_t              drain_left;  /* ms until its sessions leave, too */
+    uint64_t              drain_left;  /* ms until sessions leave too */
     kvr_drain_e           drain;
     uint32_t              set;       /* bits of needs */
     kvr_prefill_load_t    load;
 } kvr_snapshot_t;
 
 
-/* reads what there is at a member of a peer; now in ms */
+/* Reads the state of a member of a peer; now in ms. */
 void kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     uint64_t now, kvr_snapshot_t *s);
 

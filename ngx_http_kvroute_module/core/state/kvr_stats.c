@@ -30,12 +30,12 @@ static const kvr_stats_kind_t  kvr_stats_kind[] = {
         1000000, 2500000, 10000000, 100000000 },
       13, 1e9 },
 
-    /* the last block of a prompt is seldom full: all but that is a lot */
+    /* the last block of a prompt is seldom full, so 0.99 is nearly all */
 
     { { 0, 100000, 250000, 500000, 750000, 900000, 950000, 990000, 1000000 },
       9, 1e6 },
 
-    /* from a gap between two requests to the patience of a client */
+    /* from the gap between two requests to a client's patience */
 
     { { 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000,
         300000 },

@@ -9,13 +9,12 @@
 
 
 /*
- * What an upstream's decisions and answers were like, as histograms.
+ * Histograms of an upstream's decisions and answers.
  *
- * All of it only grows, so that a process killed anywhere leaves nothing to put
- * right: one observation is lost at most.  Counters are added to atomically
- * and without order; sums of them may be off by what is being added just then.
- * A row for each process, as kvr_load has, would take a megabyte of each zone:
- * the few additions a request makes do not need it.
+ * Counters only grow, so a killed process costs at most one observation.  They
+ * are added to atomically, in no order; a sum may miss what is being added just
+ * then.  A row for each process, as in kvr_load, would take a megabyte of each
+ * zone, which a few additions per request do not justify.
  */
 
 
@@ -27,11 +26,11 @@
 
 typedef enum {
     KVR_STATS_TTFT = 0,             /* us, to the first event of a stream */
-    KVR_STATS_TTFT_WHOLE,           /* us, to an answer that is none */
-    KVR_STATS_DECISION,             /* ns, reading, look-up and pick */
+    KVR_STATS_TTFT_WHOLE,           /* us, to the whole of another answer */
+    KVR_STATS_DECISION,             /* ns, with reading and lookup */
     KVR_STATS_MATCHED,              /* ppm of the prompt held by the pick */
-    KVR_STATS_QUEUE,                /* ms, of those let in after waiting */
-    KVR_STATS_LEG1,                 /* us, of a prefill by another server */
+    KVR_STATS_QUEUE,                /* ms, of requests that have waited */
+    KVR_STATS_LEG1,                 /* us, of a prefill leg */
     KVR_STATS_HISTOGRAMS
 } kvr_stats_e;
 
@@ -49,18 +48,18 @@ typedef struct {
 } kvr_stats_t;
 
 
-/* the upper bounds of the buckets, KVR_STATS_BUCKETS of them at most */
+/* Returns the upper bounds of the buckets, and sets *n to their number. */
 const uint64_t *kvr_stats_bounds(kvr_stats_e kind, uint32_t *n);
 
-/* how many of a kind's units make a second, or one */
+/* Returns how many of a kind's units make a second, or one. */
 double kvr_stats_scale(kvr_stats_e kind);
 
-/* counts a value, in the kind's unit; bounds are inclusive */
+/* Counts a value in the kind's unit; bounds are inclusive. */
 void kvr_stats_observe(kvr_stats_t *stats, kvr_stats_e kind, uint64_t value);
 
 /*
- * Adds up the histograms of two kinds, and of those between, to *sum.  Their
- * bounds must be the same.
+ * Adds up the histograms from one kind to another.  Their bounds must be the
+ * same.
  */
 void kvr_stats_sum(const kvr_stats_t *stats, kvr_stats_e first,
     kvr_stats_e last, kvr_histogram_t *sum);

@@ -21,7 +21,7 @@ static void kvr_tally_add(kvr_tally_counts_t *dst,
 static void kvr_tally_clear(kvr_tally_counts_t *counts);
 
 
-/* the key of a name in an upstream: even, and not 0 */
+/* Returns the key of a name in an upstream: even, and not 0. */
 static uint64_t
 kvr_tally_key(const kvr_tally_owner_t *owner)
 {
@@ -125,7 +125,7 @@ kvr_tally_claim(kvr_tally_t *tally, const kvr_tally_owner_t *owner,
 }
 
 
-/* an entry that may be claimed: a free one, or the one that is idle for longest */
+/* Returns a free entry, or the one that is idle for longest. */
 static uint32_t
 kvr_tally_free(const kvr_tally_t *tally, kvr_tally_kind_e kind, uint64_t now)
 {

@@ -9,21 +9,21 @@
 
 
 /*
- * Who asks for how much: what was counted for each model and for each tenant of
- * an upstream.  In shared memory, one table in a zone, of fixed size.
+ * Counts traffic by model and by tenant for each upstream, in one table of
+ * fixed size in shared memory.
  *
- * Names may come from clients.  So a name gets an entry only when the caller
- * says so, which he does once a server has answered it with success; and when
- * all entries are taken it gets that of a name without a request for
- * KVR_TALLY_IDLE seconds, or none.  What has no entry is counted together as
- * "other", for each upstream, and an entry that is given away leaves its counts
- * there.  So all counts of an upstream add up.
+ * Names can come from clients.  So a name gets an entry only if the caller
+ * allows it, which it does after a server has answered with success.  If all
+ * entries are taken, the name gets that of a name without requests for
+ * KVR_TALLY_IDLE seconds, or none.  Names without an entry are counted together
+ * as "other" of the upstream, and a reused entry leaves its counts there.  So
+ * the counts of an upstream add up.
  *
- * An entry is claimed by compare and swap of its key.  A process that is killed
- * meanwhile leaves a claim, which holds for KVR_TALLY_CLAIM seconds.  Two
- * processes may claim two entries for one name at the same time: the one behind
- * then falls idle.  A reader takes no lock: he leaves out an entry whose key has
- * changed while he read it.
+ * A process claims an entry by compare and swap of its key.  If it is killed
+ * meanwhile, its claim expires after KVR_TALLY_CLAIM seconds.  Two processes
+ * can claim two entries for one name; the later one then becomes idle.
+ * Readers take no lock: they skip an entry whose key has changed while they
+ * read it.
  */
 
 
@@ -47,11 +47,11 @@ typedef enum {
 typedef struct {
     _Atomic uint64_t    requests;    /* that ended at a server */
     _Atomic uint64_t    errors;      /* of these, 5xx or no answer */
-    _Atomic uint64_t    rejects;     /* by the queue: no requests of above */
+    _Atomic uint64_t    rejects;     /* by the queue; not in requests */
     _Atomic uint64_t    prompt;      /* bytes */
-    _Atomic uint64_t    matched;     /* of these, held by the server */
-    _Atomic uint64_t    firsts;      /* streams that began */
-    _Atomic uint64_t    ttft;        /* ms, of those together */
+    _Atomic uint64_t    matched;     /* of these, cached by the server */
+    _Atomic uint64_t    firsts;      /* streams that have started */
+    _Atomic uint64_t    ttft;        /* ms, sum */
 } kvr_tally_counts_t;
 
 
@@ -67,7 +67,7 @@ typedef struct {
 
 typedef struct {
 
-    /* 0: free; odd: being claimed, since this s shifted by one */
+    /* 0: free; odd: a claim, with its time in s shifted by one */
 
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint64_t    key[KVR_TALLY_KINDS][KVR_TALLY_ENTRIES];
@@ -77,17 +77,17 @@ typedef struct {
 } kvr_tally_t;
 
 
-/* whom something is counted for */
+/* the model or tenant that something is counted for */
 typedef struct {
     kvr_tally_kind_e    kind;
     uint32_t            upstream;
     uint64_t            hash;        /* of the name */
     const void         *name;
-    size_t              len;         /* 0: nobody knows */
+    size_t              len;         /* 0: unknown */
 } kvr_tally_owner_t;
 
 
-/* a copy */
+/* a copy of an entry */
 typedef struct {
     size_t              len;
     char                name[KVR_TALLY_NAME_LEN];
@@ -96,21 +96,21 @@ typedef struct {
 
 
 /*
- * Adds counts.  claim: who has no entry may get one.  now: s since the epoch.
- * Of a long name only the beginning is kept, and what is no printable ASCII is
- * kept as "?".
+ * Adds counts.  claim: a name without an entry may get one.  now: s since the
+ * epoch.  A long name is truncated, and bytes that are not printable ASCII
+ * become "?".
  */
 void kvr_tally_take(kvr_tally_t *tally, const kvr_tally_owner_t *owner,
     const kvr_tally_counts_t *counts, int claim, uint64_t now);
 
-/* copies an entry; returns 0 if it is none of this upstream */
+/* Copies an entry; returns 0 if it is not of this upstream. */
 int kvr_tally_get(const kvr_tally_t *tally, kvr_tally_kind_e kind, uint32_t n,
     uint32_t upstream, kvr_tally_view_t *view);
 
-/* all counts from zero; names stay */
+/* Sets all counts to zero; names stay. */
 void kvr_tally_reset(kvr_tally_t *tally);
 
-/* an upstream has gone: its entries are free, what it counted is not kept */
+/* Frees the entries and counts of a removed upstream. */
 void kvr_tally_forget(kvr_tally_t *tally, uint32_t upstream);
 
 

@@ -9,9 +9,8 @@
 
 
 /*
- * A zone as one process sees it: where the parts are that all processes share,
- * and the row that this process counts in.  With this header comes all that
- * there is in a zone.
+ * A zone as one process sees it: pointers to the parts that all processes
+ * share, and the row that this process counts in.
  */
 
 
@@ -21,21 +20,21 @@
 #include "core/hot/kvr_sketch.h"
 
 
-/* an extension at a zone: core/state/kvr_hooks.h */
+/* an extension attached to a zone: core/state/kvr_hooks.h */
 typedef struct kvr_hook_s  kvr_hook_t;
 
 
-/* whether hosts decide as one: an extension says so */
+/* whether several hosts decide as one; an extension sets it */
 typedef struct {
     _Atomic uint64_t      up;        /* 1: they do */
-    _Atomic uint64_t      failing;   /* ms; since when they should; 0: never */
+    _Atomic uint64_t   failing;      /* ms; since when they cannot; 0: never */
 } kvr_united_t;
 
 
-/* what became of the zone's file */
+/* counters of the zone's snapshot file */
 typedef struct {
-    _Atomic uint64_t      read;      /* entries that the zone began with */
-    _Atomic uint64_t      refused;   /* 1: there was a file of no use */
+    _Atomic uint64_t   read;         /* entries that the zone started with */
+    _Atomic uint64_t   refused;      /* 1: there was an unusable file */
     _Atomic uint64_t      written;
     _Atomic uint64_t      failed;
     _Atomic uint64_t      bytes;     /* of entries, when last written */
@@ -48,16 +47,16 @@ typedef struct {
     kvr_load_t        *load;
     kvr_index_t       *index;
     kvr_hot_t         *hot;
-    const kvr_hook_t  *hooks;        /* of extensions; NULL: there are none */
+    const kvr_hook_t  *hooks;        /* of extensions, or NULL */
     kvr_united_t      *united;       /* NULL: this host decides alone */
 
-    uint64_t           unit;         /* bytes of an index entry's unit */
+    uint64_t           unit;         /* bytes of a unit of the index */
     uint32_t           row;          /* of this process in load */
     uint32_t           listens;      /* 1: KV events move the peers' clocks */
 } kvr_zone_t;
 
 
-/* what the configuration of an upstream says of its peers */
+/* the configuration of an upstream's peers */
 typedef struct {
     kvr_set_t          set;          /* peers */
     uint64_t           max_pending;  /* bytes; 0: no cap */
@@ -67,8 +66,8 @@ typedef struct {
     uint32_t           slow_start;   /* s */
     uint32_t           upstream;     /* its number */
     kvr_outlier_conf_t eject;
-    unsigned           mandatory:1;  /* no fresh probe: no choice */
-    unsigned           health:1;     /* health is checked */
+    unsigned           mandatory:1;  /* not used without a fresh probe */
+    unsigned           health:1;     /* health checks are on */
 } kvr_pool_t;
 
 

@@ -12,7 +12,7 @@
 
 
 typedef struct {
-    uint64_t           magic;        /* tells the order of bytes as well */
+    uint64_t           magic;        /* also shows the byte order */
     uint32_t           format;
     uint32_t           unit;         /* bytes */
     uint64_t           key;          /* digest of the secret */
@@ -42,7 +42,7 @@ typedef struct {
 } kvr_zone_snapshot_tail_t;
 
 
-/* no gaps: what is written is what was set */
+/* no gaps, so that all written bytes are set */
 
 _Static_assert(sizeof(kvr_zone_snapshot_head_t) == 24, "head of a snapshot");
 _Static_assert(sizeof(kvr_zone_snapshot_peer_t)
@@ -65,13 +65,13 @@ static int kvr_zone_snapshot_resume(const kvr_zone_t *zone, uint32_t i,
 
 static const char *const  kvr_zone_snapshot_whys[] = {
     "it is good",
-    "it is no snapshot of a zone",
+    "it is not a snapshot of a zone",
     "it was written by another version of the module",
-    "it is of a zone with another \"block\"",
-    "it is of a zone with another key",
-    "it was cut short",
+    "its zone had another \"block\"",
+    "its zone had another key",
+    "it is truncated",
     "it is damaged",
-    "it was not written within the last hour",
+    "it is older than an hour",
 };
 
 _Static_assert(kvr_nelts(kvr_zone_snapshot_whys) == KVR_ZONE_SNAPSHOT_RESULTS,
@@ -166,9 +166,9 @@ kvr_zone_snapshot_head(const kvr_zone_t *zone, const uint8_t *secret,
 
 
 /*
- * The number may be given to another name meanwhile, which begins with its
- * length and ends with the name.  So the name is read before the clocks: who
- * reads the new one finds the new floor as well.
+ * Reads a peer.  A slot that is reused meanwhile first gets a length of 0, and
+ * its name last.  The name is read before the clocks, so with the new name
+ * comes the new floor.
  */
 static void
 kvr_zone_snapshot_peer(const kvr_zone_t *zone, uint32_t i,
@@ -271,7 +271,7 @@ kvr_zone_snapshot_read(const kvr_zone_t *zone, const uint8_t *secret,
         return KVR_ZONE_SNAPSHOT_DAMAGED;
     }
 
-    /* a clock may have been put back a little */
+    /* the clock may have been set back a little */
 
     if (tail.time + KVR_ZONE_SNAPSHOT_AGE < now
         || tail.time > now + KVR_ZONE_SNAPSHOT_AGE)
@@ -323,8 +323,8 @@ kvr_zone_snapshot_read(const kvr_zone_t *zone, const uint8_t *secret,
 
 
 /*
- * A peer gets the number that it had.  Its capacity counts as assumed even if
- * its engine had told it: it will do so again, or has been changed.
+ * Restores a peer to its slot.  Its capacity counts as assumed, even if it was
+ * reported: the engine will report it again, or has been changed.
  */
 static int
 kvr_zone_snapshot_resume(const kvr_zone_t *zone, uint32_t i,
@@ -351,7 +351,7 @@ kvr_zone_snapshot_resume(const kvr_zone_t *zone, uint32_t i,
     kvr_set(&peer->assumed, p->assumed);
     kvr_set(&peer->engine.start, p->start);
 
-    /* 0 is nobody's, and bound to nobody */
+    /* 0 is never a generation */
 
     kvr_set(&peer->generation, kvr_max(p->generation, 1));
 

@@ -9,29 +9,29 @@
 
 
 /*
- * A zone as a file, so that a new zone can begin with what an old one knew.
+ * A zone as a file, so that a new zone can start with what an old one knew.
  *
- *     head    which format, whose secret
+ *     head    format, digest of the secret
  *     lines   of the index, one after the other (kvr_index_snapshot.h)
- *     peers   by number: their names and clocks
+ *     peers   by slot: their names and clocks
  *     tail    the time, lengths, a digest of all before it
  *
- * It has what peers hold, where sessions are bound, capacities, and when
- * engines were started.  It has no counters, no load, no receipts, and neither
- * a prompt nor the secret: all keys are values of chains that were hashed by
- * the secret, so they match nothing in a zone that has another one.
+ * It has what peers hold, bindings of sessions, capacities, and start times of
+ * engines.  It has no counters, load or receipts, and neither prompts nor the
+ * secret: keys are hashes under the secret, so they match nothing in a zone
+ * with another one.
  *
- * It is written in slices of KVR_ZONE_SNAPSHOT_LINES lines while the zone is in
- * use.  Peers come last: their clocks are then after all stamps.  A number that
- * was given to another peer meanwhile has that peer's floor, so that what was
- * written for the one before does not count.  At worst a peer is credited with
- * a block that it has lost: some prefill.  It never makes one prompt pass for
- * another, as that is decided by the key alone.
+ * It is written in slices of KVR_ZONE_SNAPSHOT_LINES lines while the zone is
+ * in use.  Peers are written last, so their clocks are after all stamps.  A
+ * slot that was reused meanwhile has the new peer's floor, so what was written
+ * of the old peer does not count.  At worst a peer is credited with a block
+ * that it has lost, which costs some prefill.  One prompt never passes for
+ * another, as only keys decide that.
  *
- * The digest is keyed, but XXH3 is no MAC.  It finds what was cut short,
- * damaged or made by others by mistake.  Who can write the file on purpose can
- * make requests go to other peers than the best, and nothing more: the reader
- * believes no length and no number.
+ * The digest is keyed, but XXH3 is no MAC.  It detects files that are
+ * truncated, damaged or of another zone.  A person who can write the file on
+ * purpose can direct requests to worse peers, and nothing more: the reader
+ * checks each length and number.
  */
 
 
@@ -43,17 +43,17 @@
 
 
 /*
- * To be raised when the file, or what chains are made of, becomes another:
+ * Raise it when the format of the file or the meaning of chains changes:
  * t/unit/prompt/test_prompt_pinned.c pins the latter.
  */
 #define KVR_ZONE_SNAPSHOT_FORMAT  4
 
-/* lines in a slice, and bytes that a slice takes at most */
+/* lines of a slice, and its size in bytes */
 #define KVR_ZONE_SNAPSHOT_LINES   2048
 #define KVR_ZONE_SNAPSHOT_SLICE                                               \
     (KVR_ZONE_SNAPSHOT_LINES * KVR_INDEX_SNAPSHOT_LINE)
 
-/* s; an older one is not believed */
+/* s; an older file is refused */
 #define KVR_ZONE_SNAPSHOT_AGE     3600
 
 
@@ -70,7 +70,7 @@ typedef enum {
 } kvr_zone_snapshot_e;
 
 
-/* a snapshot that is being written */
+/* state of writing */
 typedef struct {
     const kvr_zone_t  *zone;
     const uint8_t     *secret;       /* KVR_SECRET_LEN bytes */
@@ -83,37 +83,37 @@ typedef struct {
 
 
 typedef struct {
-    uint64_t           lines;        /* taken over */
+    uint64_t           lines;        /* lines that were read */
     uint64_t           age;          /* s */
     uint32_t           peers;
 } kvr_zone_snapshot_read_t;
 
 
-/* zone and secret stay as they are until it is done */
+/* Begins; zone and secret must stay until it is done. */
 void kvr_zone_snapshot_begin(kvr_zone_snapshot_t *s, const kvr_zone_t *zone,
     const uint8_t *secret);
 
 /*
- * The next bytes of the file, to buf, which has KVR_ZONE_SNAPSHOT_SLICE.
- * Returns their number, which may be 0; after the last ones s->done is 1.
+ * Writes the next bytes of the file to buf, which has KVR_ZONE_SNAPSHOT_SLICE.
+ * Returns their number, which can be 0; s->done is 1 after the last ones.
  * now: s since 1970.
  */
 size_t kvr_zone_snapshot_next(kvr_zone_snapshot_t *s, uint64_t now,
     uint8_t *buf);
 
-/* whether a file that begins so is a snapshot, of whatever version */
+/* Tells whether a file starts like a snapshot, of any version. */
 int kvr_zone_snapshot_is(const uint8_t *p, size_t len);
 
 /*
- * Fills a zone that is new, and that nobody else uses yet, from a whole file.
- * All of the file is checked before the zone is touched.  What does not fit, or
- * counts no more, is left out.  now: s since 1970.
+ * Fills a new zone, which no other process uses yet, from a whole file.  The
+ * file is checked before the zone is changed.  Entries that do not fit, or no
+ * longer count, are left out.  now: s since 1970.
  */
 kvr_zone_snapshot_e kvr_zone_snapshot_read(const kvr_zone_t *zone,
     const uint8_t *secret, const uint8_t *p, size_t len, uint64_t now,
     kvr_zone_snapshot_read_t *r);
 
-/* why it was not read, as the end of a sentence */
+/* Returns why it was not read, as the end of a sentence. */
 const char *kvr_zone_snapshot_why(kvr_zone_snapshot_e result);
 
 
