@@ -17,14 +17,14 @@
 #define KVR_HOT_TIME_MASK   ((1U << KVR_HOT_TIME_BITS) - 1)
 #define KVR_HOT_COUNT_MASK  ((1U << KVR_HOT_COUNT_BITS) - 1)
 
-/* a count's time is in units of 1024 ms, and so many halve it */
+/* a count's time is in units of 1024 ms; so many halve it */
 #define KVR_HOT_TIME_SHIFT  10
 #define KVR_HOT_HALF        41
 
-/* fewer than this make no difference to any price */
+/* a lower count does not change any decision */
 #define KVR_HOT_LEAST       (KVR_HOT_ONE / 4)
 
-/* a word that others change all the time is left alone */
+/* attempts to change a word */
 #define KVR_HOT_TRIES       4
 
 
@@ -146,7 +146,7 @@ kvr_hot_add_one(kvr_hot_t *p, uint32_t key, uint32_t now)
 }
 
 
-/* the word of a key, and what it was when looked at; NULL if it has none */
+/* Returns the word of a key, and its value; NULL if there is none. */
 static _Atomic uint64_t *
 kvr_hot_find(_Atomic uint64_t *bucket, uint32_t key, uint64_t *value)
 {
@@ -191,7 +191,7 @@ kvr_hot_least(_Atomic uint64_t *bucket, uint32_t now, uint64_t *value,
 }
 
 
-/* what is left of a word's count: 2^(-time / half), to a part in a thousand */
+/* Returns a word's count by now: 2^(-time / half), to 1 in 1000. */
 static uint32_t
 kvr_hot_decayed(uint64_t word, uint32_t now)
 {
@@ -202,7 +202,7 @@ kvr_hot_decayed(uint64_t word, uint32_t now)
     time = (now - (uint32_t) (word >> KVR_HOT_COUNT_BITS))
            & KVR_HOT_TIME_MASK;
 
-    /* another process may be a little ahead */
+    /* another process's clock can be a little ahead */
 
     if (count == 0 || time == 0 || time > KVR_HOT_TIME_MASK / 2) {
         return count;
@@ -256,8 +256,8 @@ kvr_hot_view(kvr_hot_t *p, const kvr_hot_keys_t *keys,
         count = kvr_hot_decayed(word, kvr_hot_time(now));
 
         /*
-         * Who had a block had those before it: what is deeper and has as many,
-         * or about as many, tells for these too.
+         * A request that had a block had those before it: a deeper place with
+         * at least about as many requests counts for this one too.
          */
 
         if (count < KVR_HOT_LEAST || count - count / 8 <= part) {

@@ -9,30 +9,28 @@
 
 
 /*
- * How many requests of the last minute had a beginning that some peer held:
- * what it is worth to have that beginning at a further peer.
+ * Counts how many requests of the last minute had a prefix that some peer has
+ * cached: this tells what it is worth to have the prefix at one more peer.
  *
- * The count of a beginning falls by itself, by half every 42 seconds: so it
- * comes to the requests of a minute when there are as many in each.  A request
- * is counted when its answer begins, not when it is given to a peer: siblings
- * of a burst would tell each other that their prompt is worth computing
- * everywhere, and be torn apart.  Only what was held is counted, so that
- * prompts which nobody repeats take no room.
+ * A count halves every 42 seconds, so with a constant rate it is the number of
+ * requests of a minute.  A request is counted when its answer starts, not at
+ * the pick: otherwise siblings of a burst would make their prompt look worth
+ * computing everywhere, and be scattered.  Only cached prefixes are counted,
+ * so prompts that are never repeated take no room.
  *
- * A chain is counted where what peers held of it ended: for new sessions with
- * one system prompt that is the end of the system prompt.  For chains that end
- * elsewhere it is counted at its first, 4th, 16th .. 1024th entry as well, as
- * far as it was held.  A block between two of these counts as often as the
- * deeper one: too little rather than too much.
+ * A chain is counted at the end of what peers have cached: for new sessions
+ * with a common system prompt that is the end of the system prompt.  For other
+ * chains it is also counted at its first, 4th, 16th .. 1024th entry, as far as
+ * it is cached.  A block between two of these has the count of the deeper one,
+ * which is rather too low than too high.
  *
  * The counts are words of a fixed table, in buckets of four: a part of the
- * key, the time of the last change in seconds, the count then.  A beginning
- * that finds its bucket full lowers the lowest count there by its own, and has
- * its place when that is used up (Misra and Gries, 1982): so a count is never
- * too high, but for two keys that are alike in 30 bits, and those of popular
- * beginnings stay.  A word is changed by compare and swap, by any process; one
- * that is killed leaves nothing behind, and a change that is overtaken again
- * and again is dropped.
+ * key, the time of the last change in seconds, and the count then.  A prefix
+ * that finds its bucket full decrements the lowest count there, and takes its
+ * place when that is used up (Misra and Gries, 1982).  So a count is never too
+ * high, except for two keys with the same 30 bits, and hot prefixes stay.  Any
+ * process changes a word by compare and swap; if it is killed it leaves
+ * nothing behind, and a change that is overtaken repeatedly is dropped.
  */
 
 
@@ -45,7 +43,7 @@
 #define KVR_HOT_POINTS   7           /* 1, 4 .. 1024, and the end */
 #define KVR_HOT_TAGS     (1U << 20)
 #define KVR_HOT_KEYS     (KVR_HOT_BUCKETS * KVR_HOT_TAGS)
-#define KVR_HOT_COMMON   2           /* requests that make a place common */
+#define KVR_HOT_COMMON   2           /* requests that make a prefix common */
 
 
 typedef struct {
@@ -54,50 +52,50 @@ typedef struct {
 } kvr_hot_t;
 
 
-/* where a request's beginning is counted: to be kept until it is answered */
+/* where a request's prefix is counted: kept until it is answered */
 typedef struct {
     uint32_t           n;
-    uint32_t           entries;      /* of the chain, at the last of them */
+    uint32_t           entries;      /* of the chain, at the last key */
     uint32_t           key[KVR_HOT_POINTS];      /* below KVR_HOT_KEYS */
 } kvr_hot_keys_t;
 
 
-/* how many requests had what part of its beginning: for one decision */
+/* how many requests had which part of the prefix: for one decision */
 typedef struct {
     uint32_t           n;
-    uint32_t           depth[KVR_HOT_POINTS];      /* units, falling */
-    double             count[KVR_HOT_POINTS];      /* rising, from 1 / 4 */
+    uint32_t           depth[KVR_HOT_POINTS];  /* units, falling */
+    double             count[KVR_HOT_POINTS];  /* rising, from 1 / 4 */
     double             unit;                       /* bytes */
 } kvr_hot_view_t;
 
 
 /*
- * The places to count a chain at, of which peers held the first entries, at
- * most; none if entries is 0.
+ * Sets the places at which a chain is counted.  entries: the most of its
+ * leading entries that a peer has; 0: no places.
  */
 void kvr_hot_keys(const uint64_t *chain, uint32_t entries,
     kvr_hot_keys_t *keys);
 
-/* counts a request whose answer begins; now: ms, of a clock that all share */
+/* Counts a request whose answer starts; now: ms of a clock that all share. */
 void kvr_hot_add(kvr_hot_t *p, const kvr_hot_keys_t *keys,
     uint64_t now);
 
-/* how many requests of the last minute are counted under keys->key[i] */
+/* Returns the count of keys->key[i]. */
 double kvr_hot_count(kvr_hot_t *p, uint32_t key, uint64_t now);
 
 /*
- * What is counted of a chain in units of so many bytes.  Counts that differ by
- * less than an eighth are taken for the least of them: as a rule there is one
- * part that many have, and one that is the session's own.
+ * Reads the counts of a chain in units of so many bytes.  Counts that differ
+ * by less than an eighth become the least of them: usually there is one common
+ * part and one of the session's own.
  */
 void kvr_hot_view(kvr_hot_t *p, const kvr_hot_keys_t *keys,
     uint64_t unit, uint64_t now, kvr_hot_view_t *view);
 
 
 /*
- * Bytes that a peer which holds so many units of the prompt, with so many
- * requests in flight, and without work for so many minutes, need not be charged
- * for the remainder, as others will have the use of it; at most that remainder.
+ * Returns the bytes of the uncached part that others will use, at a peer that
+ * has so many units of the prompt, so many requests in flight, and no work for
+ * so many minutes.
  */
 static inline uint64_t
 kvr_hot_shared(const kvr_hot_view_t *view, uint32_t units,
@@ -120,9 +118,9 @@ kvr_hot_shared(const kvr_hot_view_t *view, uint32_t units,
 
 
 /*
- * Whether so many units of the prompt are all that several requests of the last
- * minute had in common with what peers held, as with a system prompt that new
- * sessions begin with.  A conversation goes on from another place each time.
+ * Tells whether so many units of the prompt are just the common part of several
+ * requests of the last minute, as with a system prompt of new sessions.  A
+ * conversation goes on from a different place each time.
  */
 static inline int
 kvr_hot_common(const kvr_hot_view_t *view, uint32_t units)

@@ -7,7 +7,7 @@
 #include "core/hot/kvr_sketch.h"
 
 
-/* so few requests tell nothing */
+/* with fewer requests shares are unknown */
 #define KVR_SKETCH_FEW  32
 
 
@@ -21,7 +21,7 @@ kvr_sketch_count(kvr_sketch_t *sketch, uint64_t value)
 }
 
 
-/* the entry at the i-th depth */
+/* Returns the entry of the i-th depth. */
 static inline uint32_t
 kvr_sketch_index(uint32_t i)
 {
@@ -44,7 +44,7 @@ kvr_sketch_add(kvr_sketch_t *sketch, const uint64_t *chain, uint32_t n)
 }
 
 
-/* who crosses the window does it; what others add meanwhile may be lost */
+/* Called once a window; concurrent additions can be lost. */
 static void
 kvr_sketch_halve(kvr_sketch_t *sketch)
 {
@@ -97,9 +97,9 @@ kvr_sketch_entry(kvr_sketch_t *sketch, const uint64_t *chain, uint32_t n,
     }
 
     /*
-     * Few conversations, each of them a large part of the traffic: they part
-     * where the shares fall.  If they do not fall where it was counted, what
-     * is behind must tell.
+     * There are few conversations, each a large part of the traffic: they part
+     * where the shares fall.  If these do not fall at a counted depth, the part
+     * behind the last one must decide.
      */
 
     return branch < n ? branch : n - 1;

@@ -9,13 +9,13 @@
 
 
 /*
- * Which prefixes much of the traffic has in common.  A hash of such a prefix is
- * no key to spread requests by: all 12,031 requests of a published chat trace
- * share their first 512 tokens.  The prefixes of each request are counted at
- * the first, 2nd, 4th .. 1024th entry of the chain, in a sketch that all
- * processes share: one row of counters, so that a rare prefix may be taken for
- * a less rare one, and never the other way.  Counts are halved from time to
- * time, to follow the traffic.
+ * Tells which prefixes much of the traffic shares.  The hash of such a prefix
+ * is no key to spread requests by: all 12,031 requests of a published chat
+ * trace share their first 512 tokens.  The prefixes of each request are
+ * counted at the first, 2nd, 4th .. 1024th entry of the chain, in a sketch
+ * that all processes share: one row of counters, so a rare prefix can look
+ * more frequent, but never less.  Counts are halved regularly, to follow the
+ * traffic.
  */
 
 
@@ -36,23 +36,24 @@ typedef struct {
 } kvr_sketch_t;
 
 
-/* counts the prefixes of a request */
+/* Counts the prefixes of a request. */
 void kvr_sketch_add(kvr_sketch_t *sketch, const uint64_t *chain, uint32_t n);
 
-/* the share of requests, 0 .. 1, that have this prefix; high when unsure */
+/* Returns the share of requests, 0 .. 1, with this prefix; never too low. */
 double kvr_sketch_share(kvr_sketch_t *sketch, uint64_t value);
 
 /*
- * The entry of a chain to spread requests by: the first of the depths counted
- * whose prefix no more than a share of all requests have, else the deepest.
- * n from 1.
+ * Returns the entry of a chain to spread requests by: the first counted depth
+ * whose prefix at most this share of all requests has, else the deepest.  n is
+ * at least 1.
  */
 uint32_t kvr_sketch_entry(kvr_sketch_t *sketch, const uint64_t *chain,
     uint32_t n, double share);
 
 /*
- * The entry that is the key of a prompt: the one at this length, in bytes, of
- * units of so many, or if it is 0 the one to spread requests over peers by.
+ * Returns the entry that is the key of a prompt: the one at this length in
+ * bytes, with units of so many bytes; with length 0 the one to spread requests
+ * by.
  */
 uint32_t kvr_sketch_key(kvr_sketch_t *sketch, const uint64_t *chain, uint32_t n,
     uint32_t length, uint64_t unit, uint32_t peers);

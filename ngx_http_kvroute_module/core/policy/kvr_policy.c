@@ -35,7 +35,7 @@ static const kvr_policy_conf_t  kvr_policy_defaults = {
 };
 
 
-/* flags that leave a candidate out, or choose it beforehand */
+/* flags that leave a candidate out, or choose it directly */
 static const kvr_candidate_t  kvr_policy_special = {
     .full = 1, .draining = 1, .cold = 1, .unhealthy = 1, .sick = 1,
     .throttled = 1,
@@ -81,7 +81,7 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     d->best = best;
     d->mean = held / n;
 
-    /* what is left of a decision before, if the caller has not cleared it */
+    /* from an earlier decision, if the caller has not cleared it */
 
     for (i = 0; i < n && (flags & kvr_policy_out.flags); i++) {
         cand[i].flags &= ~kvr_policy_out.flags;
@@ -91,7 +91,7 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         cand[i].cost = 0;
     }
 
-    /* as a rule there is nobody to be left out, or chosen beforehand */
+    /* usually no candidate is left out or chosen directly */
 
     special = flags & kvr_policy_special.flags;
 
@@ -137,7 +137,7 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 }
 
 
-/* the one that was named, or made the response that is referred to */
+/* Returns the pinned candidate, or the owner of the previous response. */
 static kvr_candidate_t *
 kvr_policy_chosen(kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d)
 {
@@ -162,12 +162,12 @@ kvr_policy_chosen(kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d)
 
 
 /*
- * Whether a request belongs to a peer that gets no others: its session is bound
- * there, or the prompt is the peer's own.  That is, of what the others would
- * have to compute it holds at least half; others: bytes that the best of them
- * holds.  A beginning that all of them hold counts for nothing by that.  Nor
- * does one that the peer alone holds, if many requests go on from there: these
- * are new sessions.  Where sessions decide nothing else does.
+ * Tells whether a request belongs to a peer that gets no other requests: its
+ * session is bound there, or the peer has cached at least half of what the
+ * others would have to compute.  others: bytes that the best of them has.  So
+ * a prefix that all have does not count, and neither does one from which many
+ * requests go on, because these are new sessions.  If the policy binds
+ * sessions, only these count.
  */
 static inline int
 kvr_policy_own(const kvr_policy_request_t *req, const kvr_candidate_t *c,

@@ -8,7 +8,7 @@
 #define _KVR_POLICY_INT_H_INCLUDED_
 
 
-/* what a policy may fall back to, and what several have in common */
+/* Functions that several policies use. */
 
 
 #include "core/policy/kvr_policy.h"
@@ -22,11 +22,10 @@ uint32_t kvr_policy_round_robin_pick(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
 
 /*
- * The least cost; of equal ones that with fewer requests, then, if that is to
- * matter (affine), the one that holds more of the prompt (below the score's
- * floor it costs the same), then the one not given work for longest, in
- * proportion to the weights, then any: never always the first, which would draw
- * all the traffic of an idle fleet.
+ * Returns the candidate of least cost.  Of equal ones it is the one with fewer
+ * requests; if affine, then the one with the longer match (below the score's
+ * floor it costs the same); then the one that was idle longest, by weight; then
+ * a random one, since always the first would get all traffic of an idle fleet.
  */
 uint32_t kvr_policy_least_request_cost(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, int affine);
@@ -40,7 +39,7 @@ kvr_candidate_t *kvr_policy_home(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, kvr_candidate_t **second);
 
 
-/* whether c takes the place of b, the best so far, which is no cheaper */
+/* Tells whether c replaces b, the best so far, which is no cheaper. */
 static inline int
 kvr_policy_less(kvr_candidate_t *c, kvr_candidate_t *b, uint32_t i, int affine,
     uint64_t *random, uint32_t *ties)
@@ -58,7 +57,7 @@ kvr_policy_less(kvr_candidate_t *c, kvr_candidate_t *b, uint32_t i, int affine,
         less = c->matched > b->matched;
 
     } else {
-        /* from 1, or the last one had no chance, whatever its weight */
+        /* from 1: the last one must have a chance too */
 
         idle = ((double) c->idle + 1) * c->weight;
         best_idle = ((double) b->idle + 1) * b->weight;

@@ -9,10 +9,10 @@
 #include <math.h>
 
 
-/* among more than these it pays to tell who is too dear at a glance */
+/* with more candidates a cheap lower bound of the cost pays */
 #define KVR_PICK_FEW         8
 
-/* one part in so many of a prompt draws no request to an idle peer */
+/* a best match below 1/8 of the prompt does not outweigh an idle peer */
 #define KVR_PICK_SMALL       8
 
 
@@ -85,7 +85,7 @@ kvr_policy_kv_cache_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     conf = req->conf;
     small = d->best * KVR_PICK_SMALL < req->bytes;
 
-    /* both are in 1/16 */
+    /* rate and delay are in 1/16 */
 
     delay = kvr_score_delay((double) (int32_t) req->rate / 256, req->bytes,
                             d->best);
@@ -109,7 +109,7 @@ kvr_policy_kv_cache_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     if (small && d->best && !(req->home && cand[pick].credit)) {
         pick = kvr_pick_rested(cand, n, pick);
 
-        /* it may have been passed by */
+        /* its cost may not have been computed */
 
         cand[pick].cost = kvr_pick_cost(req, &cand[pick], delay,
                                         kvr_pick_credited(req));
@@ -132,7 +132,7 @@ kvr_policy_kv_cache_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
     if (c->matched && kvr_pick_unbalanced(conf, cand, n, pick)) {
 
-        /* the cheapest of the others, which becomes a further holder */
+        /* the cheapest of the others, which becomes another holder */
 
         pick = kvr_policy_least_request_cost(req, cand, n, 1);
     }
@@ -157,7 +157,7 @@ kvr_policy_kv_cache_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 }
 
 
-/* whether candidates have a credit */
+/* Tells whether candidates have a credit. */
 static inline int
 kvr_pick_credited(const kvr_policy_request_t *req)
 {
@@ -165,7 +165,7 @@ kvr_pick_credited(const kvr_policy_request_t *req)
 }
 
 
-/* bytes that count as held, of those that are not known to be */
+/* Sets the bytes that count as cached, though they are not known to be. */
 static void
 kvr_pick_credits(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n)
@@ -218,7 +218,7 @@ kvr_pick_cost(const kvr_policy_request_t *req, const kvr_candidate_t *c,
         s.uncached -= kvr_min(c->credit, s.uncached);
     }
 
-    /* an adapter would have to be loaded first */
+    /* an adapter must be loaded first */
 
     s.pending = c->pending;
 
@@ -254,9 +254,9 @@ kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
 
 /*
- * The least cost of many.  Most are too dear by what can be told in whole
- * numbers, kvr_score_least().  They are passed by, with an infinite cost.  The
- * pick is the same as with all known.
+ * Returns the least cost of many.  Most candidates are too expensive by their
+ * lower bound, kvr_score_least(); they are skipped, with an infinite cost.  The
+ * pick is the same as with all costs.
  */
 static uint32_t
 kvr_pick_bounded(const kvr_policy_request_t *req, kvr_candidate_t *cand,
@@ -298,7 +298,7 @@ kvr_pick_bounded(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         if (b == NULL || c->cost < least) {
             least = c->cost;
 
-            /* by one more than it need be: costs are rounded */
+            /* plus one: costs are rounded */
 
             limit = least < (double) INT64_MAX
                     ? (uint64_t) (int64_t) least + 1 : UINT64_MAX;
@@ -312,10 +312,10 @@ kvr_pick_bounded(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
 
 /*
- * All prompts may begin alike.  The first peer that has that beginning would
- * be the cheapest of an idle fleet each time, and be filled with everything
- * while the caches of the others are empty.  So a match that is a small part
- * of the prompt does not choose between peers with the same load.
+ * Replaces a pick by an idle peer with the same load.  All prompts may share a
+ * prefix.  The first peer that has it would always be the cheapest of an idle
+ * fleet, and get everything while the caches of the others are empty.  So a
+ * match that is a small part of the prompt does not decide between such peers.
  */
 static uint32_t
 kvr_pick_rested(kvr_candidate_t *cand, uint32_t n, uint32_t pick)
@@ -345,9 +345,9 @@ kvr_pick_rested(kvr_candidate_t *cand, uint32_t n, uint32_t pick)
 
 
 /*
- * Whether a holder of more was left for what others will have of it here: it is
- * most of what that one holds, and with all of it charged the pick would have
- * been dearer.
+ * Tells whether the pick was preferred to a peer with more of the prompt
+ * because others will use what it computes: that is most of the missing part,
+ * and with the full cost the other peer would have been cheaper.
  */
 static int
 kvr_pick_hot(const kvr_policy_request_t *req, kvr_candidate_t *cand,
@@ -381,7 +381,7 @@ kvr_pick_hot(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 }
 
 
-/* of those that cost nearly the same, the one with most of the documents */
+/* Returns the peer with most of the documents, among nearly equal costs. */
 static uint32_t
 kvr_pick_documents(kvr_candidate_t *cand, uint32_t n, uint32_t pick)
 {
@@ -407,11 +407,11 @@ kvr_pick_documents(kvr_candidate_t *cand, uint32_t n, uint32_t pick)
 
 
 /*
- * Whether the holder has so many more requests than the mean that it should be
- * spared.  It is asked for the one peer this request would go to: a fleet that
- * is out of balance elsewhere is no reason to leave a cache that is idle.  If
- * so it is left out, and with it the others of which the same is true: a hot
- * prompt has several holders.  One peer at least is not above the mean.
+ * Tells whether the picked holder has too many more requests than the average.
+ * Only the peer that this request would go to is compared: an imbalance
+ * elsewhere is no reason to leave an idle cache.  If so, it is left out, with
+ * all others for which the same is true: a hot prompt has several holders.  At
+ * least one peer is not above the average.
  */
 static int
 kvr_pick_unbalanced(const kvr_policy_conf_t *conf, kvr_candidate_t *cand,
@@ -440,7 +440,7 @@ kvr_pick_unbalanced(const kvr_policy_conf_t *conf, kvr_candidate_t *cand,
         return 0;
     }
 
-    /* what a weight of one has in the mean: more is due to a greater one */
+    /* the average for a weight of one */
 
     mean /= weights;
 
@@ -457,7 +457,7 @@ kvr_pick_unbalanced(const kvr_policy_conf_t *conf, kvr_candidate_t *cand,
 }
 
 
-/* both bounds are crossed, of those that are set */
+/* Tells whether all configured bounds are exceeded. */
 static int
 kvr_pick_above(const kvr_policy_conf_t *conf, uint32_t active, double mean)
 {

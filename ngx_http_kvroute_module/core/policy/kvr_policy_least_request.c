@@ -45,8 +45,8 @@ kvr_policy_least_request_pick(const kvr_policy_request_t *req,
     by = req->conf->by;
 
     /*
-     * An engine's word cannot be held against our count of another one's
-     * requests: it is all of them or none.  One that is old is none.
+     * Reported load cannot be compared with our count of another peer's
+     * requests: all peers need a fresh report.
      */
 
     if (by == KVR_BY_KV || by == KVR_BY_WAITING) {
@@ -110,7 +110,7 @@ kvr_policy_least_request_cost(const kvr_policy_request_t *req,
     for (i = 0; i < n; i++) {
         c = &cand[i];
 
-        /* most are neither as cheap nor left out */
+        /* most cost more, and are not left out */
 
         if (kvr_likely(c->cost > least) || c->out
             || (b && !kvr_policy_less(c, b, i, affine, &random, &ties)))

@@ -4,13 +4,13 @@
  */
 
 
-/* where the prefix belongs, by consistent hashing with bounded loads */
+/* Picks the peer of the prefix, by consistent hashing with bounded loads. */
 
 
 #include "core/policy/kvr_policy_int.h"
 
 
-/* prefixes with fewer requests than this at a peer are not spilled */
+/* a peer with fewer requests than this does not overflow */
 #define KVR_POLICY_PREFIX_FLOOR  4
 
 

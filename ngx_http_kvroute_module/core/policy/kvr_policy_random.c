@@ -30,7 +30,7 @@ kvr_policy_random_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         total += cand[i].out ? 0 : cand[i].weight;
     }
 
-    /* the random word may be a counter in its lower half */
+    /* the lower half of the random word can be a counter */
 
     at = kvr_reduce(kvr_mix(req->random, 1), total);
     pick = 0;

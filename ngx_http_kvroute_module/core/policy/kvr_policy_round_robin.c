@@ -4,7 +4,7 @@
  */
 
 
-/* nginx's smooth weighted round robin */
+/* Picks by nginx's smooth weighted round robin. */
 
 
 #include "core/policy/kvr_policy_int.h"

@@ -4,7 +4,7 @@
  */
 
 
-/* where the session is bound */
+/* Picks the peer that the session is bound to. */
 
 
 #include "core/policy/kvr_policy_int.h"
@@ -55,7 +55,7 @@ kvr_policy_sticky_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
             continue;
         }
 
-        /* if all are full it is as good as any */
+        /* if all are full, the bound one is as good as any */
 
         if (!cand[i].out) {
             d->reason = KVR_REASON_SESSION;
@@ -65,7 +65,7 @@ kvr_policy_sticky_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         bound = i;
     }
 
-    /* what a session has lives on its peer only: rather wait for that */
+    /* the session's state is only there, so it waits for that peer */
 
     if (req->conf->strict && (bound != KVR_POLICY_NONE || req->was_bound)) {
         return KVR_POLICY_NONE;

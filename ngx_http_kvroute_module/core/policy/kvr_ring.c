@@ -46,7 +46,7 @@ kvr_ring_build(kvr_ring_t *ring, const kvr_ring_peer_t *peer, uint32_t n)
 
         for (j = 0; j < points; j++) {
 
-            /* mixed once only, the points of a peer would be evenly apart */
+            /* mixed once, a peer's points would be evenly spaced */
 
             point->hash = kvr_mix(kvr_mix(peer[i].hash, j), j);
             point->place = i;
@@ -60,7 +60,7 @@ kvr_ring_build(kvr_ring_t *ring, const kvr_ring_peer_t *peer, uint32_t n)
 }
 
 
-/* a ring must stay small, whatever weights somebody or a name server gives */
+/* Limits the ring's size, whatever weights are configured or resolved. */
 static uint32_t
 kvr_ring_points(const kvr_ring_peer_t *peer, uint32_t n, uint32_t i,
     uint32_t gcd)
@@ -83,7 +83,7 @@ kvr_ring_points(const kvr_ring_peer_t *peer, uint32_t n, uint32_t i,
 }
 
 
-/* weights of 100 and 200 are those of 1 and 2 */
+/* weights of 100 and 200 are the same as 1 and 2 */
 static uint32_t
 kvr_ring_gcd(const kvr_ring_peer_t *peer, uint32_t n)
 {

@@ -9,12 +9,12 @@
 
 
 /*
- * Consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam: arXiv
- * 1608.01350).  A peer has 160 points on a ring for each unit of its weight; a
- * key belongs to the peer of the next point.  If that one has its share of the
- * load already the key goes on to the next peer, always the same, so that what
- * overflows has a locality of its own.  When 1 of n peers comes or goes, about
- * 1/n of the keys move.
+ * Consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam:
+ * arXiv 1608.01350).  A peer has 160 points on a ring for each unit of its
+ * weight; a key belongs to the peer of the next point.  If that peer already
+ * has its share of the load, the key goes to the next peer, always the same
+ * one, so overflow keeps its locality.  If one of n peers is added or removed,
+ * about 1/n of the keys move.
  */
 
 
@@ -23,13 +23,13 @@
 
 #define KVR_RING_POINTS  160
 
-/* weights that sum up to more than this are scaled down to it */
+/* larger sums of weights are scaled down to this */
 #define KVR_RING_UNITS   4096
 
 
 typedef struct {
     uint64_t           hash;
-    uint32_t           place;      /* of the peer among those built from */
+    uint32_t           place;      /* index of the peer in the list */
 } kvr_ring_point_t;
 
 
@@ -39,7 +39,7 @@ typedef struct {
 } kvr_ring_t;
 
 
-/* a peer to build from: the hash of its name, and its weight from 1 */
+/* a peer of the list: the hash of its name, and its weight from 1 */
 typedef struct {
     uint64_t           hash;
     uint32_t           weight;
@@ -47,31 +47,29 @@ typedef struct {
 
 
 /*
- * Tells whether the peer of a place may take one more: 1 yes, 0 not now,
- * -1 it is not there at all.
+ * Tells whether the peer at a place has room: 1 yes, 0 not now, -1 it is not
+ * usable.
  */
 typedef int (*kvr_ring_room_pt)(void *data, uint32_t place);
 
 
-/* the points that n peers have: what point[] must have room for */
+/* Returns the number of points of n peers: the size of point[]. */
 uint32_t kvr_ring_size(const kvr_ring_peer_t *peer, uint32_t n);
 
-/* builds a ring in ring->point[], which the caller has set */
+/* Builds a ring in ring->point[], which the caller has allocated. */
 void kvr_ring_build(kvr_ring_t *ring, const kvr_ring_peer_t *peer, uint32_t n);
 
 /*
- * Walks the ring from a key on and returns the place of the first peer that
- * has room, or n if none has; *first gets the place that the key belongs to,
- * among the peers that are there, or n.  n is the number of places, seen[] is
- * scratch of (n + 63) / 64 words.
+ * Walks the ring from a key on.  Returns the place of the first peer with
+ * room, or n.  Sets *first to the place of the key among the usable peers, or
+ * n.  n is the number of places; seen[] is scratch of (n + 63) / 64 words.
  */
 uint32_t kvr_ring_pick(const kvr_ring_t *ring, uint64_t key, uint32_t n,
     uint64_t *seen, kvr_ring_room_pt room, void *data, uint32_t *first);
 
 /*
- * The most requests that a peer of this weight may have, the one to come
- * included: its share of the total times the factor, but at least the floor,
- * below which it is too early to speak of load.
+ * Returns the most requests that a peer of this weight may have, including the
+ * new one: its share of the total times the factor, but at least the floor.
  */
 static inline uint32_t
 kvr_ring_bound(uint64_t total, uint32_t weight, uint64_t weights,

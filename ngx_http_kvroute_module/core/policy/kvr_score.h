@@ -12,8 +12,8 @@
 
 
 /*
- * What a request costs on a peer, in bytes of prompt to prefill: the delay that
- * it meets there plus what it brings to others.
+ * The cost of a request on a peer, in bytes of prompt to prefill: its own
+ * delay, plus the delay that it causes for others.
  *
  *     own  = uncached - shared
  *
@@ -24,41 +24,39 @@
  *              + uncached * turnover )
  *            / weight
  *
- * pending is what must be prefilled before it.  delay is what first tokens took
- * there of late beyond that: work that is not ours, or a slower card.  For a
- * prompt that nobody holds delay counts in full, for one that a peer holds
- * whole a fifth of it: a delay passes, but what is held there would have to be
- * computed anew elsewhere.  A request in flight slows the others down, the more
- * the longer its context is, as each step reads that: resident is the context
- * of all of them.
+ * pending: bytes to be prefilled before it.  delay: additional time of recent
+ * first tokens, from work of other clients or a slower GPU.  For a new prompt
+ * delay counts in full, for one that a peer has completely cached a fifth of
+ * it: a delay passes, but elsewhere the cached part would have to be computed
+ * again. A request in flight slows the others down, and more with a longer
+ * context, which each step reads: resident is the context of all of them.
  *
- * Its own uncached part delays itself once, and those that share the engine's
- * steps by a part of it: prefill chunks and decode steps take turns.  A prompt
- * that is cached whole still takes its place in the batch: the floor, or a hot
- * prefix would draw all its traffic to one peer.
+ * The uncached part delays this request once, and requests that share the
+ * engine's steps by a part of it, as prefill chunks alternate with decode
+ * steps. A fully cached prompt still takes a place in the batch: the floor.
+ * Without it a hot prefix would send all its traffic to one peer.
  *
- * What has to be computed also takes as much of the cache, and something else
- * goes for it that may be computed again: so most of it counts once more, and
- * a session does not leave its peer for a queue that is gone in a moment.  All
- * of it once more would be too much trust in an index that may be wrong.  And
- * it delays those that wait for their first token, or that come while they do:
- * the longer the queue is, the less a peer should compute that others have.
- * All of it for each that waits tears sessions apart where queues are of small
- * requests.
+ * What is computed also takes space in the cache and evicts something that may
+ * be needed again.  So most of it (3/4) counts once more, and a session does
+ * not leave its peer because of a short queue.  Not all of it, because the
+ * index can be wrong.  It also delays requests that wait for their first
+ * token: the longer the queue, the less a peer should compute what others have
+ * cached.  It counts half for each waiting request: all of it would tear
+ * sessions apart when queues consist of small requests.
  *
- * A beginning that n requests of the last minute had will be asked for again:
- * to compute it at a further peer is an investment.  This request bears
- * 1 / (1 + n / (2 * (1 + active))) of it, the rest is shared.  An idle peer is
- * a good place for the beginning, a busy one only if very many ask for it.  A
- * peer without work for m minutes has seen m times as many pass by: n counts
- * 1 + m times, or a fleet with little to do would leave that peer empty.
+ * A prefix that n requests of the last minute had will be needed again, so
+ * computing it at one more peer is an investment.  This request bears 1 / (1 +
+ * n / (2 * (1 + active))) of it, the rest is "shared".  An idle peer is a good
+ * place for the prefix, a busy one only if very many requests have it. For a
+ * peer without work for m minutes n counts 1 + m times; otherwise a fleet with
+ * little to do would leave that peer empty.
  *
- * What goes from a cache for this prompt may be asked for again, the more
- * likely the shorter ago it was used: turnover is 60 / (60 + t) for a peer that
- * computes as much as it can hold in t seconds.
+ * What this prompt evicts may be needed again, more likely if it was used
+ * recently: turnover is 60 / (60 + t) for a peer that computes as much as it
+ * can hold in t seconds.
  *
- * Bytes serve as well as tokens here, as all terms have the same unit and only
- * the order of the costs matters.
+ * Bytes serve as well as tokens: all terms have the same unit, and only the
+ * order of the costs matters.
  *
  * Found by simulation: bench/sim, docs/benchmarks.md.
  */
@@ -73,7 +71,7 @@
 #define KVR_SCORE_HOT        2
 #define KVR_SCORE_STAY           0.8
 
-/* an adapter that is not loaded, in the same bytes: tens of milliseconds */
+/* loading an adapter, in the same bytes: tens of milliseconds */
 #define KVR_SCORE_MODEL          16384
 
 
@@ -85,16 +83,16 @@ typedef struct {
     uint64_t         resident;   /* bytes of context in flight */
     double           delay;      /* bytes, see kvr_score_delay() */
     uint32_t         active;     /* requests in flight */
-    uint32_t         waiting;    /* those of them without an answer yet */
+    uint32_t         waiting;    /* of these, without a first event */
     uint32_t         weight;     /* from 1 */
     float            turnover;   /* 0 .. 1, see kvr_index_turnover() */
 } kvr_score_t;
 
 
 /*
- * The part, 0 .. 1, of a beginning that n requests of the last minute had
- * which is to the use of others, at a peer with so many requests in flight that
- * has rested for so many minutes.
+ * Returns the share, 0 .. 1, of a prefix of n requests of the last minute that
+ * others will use, at a peer with so many requests in flight that has rested
+ * for so many minutes.
  */
 static inline double
 kvr_score_hot(double n, uint32_t active, uint32_t rest)
@@ -106,8 +104,8 @@ kvr_score_hot(double n, uint32_t active, uint32_t rest)
 
 
 /*
- * The bytes that each ms of delay counts, at so many bytes a ms, for a prompt
- * of so many bytes of which the best peer holds so many.
+ * Returns the bytes that a ms of delay counts, at a rate in bytes per ms, for a
+ * prompt of so many bytes of which the best peer has cached so many.
  */
 static inline double
 kvr_score_delay(double rate, uint64_t bytes, uint64_t best)
@@ -123,7 +121,7 @@ kvr_score_delay(double rate, uint64_t bytes, uint64_t best)
 }
 
 
-/* lower is better, and at least KVR_SCORE_FLOOR / weight */
+/* Returns the cost: lower is better; at least KVR_SCORE_FLOOR / weight. */
 static inline double
 kvr_score_cost(const kvr_score_t *s)
 {
@@ -133,7 +131,7 @@ kvr_score_cost(const kvr_score_t *s)
     own = s->uncached - kvr_min(s->shared, s->uncached);
     floor = kvr_max(own, KVR_SCORE_FLOOR);
 
-    /* signed, as no machine converts the others as fast; exact up to here */
+    /* signed conversions are faster; exact for these sizes */
 
     active = (double) (int32_t) s->active;
 
@@ -152,8 +150,8 @@ kvr_score_cost(const kvr_score_t *s)
 
 
 /*
- * No more than kvr_score_cost() of a peer of weight 1, told in whole numbers:
- * as if nobody waited there, who is there had no context and the cache room.
+ * Returns a lower bound of kvr_score_cost() for a peer of weight 1, in whole
+ * numbers: without waiting requests, context and turnover.
  */
 static inline uint64_t
 kvr_score_least(uint64_t pending, uint64_t uncached, uint64_t shared,

@@ -467,7 +467,7 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter_engine(GAUGE, max_loras,
         .needs = KVR_METRICS_LORA, .json = "max_adapters"),
 
-    /* a model or a tenant: in JSON only, as their names may come from clients */
+    /* a model or a tenant: only in JSON, as clients choose the names */
 
     kvr_counter_tally(requests, .json = "requests"),
     kvr_counter_tally(errors, .json = "errors"),
