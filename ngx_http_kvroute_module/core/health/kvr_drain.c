@@ -120,7 +120,7 @@ kvr_drain_sessions(const kvr_drain_t *d, uint64_t now)
         }
     }
 
-    /* the next bit takes BITS / (BITS - n) keys when n are set */
+    /* with n bits set the next one takes BITS / (BITS - n) keys */
 
     n = __builtin_popcountll(all);
 

@@ -9,14 +9,13 @@
 
 
 /*
- * A peer that is being drained: since when and until when, and what still goes
- * there.
+ * Draining of a peer: since when, until when, and what still goes there.
  *
- * Sessions are counted by their keys, in a map of bits for each minute: a key
- * has one bit, and the count is how many keys it takes in the mean to set so
- * many bits.  It is good to a few for up to 50, and says no more than 214.
- * A map has the number of its minute with it, in one word, so nothing has to be
- * cleared, and who is killed leaves nothing behind.
+ * Sessions are counted by their keys, in a bit map for each minute.  A key
+ * sets one bit; the count is the number of keys that set so many bits on
+ * average.  It is accurate to a few up to 50, and at most 214.  A map and the
+ * number of its minute are one word, so nothing has to be cleared, and a
+ * killed process leaves nothing behind.
  *
  * Times are in milliseconds of a clock that all processes share.
  */
@@ -25,54 +24,54 @@
 #include "core/base/kvr_core.h"
 
 
-/* ms; who has had nothing for so long is taken to have no session left */
+/* ms without a request after which no session is left */
 #define KVR_DRAIN_IDLE  60000
 
 
 typedef struct {
     _Atomic uint32_t   on;
-    _Atomic uint32_t   reported;     /* somebody was told that it is empty */
+    _Atomic uint32_t   reported;     /* 1: its being empty was reported */
     _Atomic uint64_t   since;
     _Atomic uint64_t   until;        /* sessions may go there; 0: no end */
-    _Atomic uint64_t   last;         /* a request was given to it; 0: none */
-    _Atomic uint64_t   requests;     /* given to it since */
-    _Atomic uint64_t   seen[2];      /* sessions of two minutes */
+    _Atomic uint64_t   last;         /* time of the last request; 0: none */
+    _Atomic uint64_t   requests;     /* since the beginning */
+    _Atomic uint64_t   seen[2];      /* maps of two minutes */
 } kvr_drain_t;
 
 
 typedef enum {
     KVR_DRAIN_NO = 0,
     KVR_DRAIN_ON,
-    KVR_DRAIN_EMPTY                  /* nothing runs there, or will */
+    KVR_DRAIN_EMPTY                  /* no requests, and none expected */
 } kvr_drain_e;
 
 
-/* begins, or sets another end: timeout in ms from now on, 0: no end */
+/* Begins draining, or sets another end: timeout in ms from now, 0: none. */
 void kvr_drain_begin(kvr_drain_t *d, uint64_t timeout, uint64_t now);
 
-/* drained as another is, or used as that one; what was counted stays */
+/* Copies on, off and the end from another peer; counts stay. */
 void kvr_drain_copy(kvr_drain_t *d, const kvr_drain_t *as);
 
-/* the peer is used again; returns whether it was drained */
+/* Ends draining; returns whether the peer was drained. */
 int kvr_drain_end(kvr_drain_t *d);
 
-/* a request is given to the peer */
+/* Notes a request to the peer. */
 void kvr_drain_given(kvr_drain_t *d, uint64_t now);
 
-/* that request is of this session */
+/* Notes the session of that request. */
 void kvr_drain_session(kvr_drain_t *d, uint64_t key, uint64_t now);
 
-/* about how many sessions have had a request there in this or the last minute */
+/* Estimates the sessions with a request in this or the last minute. */
 uint32_t kvr_drain_sessions(const kvr_drain_t *d, uint64_t now);
 
-/* ms until it is over; 0: it is, or there is no end */
+/* Returns the ms until the end; 0: it is over, or there is no end. */
 uint64_t kvr_drain_left(const kvr_drain_t *d, uint64_t now);
 
-/* active: requests in flight at the peer */
+/* Returns the state; active: requests in flight at the peer. */
 kvr_drain_e kvr_drain_state(const kvr_drain_t *d, uint32_t active,
     uint64_t now);
 
-/* whether it is empty, and nobody was told so: who asks is told */
+/* Returns 1 once when the peer has become empty. */
 int kvr_drain_report(kvr_drain_t *d, uint32_t active, uint64_t now);
 
 
@@ -83,7 +82,7 @@ kvr_drain_on(const kvr_drain_t *d)
 }
 
 
-/* whether nothing at all is to go there any more, if it can go elsewhere */
+/* Tells whether the end is over: sessions leave too. */
 static inline int
 kvr_drain_over(const kvr_drain_t *d, uint64_t now)
 {

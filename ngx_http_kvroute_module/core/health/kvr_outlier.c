@@ -7,20 +7,20 @@
 #include "core/health/kvr_outlier.h"
 
 
-/* of a window's word: its slot, what was good, what was bad */
+/* parts of a window's word: slot, good answers, bad answers */
 #define KVR_OUTLIER_BITS      24
 #define KVR_OUTLIER_MASK      ((1ULL << KVR_OUTLIER_BITS) - 1)
 
-/* slots by which another process may be ahead: its time is newer than ours */
+/* slots by which another process's clock can be ahead */
 #define KVR_OUTLIER_AHEAD     16
 
-/* a unit of work: bytes to prefill, and what each request takes besides */
+/* bytes of a unit of work, and the units of each request besides */
 #define KVR_OUTLIER_WORK      1024
 #define KVR_OUTLIER_EACH      8
 #define KVR_OUTLIER_PACE      256
 
 
-/* answers of late: fewer count the longer they are past */
+/* recent answers; older ones count less */
 typedef struct {
     uint64_t           good;
     uint64_t           bad;
@@ -60,7 +60,7 @@ kvr_outlier_probe(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
         return 0;
     }
 
-    /* it has failed, for all that is known, and so is out for longer */
+    /* a probe counts as failed, so the time doubles */
 
     level = kvr_min(KVR_OUTLIER_LEVEL(state) + 1, KVR_OUTLIER_DOUBLES);
 
@@ -71,8 +71,8 @@ kvr_outlier_probe(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 
 
 /*
- * A quantile by steps: up by so many 256ths if the value is above, down by so
- * many if it is below.  What is far off moves it no more than what is near.
+ * Moves a quantile in steps: up by so many 256ths if the value is above, else
+ * down.  A far value moves it no more than a near one.
  */
 static void
 kvr_outlier_quantile(_Atomic uint32_t *word, uint64_t value, uint32_t up,
@@ -141,7 +141,7 @@ kvr_outlier_good(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
         kvr_set(&o->row[0], 0);
     }
 
-    /* in the same half of the window there is nothing to be halved */
+    /* in the same half of the window nothing has to be halved */
 
     word = kvr_get(&o->window);
 
@@ -170,13 +170,13 @@ kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, int late, uint64_t now)
 
     state = kvr_get(&o->state);
 
-    /* what was given before proves nothing */
+    /* a request from before the ejection proves nothing */
 
     if (!kvr_outlier_ejected(state) || given < kvr_get(&o->since)) {
         return 0;
     }
 
-    /* what has broken off before has to come to its end */
+    /* after broken answers only complete ones count */
 
     reason = kvr_get(&o->reason);
 
@@ -198,7 +198,7 @@ kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, int late, uint64_t now)
         return 0;
     }
 
-    /* it begins anew */
+    /* a fresh start */
 
     kvr_set(&o->window, 0);
     kvr_set(&o->row[1], 0);
@@ -218,7 +218,7 @@ kvr_outlier_doubt(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 
     state = kvr_get(&o->state);
 
-    /* a client's fault does not keep a server out that is out for another */
+    /* a client's fault does not extend an ejection for another reason */
 
     if (kvr_outlier_ejected(state)) {
         return kvr_get(&o->reason) == reason
@@ -241,7 +241,7 @@ kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     kvr_outlier_heard(o);
     kvr_set(&o->last, reason);
 
-    /* what began well was counted as good */
+    /* a good start was already counted as good */
 
     kvr_outlier_add(&o->window, conf->window, -late, 1, now);
 
@@ -262,7 +262,7 @@ kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 }
 
 
-/* it is out: the way for the next probe may be open by what began well */
+/* Extends an ejection, if a good start may have allowed the next probe. */
 static int
 kvr_outlier_again(kvr_outlier_t *o, const kvr_outlier_conf_t *conf, int late,
     int probe, uint64_t now)
@@ -312,7 +312,7 @@ kvr_outlier_eject(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
         return 0;
     }
 
-    /* who was in for as long as out before begins anew */
+    /* a server that was in for as long as ejected starts with the first time */
 
     level = kvr_outlier_relapse(conf, state, now)
             ? kvr_min(KVR_OUTLIER_LEVEL(state) + 1, KVR_OUTLIER_DOUBLES) : 0;
@@ -369,7 +369,7 @@ kvr_outlier_sent(kvr_outlier_fleet_t *fleet, int retry, uint64_t now)
 }
 
 
-/* how many bad answers in a row are */
+/* Returns how many bad answers in a row are enough. */
 static uint32_t
 kvr_outlier_enough(const kvr_outlier_conf_t *conf, uint64_t state,
     uint64_t now)
@@ -379,7 +379,7 @@ kvr_outlier_enough(const kvr_outlier_conf_t *conf, uint64_t state,
 }
 
 
-/* whether it was out, and has not been in for as long since */
+/* Tells whether it returned less long ago than it had been ejected. */
 static int
 kvr_outlier_relapse(const kvr_outlier_conf_t *conf, uint64_t state,
     uint64_t now)
@@ -410,7 +410,7 @@ kvr_outlier_slot(uint64_t ms, uint64_t now)
 }
 
 
-/* the slot of now, or the word's: processes do not take their time at once */
+/* Returns the slot of now, or the word's if that process's clock is ahead. */
 static uint16_t
 kvr_outlier_latest(uint64_t word, uint64_t ms, uint64_t now)
 {
@@ -424,8 +424,8 @@ kvr_outlier_latest(uint64_t word, uint64_t ms, uint64_t now)
 
 
 /*
- * A window is halved each half of its time, so that what is older than the
- * window counts less than a quarter.
+ * Returns the answers of a window.  Counts halve each half of the window's
+ * time, so answers older than the window count less than a quarter.
  */
 static kvr_outlier_count_t
 kvr_outlier_count(uint64_t word, uint64_t ms, uint64_t now)

@@ -8,8 +8,8 @@
 
 
 /*
- * Of the word: the reason, the score from KVR_TRIAL_ZERO, answers seen
- * elsewhere, and the time before which none begins.
+ * Parts of the word: the reason, the score from KVR_TRIAL_ZERO, the answers
+ * elsewhere, and the time before which no trial begins.
  */
 #define KVR_TRIAL_ZERO       128
 #define KVR_TRIAL_SCORE(t)   ((int) ((t) >> 5 & 0xff) - KVR_TRIAL_ZERO)

@@ -10,10 +10,10 @@
 #define KVR_FEEDBACK_FACTOR_MAX  (2 * KVR_FEEDBACK_ONE)
 #define KVR_FEEDBACK_FACTOR_MIN  (KVR_FEEDBACK_ONE / 4)
 
-/* s; without a count of tokens */
+/* s, without a count of tokens */
 #define KVR_FEEDBACK_FADE  600
 
-/* of the capacity that was told; tokens of one reply */
+/* of the reported capacity; tokens of one reply */
 #define KVR_FEEDBACK_USABLE_MAX  1.25
 #define KVR_FEEDBACK_REPLY_MAX   (1U << 20)
 
@@ -62,7 +62,7 @@ kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
 
     } else {
 
-        /* engines that have the field leave it out when it is 0 */
+        /* engines that have the field omit it if it is 0 */
 
         if (!(kvr_get(&l->reports) & kind)) {
             return 0;
@@ -89,7 +89,7 @@ kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
 
     rc = matched >= delivered + margin ? KVR_FEEDBACK_SHORT : 0;
 
-    /* old blocks are evicted as a matter of course: nothing was reset */
+    /* old blocks are evicted normally, which is no sign of a reset */
 
     old = retention && r->age >= retention / 2 && !r->speculative;
 
@@ -210,7 +210,7 @@ kvr_feedback_timed(kvr_feedback_t *l, uint32_t age, int held)
 }
 
 
-/* one percent or three a step, and back to 1 while all is well */
+/* Moves the factor by one or three percent, or back towards 1. */
 static void
 kvr_feedback_correct(kvr_feedback_t *l, int step)
 {

@@ -7,7 +7,7 @@
 #include "core/learn/kvr_inflight.h"
 
 
-/* low bits of a place: the entry's number, from 1; deeper ones have the last */
+/* low bits of a place: the entry's number from 1, at most this */
 #define KVR_INFLIGHT_ENTRY  2047
 
 
@@ -27,7 +27,7 @@ kvr_inflight_add(kvr_inflight_t *f, const uint64_t *chain, uint32_t entry)
 }
 
 
-/* two entries with equal words may be taken for one another */
+/* Entries with equal words are not distinguished. */
 void
 kvr_inflight_answered(kvr_inflight_t *f, uint32_t place)
 {
@@ -49,7 +49,7 @@ kvr_inflight_any(const kvr_inflight_t *f, const uint64_t *chain, uint32_t n)
 
     for (i = 0; i < KVR_INFLIGHT_MAX; i++) {
 
-        /* most are free */
+        /* most places are free */
 
         if (i % 4 == 0
             && !(kvr_get(&f->place[i]) | kvr_get(&f->place[i + 1])
@@ -73,7 +73,7 @@ kvr_inflight_any(const kvr_inflight_t *f, const uint64_t *chain, uint32_t n)
 }
 
 
-/* a value of the chain with its place in the low bits; never 0 */
+/* Returns a value of the chain, with its place in the low bits; never 0. */
 static uint32_t
 kvr_inflight_place(const uint64_t *chain, uint32_t entry)
 {

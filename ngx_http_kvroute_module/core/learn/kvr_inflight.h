@@ -9,22 +9,22 @@
 
 
 /*
- * The inserts of a peer that are in flight: made for requests that the peer has
- * not answered yet.  In shared memory, one ring for each peer.
+ * Inserts of a peer for requests that it has not answered yet.  In shared
+ * memory, one ring for each peer.
  *
- * An insert comes before the answer, so that siblings of a burst find it.  What
- * it says may not be computed yet: a miss of a sibling proves nothing, and what
- * is in flight is not left out by a refresh, as it may still be undone.
+ * An insert comes before the answer, so that siblings of a burst find it.  Its
+ * blocks may not be computed yet: a sibling's miss proves nothing, and a
+ * refresh writes these entries again, because the insert can still be undone.
  *
- * A place of the ring names the first new entry of a chain by its value and its
- * index.  It is freed by the answer, or taken by a later insert.
+ * A place of the ring has the value and the index of the first new entry of a
+ * chain.  The answer frees it, or a later insert replaces it.
  */
 
 
 #include "core/base/kvr_core.h"
 
 
-#define KVR_INFLIGHT_MAX  32     /* inserts that are remembered */
+#define KVR_INFLIGHT_MAX  32     /* inserts that are kept */
 
 
 typedef struct {
@@ -34,16 +34,16 @@ typedef struct {
 
 
 /*
- * An insert is made: its chain is new from this entry on.  Returns what
- * kvr_inflight_answered() takes.
+ * Adds an insert whose chain is new from this entry on.  Returns the argument
+ * of kvr_inflight_answered().
  */
 uint32_t kvr_inflight_add(kvr_inflight_t *f, const uint64_t *chain,
     uint32_t entry);
 
-/* the peer answered, or the insert was undone; place may be 0 */
+/* Removes an insert that was answered or undone; place may be 0. */
 void kvr_inflight_answered(kvr_inflight_t *f, uint32_t place);
 
-/* whether an insert in flight made any of the first n entries of a chain */
+/* Tells whether an unanswered insert made one of the first n entries. */
 int kvr_inflight_any(const kvr_inflight_t *f, const uint64_t *chain,
     uint32_t n);
 

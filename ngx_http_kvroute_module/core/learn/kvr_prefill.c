@@ -7,10 +7,10 @@
 #include "core/learn/kvr_prefill.h"
 
 
-/* bytes that take longer to compute than the rest of a request */
+/* bytes whose prefill takes longer than the rest of a request */
 #define KVR_PREFILL_RATE_MIN  8192
 
-/* samples after which a rate moves down as slowly as it does in the long run */
+/* samples during which the rate falls faster */
 #define KVR_PREFILL_NEW    32
 
 /* the part of a window, in 1/1000000, that one second is */
@@ -25,10 +25,10 @@
 /* less than this, in ms, is noise of timers and networks */
 #define KVR_PREFILL_DELAY_NOISE  16
 
-/* ms; a first event that took longer had other reasons than a queue */
+/* ms; a later first event had other reasons than a queue */
 #define KVR_PREFILL_DELAY_MAX  600000
 
-/* with each prompt the largest one is forgotten by this part of it */
+/* with each prompt the largest one fades by this part */
 #define KVR_PREFILL_FADE   16
 
 
@@ -66,7 +66,7 @@ kvr_prefill_give(kvr_prefill_t *p, uint64_t bytes, uint64_t pending,
 
     largest = kvr_get(&p->largest);
 
-    /* of the one under way half is done, while no rate says how much */
+    /* without a rate, half of the running prefill is assumed to be done */
 
     left = kvr_get(&p->rate) ? kvr_prefill_left(p, pending, now)
                              : pending - kvr_min(pending, largest) / 2;
@@ -130,7 +130,7 @@ kvr_prefill_waited(kvr_prefill_t *p, uint64_t left, uint64_t held, uint64_t ms,
         return;
     }
 
-    /* 1/256 ms */
+    /* in 1/256 ms */
 
     took = (int64_t) (kvr_min(ms, KVR_PREFILL_DELAY_MAX) * 256);
     base = kvr_get(&p->base);
@@ -143,7 +143,7 @@ kvr_prefill_waited(kvr_prefill_t *p, uint64_t left, uint64_t held, uint64_t ms,
 
     kvr_set(&p->base, (uint32_t) kvr_max(base, 1));
 
-    /* 1/16 ms: bytes are 1/16 ms at the rate when multiplied by 256 */
+    /* in 1/16 ms: bytes * 256 / rate */
 
     left = kvr_min(left, INT64_MAX / 256);
     held = kvr_min(held, INT64_MAX / 256);
@@ -187,7 +187,7 @@ kvr_prefill_faded(uint64_t word, uint64_t now)
         return 0;
     }
 
-    /* a straight line from one half to the next */
+    /* linear from one half-life to the next */
 
     return (delay - (uint32_t) ((uint64_t) delay
                                 * (time % KVR_PREFILL_DELAY_HALF)
@@ -234,7 +234,7 @@ kvr_prefill_load(kvr_prefill_t *p, uint64_t now, kvr_prefill_load_t *load)
     given = (double) kvr_prefill_average(kvr_get(&p->given_full),
                                          1000000ULL * gap, gap);
 
-    /* the part of a window that there has been yet */
+    /* the part of a window that has passed */
 
     bytes /= kvr_max(given, KVR_PREFILL_BEGUN) / 1000000;
 
@@ -244,8 +244,8 @@ kvr_prefill_load(kvr_prefill_t *p, uint64_t now, kvr_prefill_load_t *load)
 
 
 /*
- * Adds a value, which comes "gap" ms after the one before, to an average over
- * time that fades: of values that come evenly it is the rate.
+ * Adds a value, "gap" ms after the one before, to a fading average: for evenly
+ * spaced values it is the rate.
  */
 static uint64_t
 kvr_prefill_average(uint64_t average, uint64_t value, uint32_t gap)
@@ -257,8 +257,8 @@ kvr_prefill_average(uint64_t average, uint64_t value, uint32_t gap)
 
 
 /*
- * ms since a moment; 0 if there was none.  It may be in the future, as another
- * process may be ahead by a little.
+ * Returns the ms since a moment; 0 if there was none.  The moment can be in the
+ * future, by another process's clock.
  */
 static uint32_t
 kvr_prefill_since(_Atomic uint64_t *moment, uint64_t now)

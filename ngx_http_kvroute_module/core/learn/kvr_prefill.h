@@ -9,27 +9,25 @@
 
 
 /*
- * How fast a peer prefills, how much it has left to do, and how busy that
- * keeps it.
+ * Estimates how fast a peer prefills, how much it has left, and how busy it is.
  *
- * The pending bytes of a prompt are taken off all at once, at its first event.
- * Before that the peer has already done a part of them.  That part is reckoned:
- * the time since the last first event, at the peer's rate, but no more than the
- * largest prompt of late, so that a peer that is stuck does not seem to go on.
+ * A prompt's pending bytes are subtracted all at once, at its first event.
+ * Before that the peer has already done a part of them: the time since the
+ * last first event, at the peer's rate, but at most the largest recent prompt,
+ * so that a stuck peer does not seem to progress.
  *
- * The bytes given in the last KVR_PREFILL_WINDOW are an average that fades.  How
- * much of a window there has been is kept as well: else a peer would seem to
- * have little to do for a minute after its start.  Bytes a second over the rate
- * are the utilization: 1 at the knee, if prefill is the peer's bottleneck.
+ * The bytes of the last KVR_PREFILL_WINDOW are a fading average.  The part of
+ * the window that has passed is kept too, otherwise a peer would seem idle for
+ * a minute after its start.  Bytes per second over the rate are the
+ * utilization: 1 at the saturation point, if prefill is the peer's bottleneck.
  *
- * The delay is what first tokens take beyond what was reckoned: because of
- * somebody else's requests, a card that is slower than the others, a cache
- * without room for the requests that run.  It is an average over the last few,
- * and is halved every seven seconds, as a peer that is avoided for its delay
- * tells nothing new.
+ * The delay is the time of first tokens beyond this estimate: by other
+ * clients' requests, a slower GPU, or a cache that is too small for the
+ * running requests. It is an average of the last few, and halves every seven
+ * seconds, because a peer that is avoided for its delay reports nothing new.
  *
- * Words stand for themselves; processes that write at the same time may lose an
- * observation.  Times are in ms of a clock that all processes share; 0 is
+ * Words are independent; of two processes that write at once one observation
+ * can be lost.  Times are in ms of a clock that all processes share; 0 is
  * never.
  */
 
@@ -37,24 +35,24 @@
 #include "core/base/kvr_core.h"
 
 
-#define KVR_PREFILL_RATE    16   /* of a rate: one byte a ms */
+#define KVR_PREFILL_RATE    16   /* of a rate: one byte per ms */
 #define KVR_PREFILL_WINDOW  30000  /* ms */
-#define KVR_PREFILL_MINUTE  16   /* of ms: log2, about */
+#define KVR_PREFILL_MINUTE  16   /* log2 of its ms, about */
 #define KVR_PREFILL_REST    60   /* minutes */
 
 
 typedef struct {
-    _Atomic uint32_t   rate;         /* of prefill, 0: not known yet */
-    _Atomic uint32_t   samples;      /* of it, the first ones */
-    _Atomic uint32_t   largest;      /* prompt of late, bytes */
-    _Atomic uint32_t   base;         /* least time of late, 1/256 ms */
-    _Atomic uint64_t   delay;        /* 1/16 ms, and in its upper bits when */
+    _Atomic uint32_t   rate;         /* of prefill, 0: unknown */
+    _Atomic uint32_t   samples;      /* of the rate, up to KVR_PREFILL_NEW */
+    _Atomic uint32_t   largest;      /* recent prompt, bytes */
+    _Atomic uint32_t   base;         /* least recent time, 1/256 ms */
+    _Atomic uint64_t   delay;        /* 1/16 ms; its time in the upper bits */
 
-    _Atomic uint64_t   moved;        /* when a prefill began or ended last */
-    _Atomic uint64_t   given;        /* when it was given work last, or seen */
-    _Atomic uint64_t   remote;       /* when another host gave it work */
-    _Atomic uint64_t   bytes;        /* given a second */
-    _Atomic uint64_t   given_full;   /* 1/1000000 of a window, of bytes */
+    _Atomic uint64_t   moved;        /* last start or end of a prefill */
+    _Atomic uint64_t   given;        /* last pick, or first decision */
+    _Atomic uint64_t   remote;       /* last pick by another host */
+    _Atomic uint64_t   bytes;        /* per second */
+    _Atomic uint64_t   given_full;   /* passed part of a window, 1/1000000 */
 } kvr_prefill_t;
 
 
@@ -64,54 +62,53 @@ typedef struct {
 } kvr_prefill_load_t;
 
 
-/* forgets all: the peer is another */
+/* Forgets all, for a new peer in the slot. */
 void kvr_prefill_reset(kvr_prefill_t *p);
 
 /*
- * Tells that a peer was given a prompt with so many bytes to prefill, while
- * "pending" bytes were pending there.  Returns the bytes that it has left now,
- * the new ones included.
+ * Notes that a peer was picked for a prompt with so many bytes to prefill,
+ * while "pending" bytes were pending.  Returns the bytes that are left now,
+ * including the new ones.
  */
 uint64_t kvr_prefill_give(kvr_prefill_t *p, uint64_t bytes, uint64_t pending,
     uint64_t now);
 
 /*
- * Tells that a prompt had its first event, ms after it was given.  left is what
- * kvr_prefill_give() returned for it.  The rate that is kept is near the upper
- * end of what is seen, as small prompts take longer than their bytes.  It comes
- * down faster while it is new.
+ * Notes the first event of a prompt, ms after the pick.  left is the result of
+ * kvr_prefill_give().  The rate is near the upper end of the samples, because
+ * small prompts take longer than their bytes.  It falls faster while it is new.
  */
 void kvr_prefill_first(kvr_prefill_t *p, uint64_t left, uint64_t ms,
     uint64_t now);
 
 /*
- * Tells that a stream had its first event, ms after it was given.  left is what
- * kvr_prefill_give() returned for it, held the bytes of its prompt that the
- * pick counted on, rate that of the fastest peer (as in kvr_prefill_t).  What
- * ms has beyond left / rate, the least time of late and a little for noise is
- * delay; but not what held bytes explain that were not there after all.
+ * Notes the first event of a stream, ms after the pick.  left is the result of
+ * kvr_prefill_give(), held the bytes of the prompt that were predicted as
+ * cached, rate that of the fastest peer (as in kvr_prefill_t).  The delay is
+ * what exceeds left / rate, the least recent time and some noise, unless the
+ * held bytes explain it, if they were lost.
  */
 void kvr_prefill_waited(kvr_prefill_t *p, uint64_t left, uint64_t held,
     uint64_t ms, uint32_t rate, uint64_t now);
 
-/* how much of a delay is left by now; word: kvr_prefill_t's */
+/* Returns the delay of a word by now. */
 uint32_t kvr_prefill_faded(uint64_t word, uint64_t now);
 
-/* how much of what is pending is left to prefill, in bytes */
+/* Returns how many of the pending bytes are left to prefill. */
 uint64_t kvr_prefill_left(kvr_prefill_t *p, uint64_t pending, uint64_t now);
 
 /*
- * Whether a peer has more left than it prefills in half of target ms: the other
- * half is for the prompt to come.  0 if the peer's rate is not known.
+ * Tells whether a peer has more left than it prefills in half of target ms: the
+ * other half is for the new prompt.  0 if the peer's rate is unknown.
  */
 int kvr_prefill_full(kvr_prefill_t *p, uint64_t target, uint64_t pending,
     uint64_t now);
 
-/* the load of late */
+/* Returns the recent load. */
 void kvr_prefill_load(kvr_prefill_t *p, uint64_t now, kvr_prefill_load_t *load);
 
 
-/* the delay of late, in 1/16 ms; inline, as each decision asks each peer */
+/* Returns the delay, in 1/16 ms; inline, as each decision reads each peer. */
 static inline uint32_t
 kvr_prefill_delay(kvr_prefill_t *p, uint64_t now)
 {
@@ -123,7 +120,7 @@ kvr_prefill_delay(kvr_prefill_t *p, uint64_t now)
 }
 
 
-/* tells that another host gave it work: it does not rest */
+/* Notes a pick by another host: the peer does not rest. */
 static inline void
 kvr_prefill_remote(kvr_prefill_t *p, uint64_t now)
 {
@@ -132,8 +129,8 @@ kvr_prefill_remote(kvr_prefill_t *p, uint64_t now)
 
 
 /*
- * For how many whole minutes a peer was given no work, at most
- * KVR_PREFILL_REST.  A new peer rests from when it is first asked about.
+ * Returns for how many whole minutes a peer was not picked, at most
+ * KVR_PREFILL_REST.  A new peer rests from the first decision on.
  */
 static inline uint32_t
 kvr_prefill_rest(kvr_prefill_t *p, uint64_t now)

@@ -9,40 +9,40 @@
 
 
 /*
- * Bytes of a token: a running mean that one odd response does not move.
+ * Bytes per token: a running mean that resists outliers.
  *
- * The n-th response counts 1/n, from the 32nd on 1/32, and no response counts
- * for more than a quarter above or below the mean (the first three for more,
- * as the mean is a guess then): one moves it by less than a hundredth, however
- * odd it is, and many of them move it all the way, within what a tokenizer can
- * do.  It is Huber's estimator of location, with a window.
+ * The n-th response counts 1/n, from the 32nd on 1/32.  A response counts for
+ * at most a quarter above or below the mean; the first three for more, as the
+ * mean is a guess then.  So one response moves the mean by less than a
+ * hundredth, and many move it all the way, within what a tokenizer can do.  It
+ * is Huber's estimator of location, with a window.
  *
- * In shared memory.  Both words stand for themselves: of two processes that
- * write at a time one response is lost.
+ * In shared memory.  The two words are independent: of two processes that write
+ * at once one response is lost.
  */
 
 
 #include "core/base/kvr_core.h"
 
 
-#define KVR_RATIO_ONE    1024    /* of a mean, kept as a fixed-point number */
-#define KVR_RATIO_START  4       /* bytes a token, while none was seen */
+#define KVR_RATIO_ONE    1024    /* 1, as a fixed-point number */
+#define KVR_RATIO_START  4       /* bytes per token, if unknown */
 #define KVR_RATIO_LAST   32
-#define KVR_RATIO_CLOSE  4       /* a part of the mean: what is near it */
-#define KVR_RATIO_MIN    1000    /* bytes: less is mostly the template's */
+#define KVR_RATIO_CLOSE  4       /* part of the mean that a response counts */
+#define KVR_RATIO_MIN    1000    /* bytes; less is mostly the template's */
 
-/* of a mean: images have less than a byte a token, blanks have more than 8 */
+/* of a mean: images have less than a byte per token, blanks more than 8 */
 #define KVR_RATIO_LEAST  (KVR_RATIO_ONE / 4)
 #define KVR_RATIO_MOST   (KVR_RATIO_ONE * 16)
 
 
 typedef struct {
-    _Atomic uint32_t   mean;     /* x KVR_RATIO_ONE; 0: not known */
-    _Atomic uint32_t   n;        /* responses, KVR_RATIO_LAST at most */
+    _Atomic uint32_t   mean;     /* in 1/KVR_RATIO_ONE; 0: unknown */
+    _Atomic uint32_t   n;        /* responses, at most KVR_RATIO_LAST */
 } kvr_ratio_t;
 
 
-/* bytes a token; 0: not known */
+/* Returns bytes per token; 0: unknown. */
 static inline double
 kvr_ratio_get(const kvr_ratio_t *r)
 {
@@ -58,7 +58,7 @@ kvr_ratio_reset(kvr_ratio_t *r)
 }
 
 
-/* so many bytes of prompt were so many tokens; short prompts do not count */
+/* Takes the size of a prompt in both units; short prompts do not count. */
 static inline void
 kvr_ratio_take(kvr_ratio_t *r, uint64_t bytes, uint64_t tokens)
 {

@@ -119,7 +119,7 @@ kvr_retention_among(const kvr_retention_t *h, const kvr_retention_sum_t *sum)
 }
 
 
-/* what was delivered before a class, less what was lost */
+/* Returns what was delivered below a class, less what was lost. */
 static int32_t
 kvr_retention_worth(const kvr_retention_sum_t *sum, uint32_t class)
 {
@@ -135,8 +135,8 @@ kvr_retention_worth(const kvr_retention_sum_t *sum, uint32_t class)
 
 
 /*
- * The class at which to divide: below it are, as far as can be, those that were
- * delivered, from it on those that were lost.  Of equal ones the last.
+ * Finds the class that best divides what was delivered, below it, from what was
+ * lost, from it on.  Of equal ones it is the last.
  */
 static int32_t
 kvr_retention_best(const kvr_retention_sum_t *sum, uint32_t *at)
@@ -161,7 +161,7 @@ kvr_retention_best(const kvr_retention_sum_t *sum, uint32_t *at)
 }
 
 
-/* four to a doubling, in even steps within it */
+/* Returns the class of an age: four to a doubling, in even steps. */
 static uint32_t
 kvr_retention_class(uint32_t age)
 {
@@ -179,7 +179,7 @@ kvr_retention_class(uint32_t age)
 }
 
 
-/* where a class begins */
+/* Returns the lowest age of a class. */
 static uint32_t
 kvr_retention_age(uint32_t class)
 {

@@ -8,8 +8,8 @@
 
 
 /*
- * T(held) is the time that a first token takes if the cache still has the
- * prompt, T(lost) the time if the prompt is computed.
+ * T(held) is the time to the first token if the prompt is cached, T(lost) the
+ * time if it is computed.
  */
 
 /* new bytes that a sample of the prefill rate needs */
@@ -18,13 +18,13 @@
 /* inserted bytes that a prompt needs to be judged */
 #define KVR_TTFT_INSERTED    4096
 
-/* a reply, kept or not, may be this part of the new bytes */
+/* a reply, kept or not, may be at most this part of the new bytes */
 #define KVR_TTFT_KEPT      8
 
-/* bytes that any request costs beside its prompt */
+/* bytes that any request costs besides its prompt */
 #define KVR_TTFT_SMALL     512
 
-/* later requests may bring this part of the inserted bytes */
+/* later requests may bring at most this part of the inserted bytes */
 #define KVR_TTFT_LATER     2
 
 /* T(lost) is at least so many times T(held) */
@@ -104,7 +104,7 @@ kvr_ttft_first(kvr_ttft_t *t, kvr_ttft_prefill_t *all,
         return KVR_TTFT_NOTHING;
     }
 
-    /* to be computed; at most, if it did not keep the reply */
+    /* to be computed; at most, if the reply was not kept */
 
     new = f->bytes - f->inserted;
     most = new + f->reply;
@@ -150,7 +150,7 @@ kvr_ttft_first(kvr_ttft_t *t, kvr_ttft_prefill_t *all,
         return KVR_TTFT_HELD;
     }
 
-    /* it may have waited for what came later, too */
+    /* it may also have waited for later requests */
 
     if (later > sure / KVR_TTFT_LATER) {
         return KVR_TTFT_NOTHING;
@@ -169,7 +169,7 @@ kvr_ttft_first(kvr_ttft_t *t, kvr_ttft_prefill_t *all,
 }
 
 
-/* near the least of what is seen; it may have become slower, but not lost */
+/* Follows the least time; it rises slowly, in case the engine became slower. */
 static void
 kvr_ttft_base(kvr_ttft_t *t, uint64_t ms, int small)
 {

@@ -9,7 +9,7 @@
 
 #define KVR_QUEUE_RETRIES   16
 #define KVR_QUEUE_RETRY_MAX 60       /* s */
-#define KVR_QUEUE_RATE_MS   10000    /* that the rate looks back */
+#define KVR_QUEUE_RATE_MS   10000    /* time constant of the rate */
 
 
 static kvr_queue_key_t kvr_queue_key(kvr_queue_shared_t *shared,
@@ -236,7 +236,7 @@ kvr_queue_last(kvr_queue_t *q, unsigned class)
     for (c = KVR_QUEUE_CLASSES; c-- > class + 1; /* void */ ) {
         last = NULL;
 
-        /* of the tenants' heads the one that is due last, a cheap guess */
+        /* a cheap guess: the last due of the tenants' heads */
 
         for (set = q->tenants[c]; set; set &= set - 1) {
             item = q->heap[c][__builtin_ctzll(set)];
@@ -326,7 +326,7 @@ kvr_queue_publish(kvr_queue_shared_t *shared, uint32_t row, kvr_queue_t *q,
     kvr_set(&r->bytes, q->bytes);
     atomic_store_explicit(&r->seen, now, memory_order_release);
 
-    /* whoever compared the rows before must do it again */
+    /* processes that have compared the rows before must do so again */
 
     if (changed) {
         atomic_fetch_add(&shared->sequence, 1);
@@ -345,7 +345,7 @@ kvr_queue_admit(kvr_queue_shared_t *shared, uint32_t row, kvr_queue_t *q,
 
     mine = item->waiting;
 
-    /* a process that was busy for long must not take itself for dead */
+    /* a process that was busy for long is not stuck */
 
     if (q->n) {
         kvr_set(&shared->row[row].seen, now);
@@ -427,7 +427,7 @@ kvr_queue_row(kvr_queue_shared_t *shared, uint32_t i, uint64_t now)
 
     r = &shared->row[i];
 
-    /* clocks of processes differ a little: now may be the smaller */
+    /* another process's clock can be ahead */
 
     return (int64_t) (now - kvr_get(&r->seen)) > KVR_QUEUE_STALE ? NULL : r;
 }
@@ -455,7 +455,7 @@ kvr_queue_long(kvr_queue_shared_t *shared, uint32_t peers, uint64_t now)
     share = (share * KVR_QUEUE_LONG + (more ? 1000000 * gap : 0))
             / (KVR_QUEUE_LONG + gap);
 
-    /* not for each of those that come at once: parts would be lost */
+    /* not for requests of the same ms: fractions would be lost */
 
     if (gap) {
         kvr_set(&shared->looked, now);
@@ -546,7 +546,7 @@ kvr_queue_retry_after(kvr_queue_shared_t *shared, uint64_t now)
 }
 
 
-/* whoever had nothing waiting has saved up nothing */
+/* A tenant without waiting requests has saved up nothing. */
 static void
 kvr_queue_enter(kvr_queue_shared_t *shared, kvr_queue_item_t *item)
 {
@@ -588,7 +588,7 @@ kvr_queue_before(kvr_queue_key_t a, kvr_queue_key_t b)
 }
 
 
-/* whether one that waits in another process comes first */
+/* Tells whether a waiting request of another process comes first. */
 static int
 kvr_queue_others(kvr_queue_shared_t *shared, uint32_t row, unsigned class,
     kvr_queue_key_t key, uint64_t now)
@@ -614,7 +614,7 @@ kvr_queue_others(kvr_queue_shared_t *shared, uint32_t row, unsigned class,
 }
 
 
-/* what is let in counts for its tenant, and for how fast the queue drains */
+/* Charges an admission to the tenant, and updates the rate. */
 static void
 kvr_queue_charge(kvr_queue_shared_t *shared, kvr_queue_item_t *item,
     uint64_t now)
@@ -646,7 +646,7 @@ kvr_queue_charge(kvr_queue_shared_t *shared, kvr_queue_item_t *item,
     gap = kvr_min(gap, UINT32_MAX);
     rate = kvr_get(&shared->rate);
 
-    /* what was seen fades, each one adds its share, in 1/1000 a second */
+    /* old admissions fade, each one adds its share, in 1/1000 per second */
 
     rate = rate * KVR_QUEUE_RATE_MS / (KVR_QUEUE_RATE_MS + gap)
            + 1000000 / KVR_QUEUE_RATE_MS;

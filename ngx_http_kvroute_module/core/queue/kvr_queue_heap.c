@@ -7,7 +7,7 @@
 #include "core/queue/kvr_queue_heap.h"
 
 
-/* looked at for each that is asked for */
+/* items examined for each one that is wanted */
 #define KVR_HEAP_LOOKS  4
 
 
@@ -43,7 +43,7 @@ kvr_heap_meld(kvr_queue_item_t *a, kvr_queue_item_t *b)
 }
 
 
-/* one heap out of a list of siblings: in pairs, then from the last on */
+/* Melds siblings in pairs, and the pairs from the last one on. */
 kvr_queue_item_t *
 kvr_heap_pairs(kvr_queue_item_t *list)
 {
