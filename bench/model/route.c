@@ -231,8 +231,7 @@ kvs_route_end(const kvs_zone_t *z, kvs_route_t *rt, const kvr_tokens_t *tokens,
                         tokens, now);
     }
 
-    kvs_route_again(&zone, rt, kvr_attempt_end(&rt->attempt, &zone), NULL,
-                    now);
+    kvs_route_again(&zone, rt, kvr_attempt_end(&rt->attempt), NULL, now);
 }
 
 

@@ -354,9 +354,7 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
         ngx_http_kvroute_attempt_settle(at);
     }
 
-    if (!(kvr_attempt_end(&at->core, &at->conf->zone->core)
-          & KVR_ATTEMPT_UNDO))
-    {
+    if (!(kvr_attempt_end(&at->core) & KVR_ATTEMPT_UNDO)) {
         return;
     }
 

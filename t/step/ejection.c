@@ -27,7 +27,7 @@ check_answer(uint32_t peer, uint64_t now)
     (void) kvr_attempt_first(&at, &living, &ejecting, &f, now);
     (void) kvr_attempt_judge(&at, &living, &ejecting, KVR_OUTLIER_NONE, now);
     (void) kvr_attempt_release(&at, &living);
-    (void) kvr_attempt_end(&at, &living);
+    (void) kvr_attempt_end(&at);
 }
 
 

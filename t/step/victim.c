@@ -98,7 +98,7 @@ victim_request(util_rng_t *rng, kvr_reservation_t *r)
     }
 
     if (kvr_attempt_release(&at, &victim)) {
-        rc |= kvr_attempt_end(&at, &victim);
+        rc |= kvr_attempt_end(&at);
     }
 
     if (rc & KVR_ATTEMPT_REINSERT) {
@@ -158,7 +158,7 @@ victim_eject(util_rng_t *rng)
         (void) kvr_attempt_judge(&at, &victim, &ejecting,
                                  fails ? fault : KVR_OUTLIER_NONE, now);
         (void) kvr_attempt_release(&at, &victim);
-        (void) kvr_attempt_end(&at, &victim);
+        (void) kvr_attempt_end(&at);
 
         if (kvr_outlier_look(kvr_eject_fleet(&victim, &ejecting), now)) {
             (void) kvr_eject_looked(&victim, &ejecting, KVR_REGISTRY_NONE,

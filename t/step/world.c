@@ -595,7 +595,7 @@ check_attempt(void)
     (void) kvr_attempt_first(&running, &living, &pool, &f, NOW + 100);
     (void) kvr_attempt_settle(&running, &living, &pool, &e, NOW + 200);
     util_check(kvr_attempt_release(&running, &living), "released before");
-    (void) kvr_attempt_end(&running, &living);
+    (void) kvr_attempt_end(&running);
 
     view = kvr_load_view(living.load);
 

@@ -55,15 +55,12 @@ KVS_WITHOUT(kv_cache, turnover, .timed = 1, .without = KVS_WITHOUT_TURNOVER)
 KVS_WITHOUT(usage, ttft, .usage = 1)
 KVS_WITHOUT(usage, retention, .usage = 1, .timed = 1,
             .without = KVS_WITHOUT_RETENTION)
-KVS_WITHOUT(usage, inflight, .usage = 1, .timed = 1,
-            .without = KVS_WITHOUT_INFLIGHT)
 KVS_WITHOUT(usage, misses, .usage = 1, .timed = 1,
             .without = KVS_WITHOUT_MISSES)
 
 KVS_WITHOUT(told, retention, KVS_TOLD, .without = KVS_WITHOUT_RETENTION)
 KVS_WITHOUT(told, factor, KVS_TOLD, .without = KVS_WITHOUT_FACTOR)
 KVS_WITHOUT(told, output, KVS_TOLD, .without = KVS_WITHOUT_OUTPUT)
-KVS_WITHOUT(told, inflight, KVS_TOLD, .without = KVS_WITHOUT_INFLIGHT)
 
 #define KVS_ABLATED(base, name, what)                                         \
     KVS_ROUTER(name "-" #what, KVS_ABLATION, &kvs_conf_##base##_##what)
@@ -265,12 +262,10 @@ const kvs_policy_t  kvs_router_policies[] = {
     KVS_ABLATED(kv_cache, "kv_cache", turnover),
     KVS_ABLATED(usage, "kv_cache_usage", ttft),
     KVS_ABLATED(usage, "kv_cache_usage", retention),
-    KVS_ABLATED(usage, "kv_cache_usage", inflight),
     KVS_ABLATED(usage, "kv_cache_usage", misses),
     KVS_ABLATED(told, "kv_cache_told", retention),
     KVS_ABLATED(told, "kv_cache_told", factor),
     KVS_ABLATED(told, "kv_cache_told", output),
-    KVS_ABLATED(told, "kv_cache_told", inflight),
 
     KVS_ROUTER("by_pending", KVS_PARAM, &kvs_conf_by_pending),
     KVS_ROUTER("by_work", KVS_PARAM, &kvs_conf_by_work),

@@ -34,10 +34,6 @@ kvs_router_forget(kvs_router_t *ro, double now)
             kvr_set(&l->output, 0);
             break;
 
-        case KVS_WITHOUT_INFLIGHT:
-            memset((void *) &l->inflight, 0, sizeof(kvr_inflight_t));
-            break;
-
         case KVS_WITHOUT_MISSES:
             kvr_set(&l->misses, 0);
             break;

@@ -31,7 +31,7 @@
  */
 
 
-#include "core/learn/kvr_inflight.h"
+#include "core/base/kvr_core.h"
 #include "core/learn/kvr_retention.h"
 #include "core/learn/kvr_ratio.h"
 
@@ -73,8 +73,6 @@ typedef struct {
                                         1/KVR_FEEDBACK_ONE; 0: 1 */
     _Atomic uint32_t   counted;      /* s, of the last response with counts;
                                         0: none */
-
-    kvr_inflight_t     inflight;
 
     kvr_retention_t    retention;
 } kvr_feedback_t;

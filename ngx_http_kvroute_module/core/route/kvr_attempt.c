@@ -21,7 +21,6 @@
 
 static unsigned kvr_attempt_timed(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_pool_t *pool, uint64_t ms, uint64_t now);
-static void kvr_attempt_answered(kvr_attempt_t *a, const kvr_zone_t *zone);
 static void kvr_attempt_computed(kvr_attempt_t *a, const kvr_zone_t *zone,
     uint32_t found);
 static void kvr_attempt_write(kvr_attempt_t *a, const kvr_zone_t *zone,
@@ -43,7 +42,6 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_begin_t *b, kvr_reservation_t *reserved, uint64_t now)
 {
     uint32_t            waiting;
-    uint64_t            before;
     kvr_peer_t         *peer;
     kvr_reservation_t  *r;
 
@@ -96,10 +94,10 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
         return;
     }
 
-    before = kvr_load_get(zone->load, b->peer).pending;
-    before -= kvr_min(before, b->pending);
+    a->others = kvr_load_get(zone->load, b->peer).pending;
+    a->others -= kvr_min(a->others, b->pending);
 
-    a->ahead = kvr_prefill_give(&peer->prefill, b->pending, before, now);
+    a->ahead = kvr_prefill_give(&peer->prefill, b->pending, a->others, now);
     a->eject.bytes = a->ahead;
 
     /* its own is already counted */
@@ -116,8 +114,7 @@ void
 kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_insert_t *in)
 {
-    uint32_t         k, id;
-    kvr_feedback_t  *feedback;
+    uint32_t  k, id, since;
 
     id = a->reservation.peer;
 
@@ -125,7 +122,6 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
         return;
     }
 
-    feedback = &zone->registry->peer[id].feedback;
     k = kvr_min(kvr_chain_entries(in->held), in->entries);
 
     a->entries = in->entries;
@@ -136,7 +132,6 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     if (k) {
         a->predicted = in->chain[k - 1];
-        a->speculative = kvr_inflight_any(&feedback->inflight, in->chain, k);
     }
 
     /*
@@ -149,18 +144,19 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
         a->inserted = kvr_index_inserted(zone->index, in->chain, in->entries,
                                          id, in->held, &a->age);
 
+        /*
+         * Only a mask predicts the prompt, or an insert since which the clock
+         * has moved by less than what other requests have pending: it may not
+         * be computed yet.  Then a miss proves nothing.
+         */
+
+        since = a->age - kvr_min(a->age, a->inserted);
+
+        a->speculative = k && (a->inserted == 0
+                               || since * zone->unit < a->others);
+
         a->prompted = kvr_index_prompted(zone->index, in->chain, a->inserted,
                                          id, KVR_REPLY_VALUES, &a->age);
-
-        /* only a mask predicts it: a miss then proves nothing */
-
-        if (k && a->inserted == 0) {
-            a->speculative = 1;
-        }
-    }
-
-    if (k < in->entries) {
-        a->inflight = kvr_inflight_add(&feedback->inflight, in->chain, k);
     }
 
     /* entries that another attempt may undo get stamps of this one too */
@@ -197,8 +193,6 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
     a->ttft = (uint32_t) kvr_min(ms, UINT32_MAX);
 
     kvr_reservation_answered(zone, &a->reservation);
-    kvr_attempt_answered(a, zone);
-
     if (!f->ok) {
         return 0;
     }
@@ -419,26 +413,10 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
 
 
 unsigned
-kvr_attempt_end(kvr_attempt_t *a, const kvr_zone_t *zone)
+kvr_attempt_end(const kvr_attempt_t *a)
 {
-    kvr_attempt_answered(a, zone);
-
     return a->reservation.peer != KVR_REGISTRY_NONE && a->undo.valid
            ? KVR_ATTEMPT_UNDO : 0;
-}
-
-
-/* answered: from now on a sibling's miss on these entries is evidence */
-static void
-kvr_attempt_answered(kvr_attempt_t *a, const kvr_zone_t *zone)
-{
-    kvr_peer_t  *peer;
-
-    if (a->inflight) {
-        peer = &zone->registry->peer[a->reservation.peer];
-        kvr_inflight_answered(&peer->feedback.inflight, a->inflight);
-        a->inflight = 0;
-    }
 }
 
 

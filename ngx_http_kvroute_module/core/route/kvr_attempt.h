@@ -54,6 +54,7 @@ typedef struct {
 
     uint64_t             start;      /* ms */
     uint64_t             ahead;      /* bytes to prefill then, with its own */
+    uint64_t             others;     /* bytes to prefill, of other requests */
     uint64_t             timed;      /* of kvr_ttft_give() */
 
     /* set by insert() */
@@ -62,7 +63,6 @@ typedef struct {
     uint64_t             matched;    /* bytes that were predicted as cached */
     uint64_t             predicted;  /* key of the deepest of these, or 0 */
     uint64_t             clock;      /* the peer's, before the insert */
-    uint64_t             inflight;   /* of kvr_inflight_add() */
     uint32_t             entries;
     uint32_t             units;
     uint32_t             inserted;   /* units inserted there earlier */
@@ -74,8 +74,8 @@ typedef struct {
     kvr_index_undo_t     undo;
 
     unsigned             started:1;  /* the first event has come */
-    unsigned             speculative:1;  /* predicted by an unanswered attempt,
-                                            or by the mask of a line */
+    unsigned             speculative:1;  /* predicted by an insert that may not
+                                            be computed yet, or by a mask */
 } kvr_attempt_t;
 
 
@@ -176,7 +176,7 @@ unsigned kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_pool_t *pool, const kvr_settle_t *s, uint64_t now);
 
 /* Returns KVR_ATTEMPT_UNDO or 0. */
-unsigned kvr_attempt_end(kvr_attempt_t *a, const kvr_zone_t *zone);
+unsigned kvr_attempt_end(const kvr_attempt_t *a);
 
 /* Calls extensions; session: the engine's name for the request, or 0. */
 void kvr_attempt_report(kvr_attempt_t *a, const kvr_zone_t *zone,

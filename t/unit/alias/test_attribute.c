@@ -116,7 +116,7 @@ request(uint32_t units, uint32_t matched, uint32_t cached, uint64_t start)
                            start + 200);
     }
 
-    (void) kvr_attempt_end(&a, &s.zone);
+    (void) kvr_attempt_end(&a);
 
     return rc & KVR_ATTEMPT_REPORT;
 }

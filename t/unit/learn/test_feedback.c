@@ -162,48 +162,10 @@ TEST(test_loop_absent)
 /* siblings of a burst miss what the first one has not computed yet */
 TEST(test_loop_young)
 {
-    uint64_t  floor, chain[4] = { 0x1111000, 0x2222000, 0x3333000, 0x4444000 };
-    uint64_t  other[4] = { 0x1111000, 0x2222000, 0x5555000, 0x6666000 };
-    uint32_t  inflight, again;
+    uint64_t  floor;
     unsigned  i;
 
-    static uint64_t  deep[4096];
-
     fresh();
-
-    inflight = kvr_inflight_add(&feedback.inflight, chain, 1);
-
-    util_check(kvr_inflight_any(&feedback.inflight, chain, 4), "its own");
-    util_check(kvr_inflight_any(&feedback.inflight, other, 2), "a sibling's");
-    util_check(!kvr_inflight_any(&feedback.inflight, other, 1),
-               "what was there before");
-    util_check(!kvr_inflight_any(&feedback.inflight, other + 1, 3),
-               "at another place");
-
-    again = kvr_inflight_add(&feedback.inflight, other, 2);
-    kvr_inflight_answered(&feedback.inflight, inflight);
-    util_check(!kvr_inflight_any(&feedback.inflight, chain, 4), "answered");
-    util_check(kvr_inflight_any(&feedback.inflight, other, 4), "not yet");
-    kvr_inflight_answered(&feedback.inflight, again);
-    kvr_inflight_answered(&feedback.inflight, 0);
-    util_check(!kvr_inflight_any(&feedback.inflight, other, 4), "answered");
-
-    /* prompts of many megabytes have more entries than places are told apart */
-
-    for (i = 0; i < 4096; i++) {
-        deep[i] = (uint64_t) (i + 1) << 12;
-    }
-
-    for (i = 2040; i < 4096; i++) {
-        inflight = kvr_inflight_add(&feedback.inflight, deep, i);
-        util_check(kvr_inflight_any(&feedback.inflight, deep, i + 1),
-                   "deep: %u", i);
-        util_check(!kvr_inflight_any(&feedback.inflight, deep, 2000),
-                   "before: %u", i);
-        kvr_inflight_answered(&feedback.inflight, inflight);
-        util_check(!kvr_inflight_any(&feedback.inflight, deep, i + 1),
-                   "answered: %u", i);
-    }
 
     /* they are no proof, and change no capacity */
 

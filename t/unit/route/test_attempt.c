@@ -140,7 +140,7 @@ end(void)
     unsigned  rc;
 
     ck_assert_int_eq(kvr_attempt_release(&s.at, &s.zone), 1);
-    rc = kvr_attempt_end(&s.at, &s.zone);
+    rc = kvr_attempt_end(&s.at);
     ck_assert_int_eq(kvr_attempt_release(&s.at, &s.zone), 0);
 
     return rc;
@@ -452,6 +452,47 @@ forgot(unsigned taught)
     teardown();
 
     return k;
+}
+
+
+/*
+ * A sibling of a burst is predicted by an insert that may not be computed yet:
+ * it proves nothing, and is inserted whole, as the first one may be undone.
+ */
+TEST(test_attempt_sibling)
+{
+    uint32_t       matched[KVR_PEERS];
+    kvr_attempt_t  one;
+
+    setup();
+
+    begin(0, NULL);
+    insert(0);
+    ck_assert(!s.at.speculative);
+    one = s.at;
+
+    begin(UNITS * UNIT, NULL);
+    insert(UNITS);
+    ck_assert(s.at.speculative);
+
+    /* the first one fails: what the sibling has inserted stays */
+
+    (void) kvr_attempt_release(&one, &s.zone);
+    ck_assert_uint_eq(kvr_attempt_end(&one), KVR_ATTEMPT_UNDO);
+    kvr_attempt_undo(&one, &s.zone, s.chain);
+    (void) kvr_index_lookup(s.zone.index, s.chain, UNITS, s.pool.set, matched);
+    ck_assert_uint_eq(matched[s.peer], UNITS);
+
+    first(1);
+    (void) end();
+
+    /* nothing is pending any more: a miss is evidence */
+
+    begin(UNITS * UNIT, NULL);
+    insert(UNITS);
+    ck_assert(!s.at.speculative);
+
+    teardown();
 }
 
 

@@ -86,7 +86,7 @@ end(kvr_attempt_t *at, kvr_outlier_e reason)
 
     rc = kvr_attempt_judge(at, &zone, &pool, reason, now);
     (void) kvr_attempt_release(at, &zone);
-    (void) kvr_attempt_end(at, &zone);
+    (void) kvr_attempt_end(at);
 
     return rc;
 }
