@@ -433,7 +433,7 @@ TEST(test_eject_mixed)
                    : refused_as(reason[k / 4 % 3], 0, KVR_TRIAL_THERE, 0);
     }
 
-    util_check(rc == KVR_EJECT_OUT && sick(0), "one of three reasons");
+    util_check(rc == KVR_EJECT_EJECTED && sick(0), "one of three reasons");
 
     /* others' clients have faults of their own, which prove nothing */
 
@@ -448,7 +448,7 @@ TEST(test_eject_mixed)
              : served(1, KVR_TRIAL_ELSEWHERE, 2);
     }
 
-    util_check(rc == KVR_EJECT_OUT && sick(2), "beside bad requests");
+    util_check(rc == KVR_EJECT_EJECTED && sick(2), "beside bad requests");
 
     /* two of three answers are bad; less than half */
 
