@@ -46,7 +46,7 @@ TEST(test_drain_states)
     ck_assert_int_eq(kvr_drain_state(&d, 0, NOW + 30000 + KVR_DRAIN_IDLE),
                      KVR_DRAIN_EMPTY);
 
-    /* with one: then, if nothing runs; what was counted is kept */
+    /* with an end: then, if nothing runs; counts are kept */
 
     kvr_drain_begin(&d, 5000, NOW + 31000);
 
@@ -58,7 +58,7 @@ TEST(test_drain_states)
     ck_assert_int_eq(kvr_drain_state(&d, 1, NOW + 36000), KVR_DRAIN_ON);
     ck_assert_int_eq(kvr_drain_state(&d, 0, NOW + 36000), KVR_DRAIN_EMPTY);
 
-    /* told once, and again when it was not empty in between */
+    /* reported once, and again if it was not empty in between */
 
     ck_assert(!kvr_drain_report(&d, 1, NOW + 36000));
     ck_assert(kvr_drain_report(&d, 0, NOW + 36000));
@@ -98,7 +98,7 @@ TEST(test_drain_sessions)
             for (n = 0; n < counts[k]; n++) {
                 uint64_t  key = util_next(&r);
 
-                /* one that comes again is no other */
+    /* the same session is counted once */
 
                 kvr_drain_session(&d, key, NOW);
                 kvr_drain_session(&d, key, NOW);
@@ -112,7 +112,7 @@ TEST(test_drain_sessions)
                    "%u sessions: %.2f in the mean", counts[k], sum / 200.0);
     }
 
-    /* those of the minute before count, older ones do not */
+    /* those of the previous minute count, older ones do not */
 
     memset((void *) &d, 0, sizeof(d));
 

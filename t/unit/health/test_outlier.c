@@ -130,7 +130,7 @@ TEST(test_outlier_share)
 }
 
 
-/* what may be the client's fault ejects nobody, and begins a trial */
+/* an answer that may be the client's fault ejects no server: a trial begins */
 TEST(test_outlier_doubt)
 {
     int  i;
@@ -219,7 +219,7 @@ TEST(test_outlier_window)
 }
 
 
-/* who is back is put out again sooner, for as long as it was out */
+/* a returned server is ejected again sooner, for as long as it was ejected */
 TEST(test_outlier_sooner)
 {
     int       i;
@@ -298,7 +298,7 @@ TEST(test_outlier_trickle)
 
     (void) kvr_outlier_eject(&o, &conf, KVR_OUTLIER_STATUS, now);
 
-    /* what was given before proves nothing */
+    /* a request from before the ejection proves nothing */
 
     now += 5;
     util_check(!kvr_outlier_good(&o, &conf, now - 10, now), "before");
@@ -339,7 +339,7 @@ TEST(test_outlier_trickle)
 }
 
 
-/* a probe fails after others have passed: they count no more */
+/* a failed probe discards earlier passes */
 TEST(test_outlier_relapse)
 {
     int  i;
@@ -364,7 +364,7 @@ TEST(test_outlier_relapse)
 }
 
 
-/* who was out since answers broke off must bring them to their end */
+/* a server ejected for broken answers must complete them */
 TEST(test_outlier_unbroken)
 {
     int  i;
@@ -383,7 +383,7 @@ TEST(test_outlier_unbroken)
 }
 
 
-/* whoever has the probe may be killed at any time: the next one comes */
+/* the process with the probe can be killed at any time: the next one comes */
 TEST(test_outlier_killed)
 {
     int  i;
@@ -431,7 +431,7 @@ TEST(test_outlier_slow)
 
     util_check(kvr_outlier_slow(&fleet, &conf, 8192, 2000), "still slow");
 
-    /* what is slow everywhere is the way it is */
+    /* what is slow everywhere is normal */
 
     for (i = 0; i < 200; i++) {
         (void) kvr_outlier_slow(&fleet, &conf, 8192, 2000);

@@ -103,7 +103,7 @@ TEST(test_trial_client)
 }
 
 
-/* a client that knows the score, and sends what brings it on */
+/* a client that knows the score, and sends what raises it */
 TEST(test_trial_adaptive)
 {
     int              same;

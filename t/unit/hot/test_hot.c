@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_hot: counts that fall with time, what is kept when there is no room,
- * and the price of what is not held.
+ * kvr_hot: counts that fall with time, what stays in a full table, and the
+ * price of an uncached part.
  */
 
 
@@ -26,7 +26,7 @@ static kvr_hot_t      hot;
 static uint64_t       chain[ENTRIES];
 
 
-/* a request is answered, of which peers held so many entries */
+/* a request is answered; peers held so many entries of it */
 static void
 answered(unsigned entries, uint64_t now)
 {
@@ -123,7 +123,7 @@ TEST(test_hot_decay)
 
         util_check(count(64, now) == 1000, "%.2f", count(64, now));
 
-        /* one more at each step: the geometric series, and what is left */
+    /* one more at each step: the geometric series, and the rest */
 
         want = 1000;
 
@@ -143,7 +143,7 @@ TEST(test_hot_decay)
         }
     }
 
-    /* nothing is left in the end, and nothing comes back */
+    /* nothing is left in the end, and nothing returns */
 
     now += 30 * MINUTE;
     util_check(count(64, now) == 0, "%.2f", count(64, now));
@@ -160,7 +160,7 @@ TEST(test_hot_sticks)
     double    have;
     unsigned  i, k;
 
-    /* one beginning of all, and prompts that come twice by the thousand */
+    /* one prefix of all, and thousands of prompts that come twice */
 
     clear();
 
@@ -241,7 +241,7 @@ TEST(test_hot_full)
 
     clear();
 
-    /* a word does not overflow into its neighbours */
+    /* a count does not overflow into its neighbours */
 
     util_chain(chain, 4, 1, 0, 1);
     kvr_hot_keys(chain, 1, &keys);
@@ -258,7 +258,7 @@ TEST(test_hot_full)
 }
 
 
-/* block by block, what kvr_hot_shared() should come to */
+/* block by block, the expected result of kvr_hot_shared() */
 static double
 plainly(unsigned entries, unsigned from, unsigned active, double least,
     uint64_t now)
@@ -331,12 +331,12 @@ TEST(test_hot_view)
     util_check(kvr_hot_shared(&v, 0, 1, 0) == 80 * KVR_BLOCK / 3, "%u",
                (unsigned) kvr_hot_shared(&v, 0, 1, 0));
 
-    /* who has rested for three minutes has seen four times as many */
+    /* a peer that has rested for three minutes counts four times as many */
 
     util_check(kvr_hot_shared(&v, 0, 0, 3) == 80 * KVR_BLOCK * 4 / 5, "%u",
                (unsigned) kvr_hot_shared(&v, 0, 0, 3));
 
-    /* of who has more of his own, up to the last depth that is counted */
+    /* for a peer that has more of its own, up to the last counted depth */
 
     view(100, 1000, &v);
 
@@ -473,7 +473,7 @@ TEST(test_hot_together)
         (void) pthread_join(thread[i], NULL);
     }
 
-    /* what is overtaken again and again may be lost, nothing is invented */
+    /* an overtaken change can be lost, but nothing is invented */
 
     util_check(count(64, 1000) <= 20000 && count(64, 1000) >= 10000, "%.1f",
                count(64, 1000));

@@ -30,7 +30,7 @@ TEST(test_hot_share)
     util_chain(chain, 1, 0, 1, 10);
     util_check(kvr_sketch_share(&hot, chain[0]) == 0, "nothing yet");
 
-    /* few requests tell nothing */
+    /* with few requests shares are unknown */
 
     kvr_sketch_add(&hot, chain, 10);
     util_check(kvr_sketch_share(&hot, chain[0]) < 0.05, "one request");
@@ -49,7 +49,7 @@ TEST(test_hot_share)
     share = kvr_sketch_share(&hot, chain[7]);
     util_check(share >= 0.02 && share < 0.07, "one of 50: %.3f", share);
 
-    /* what changes is forgotten by and by */
+    /* old traffic is forgotten gradually */
 
     for (i = 0; i < 4 * KVR_SKETCH_WINDOW; i++) {
         util_chain(chain, 2, 4, i % 50, 10);
@@ -133,7 +133,7 @@ TEST(test_hot_key)
     memset(&hot, 0, sizeof(hot));
     util_chain(chain, 1, 0, 1, 1500);
 
-    /* of a length, as far as the prompt goes; a unit at least */
+    /* of a length, at most the prompt's; at least a unit */
 
     util_check(kvr_sketch_key(&hot, chain, 20, 1, 256, 8) == 0, "1 byte");
     util_check(kvr_sketch_key(&hot, chain, 20, 4 * 256, 256, 8) == 3,

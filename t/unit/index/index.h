@@ -8,7 +8,7 @@
 #define _INDEX_H_INCLUDED_
 
 
-/* A table of one process, and what the tests of kvr_index do with it. */
+/* A table of one process, and operations on it for the tests of kvr_index. */
 
 
 #include "util.h"
@@ -115,7 +115,7 @@ lookup(const uint64_t *c, uint32_t n, unsigned peer)
 }
 
 
-/* the peer computes so many units of something else */
+/* the peer computes so many units of other prompts */
 static inline void
 compute(unsigned peer, uint64_t units)
 {
@@ -172,7 +172,7 @@ lose(kvr_index_line_t *line)
 }
 
 
-/* clocks as after so many units, of all the peers and of the table */
+/* sets the clocks to after so many units, of all peers and of the table */
 static inline void
 set_clocks(uint64_t peer, uint64_t all)
 {

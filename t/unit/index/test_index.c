@@ -5,7 +5,7 @@
 
 
 /*
- * kvr_index in one process: what a lookup finds, of keys, gaps, masks and
+ * kvr_index in one process: results of lookups with keys, gaps, masks and
  * capacities, also months later.
  */
 
@@ -33,7 +33,7 @@ TEST(test_index_basics)
                    matched[i]);
     }
 
-    /* nothing of nothing, and of nobody */
+    /* no entries, and no peers */
 
     (void) learn(c, 200, 0, 0);
     matched[0] = 12345;
@@ -199,7 +199,7 @@ TEST(test_index_holes)
         before = lookup(c, n, 0);
         util_check(before == kvr_chain_depth(n - 1), "%u of %u", before, n);
 
-        /* one line in fifty goes */
+        /* one line in fifty is lost */
 
         strict = 0;
 
@@ -247,7 +247,7 @@ TEST(test_index_holes)
 }
 
 
-/* so many absent entries in a row end a look-up */
+/* so many absent entries in a row end a lookup */
 TEST(test_index_gap)
 {
     uint32_t  gap, k;
@@ -274,7 +274,7 @@ TEST(test_index_gap)
 }
 
 
-/* of a prompt that goes out of the cache the tail goes first, unit by unit */
+/* a prompt is evicted from its tail, unit by unit */
 TEST(test_index_tail)
 {
     uint32_t  k, n, got, expect, units, last;
@@ -296,7 +296,7 @@ TEST(test_index_tail)
 
         last = units;
 
-        /* held is what is less than 1500 units old, the tail by its depth */
+    /* units younger than 1500 are held, the tail by its depth */
 
         for (expect = 1500; expect; expect--) {
             got = lookup(c, n, 0);
@@ -332,7 +332,7 @@ TEST(test_index_capacity)
     (void) learn(c, 100, 0, 0);
     compute(0, 900);
 
-    /* 900 units later what is within the first 100 */
+    /* 900 units later the first 100 are held */
 
     util_check(lookup(c, 100, 0) == 100, "as computed");
 
@@ -375,7 +375,7 @@ TEST(test_index_capacity)
 }
 
 
-/* a hit puts others back by its own age, if the engine told its capacity */
+/* a hit ages the others by its own age, if the capacity is reported */
 TEST(test_index_hits)
 {
     uint64_t  before, moved, c[100];
@@ -386,7 +386,7 @@ TEST(test_index_hits)
     (void) learn(c, 100, 0, 0);
     compute(0, 500);
 
-    /* assumed: hits count as one unit, just to be told apart */
+    /* assumed: a hit counts as one unit, so that stamps differ */
 
     before = kvr_index_peer(ix, 0)->clock;
     (void) learn(c, 100, 0, 100);
@@ -560,7 +560,7 @@ TEST(test_index_mask_expiry)
             util_check(round < 41 || held == 0, "round %u: %u still hold it",
                        round, held);
 
-            /* those that use it hold it, but for when a mask begins anew */
+        /* peers that use it hold it, except when a mask begins anew */
 
             held = 0;
 
@@ -575,7 +575,7 @@ TEST(test_index_mask_expiry)
 }
 
 
-/* all prompts begin alike: this must not make one peer look better */
+/* all prompts share a prefix: this must not make one peer look better */
 TEST(test_index_shared)
 {
     uint32_t           i, known, deep, good;

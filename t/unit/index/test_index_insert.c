@@ -5,15 +5,15 @@
 
 
 /*
- * kvr_index in one process: what is inserted, against a model with plain 64-bit
- * clocks; and where entries are placed.
+ * kvr_index in one process: inserts, against a model with plain 64-bit clocks;
+ * and the places of entries.
  */
 
 
 #include "index.h"
 
 
-/* what a peer was taught, counting or not, and how old that is */
+/* units inserted for a peer, counting or not, and their age */
 TEST(test_index_taught)
 {
     uint32_t  age;
@@ -38,7 +38,7 @@ TEST(test_index_taught)
     util_check(kvr_index_inserted(ix, d, 100, 0, 0, &age) == 0, "another");
     util_check(kvr_index_inserted(ix, c, 100, 1, 0, &age) == 0, "another peer");
 
-    /* but not what was before the peer's restart */
+    /* but not those from before the peer's restart */
 
     kvr_index_flush(ix, 0);
     util_check(kvr_index_inserted(ix, c, 100, 0, 0, &age) == 0, "flushed");
@@ -54,7 +54,7 @@ prompted(const uint64_t *c, uint32_t *inserted, uint32_t *age)
 }
 
 
-/* what of it nobody has but a reply */
+/* the part that only a reply has inserted */
 TEST(test_index_prompted)
 {
     uint32_t  age, n;
@@ -73,7 +73,7 @@ TEST(test_index_prompted)
     util_check(prompted(c, &n, &age) == 40 && n == 70 && age == 369,
                "a reply: %u of %u", age, n);
 
-    /* others that begin alike change nothing, nor does what was lost */
+    /* other prompts with this prefix, or lost lines, change nothing */
 
     (void) learn(d, 60, 0, 20);
     util_check(prompted(c, &n, &age) == 40 && n == 70, "others");
@@ -96,9 +96,9 @@ TEST(test_index_prompted)
 
 
 /*
- * The model: stamps and clocks of 64 bits, for each peer and block.  Stamps out
- * of the cache may be cleared at any time, so that there are two answers when a
- * cache is enlarged: with those and without.
+ * The model: stamps and clocks of 64 bits, for each peer and block.  Stamps of
+ * evicted blocks can be cleared at any time, so there are two answers after a
+ * cache was enlarged: with them and without.
  */
 
 #define MODEL_PEERS     8
@@ -136,7 +136,7 @@ model_chain(uint64_t *c, uint64_t name, unsigned prompt)
 }
 
 
-/* no more values of these names have one place than there is room for */
+/* returns whether at most as many of these values share a place as fit */
 static int
 model_fits(uint64_t name)
 {
@@ -177,7 +177,7 @@ model_held(model_t *m, unsigned peer, unsigned prompt, uint32_t k, int swept)
 }
 
 
-/* notes what may have been cleared by now */
+/* notes stamps that may have been cleared by now */
 static void
 model_age(model_t *m, unsigned peer)
 {
@@ -204,15 +204,15 @@ model_stamp(uint64_t clock, uint32_t k)
 
     stamp = clock - (kvr_chain_depth(k) - 1);
 
-    /* no stamp is 0, as far as it is kept */
+    /* no stamp is 0, in the bits that are kept */
 
     return stamp & ((1U << 30) - 1) ? stamp : stamp + 1;
 }
 
 
 /*
- * Checks what a look-up has found: the deepest block, or, where so many blocks
- * before it are held by nobody, the deepest before those.
+ * Checks the result of a lookup: the deepest block, or the deepest before a gap
+ * of so many blocks without a holder.
  */
 static void
 model_check(model_t *m, unsigned prompt, uint32_t n)
@@ -367,7 +367,7 @@ TEST(test_index_model)
                 (void) lookup(c, n, 0);
                 model_check(m, prompt, n);
 
-                /* mostly by what was found, sometimes by older news */
+        /* mostly by the lookup's result, sometimes by an older one */
 
                 known = util_below(&r, 8) ? matched[peer] : 0;
                 units = kvr_chain_depth(n - 1);
@@ -406,7 +406,7 @@ TEST(test_index_model)
 }
 
 
-/* half full: what was taken in can be found */
+/* half full: all inserted entries are found */
 TEST(test_index_placement)
 {
     double      share[2];
@@ -451,7 +451,7 @@ TEST(test_index_placement)
 }
 
 
-/* twice as much as there is room for: the recent stays, the old goes */
+/* twice as many as fit: recent ones stay, old ones are evicted */
 TEST(test_index_steady)
 {
     double      share, x;
@@ -526,7 +526,7 @@ TEST(test_index_steady)
 }
 
 
-/* so does what is noted all the time, with all that have noted it */
+/* so do keys that are noted repeatedly, with all their peers */
 TEST(test_index_noted)
 {
     uint32_t     len;

@@ -95,10 +95,10 @@ plainly(const uint64_t *c, uint32_t n, const kvr_set_t *set, uint32_t *matched,
 
 
 /*
- * To be called before a prompt is inserted.  Of lines in a row that are put
- * behind one that was there, only the first few are marked.  They may have been
- * lost while those of another prompt, that goes on from the last of them, were
- * not: who ends there is not seen in a look-up of the other prompt.
+ * Call it before an insert.  Of lines that are put in a row behind an existing
+ * one, only the first few are marked.  They may have been lost, while those of
+ * another prompt that goes on from the last of them were not: a lookup of the
+ * other prompt then misses holders that end there.
  */
 static void
 put(unsigned i, uint32_t n)
@@ -127,10 +127,10 @@ put(unsigned i, uint32_t n)
 
 
 /*
- * Whether it is not seen that somebody holds so much of a prompt and no more.
- * Either no mark was made, or it is lost with the line behind, which another
- * one of the bucket is taken for, as one in 128 has the same tag: then this one
- * is not read as the last before a hole.
+ * Returns whether a holder of just this part of a prompt can be missed: either
+ * there is no mark, or the mark is lost with the next line, and that one seems
+ * present because another line of its bucket has the same tag, as one in 128
+ * has.
  */
 static int
 hidden(unsigned i, uint32_t n, uint32_t depth)
@@ -173,7 +173,7 @@ chains(void)
 }
 
 
-/* peers of those that there may be, of which many have equal bits in ids */
+/* existing peers, many with equal bits in ids */
 static unsigned
 peers(uint32_t max_peers)
 {
@@ -365,7 +365,7 @@ TEST(test_lookup_apart)
 
         case 1:
 
-            /* what was held before it is held after it */
+                /* a lookup after it has the same result */
 
             kvr_index_insert(ix, chain[i], n, kvr_chain_depth(n - 1), alike[p],
                              units(kvr_min(n, held[p][i])), &undo);
@@ -425,9 +425,9 @@ hundreds(void)
 
 
 /*
- * What hundreds hold, by masks whose bits stand for eight peers each: all that
- * hold it are found; who has computed less than that is not taken for one; and
- * who is by mistake holds it from its next request on.
+ * Hundreds of holders, by masks whose bits stand for eight peers each: all
+ * holders are found; a peer that has computed less than the block's depth is
+ * not; and a peer that is named by mistake holds it after its next request.
  */
 TEST(test_lookup_many)
 {
@@ -443,7 +443,7 @@ TEST(test_lookup_many)
     n = 50;
     units = kvr_chain_depth(n - 1);
 
-    /* 400 hold the beginning, 56 something else, as long or shorter */
+    /* 400 hold the prefix, 56 another one, as long or shorter */
 
     for (i = 0; i < KVR_PEERS; i++) {
 
@@ -495,8 +495,8 @@ TEST(test_lookup_many)
 
 
 /*
- * Hundreds hold a beginning, and some of them what goes on from it: who has it
- * all and who has the beginning is told by masks of both.
+ * Hundreds hold a prefix, and some of them its continuation: masks of both
+ * distinguish them.
  */
 TEST(test_lookup_levels)
 {
@@ -557,7 +557,7 @@ TEST(test_lookup_late)
         kvr_index_insert(ix, chain[0], n, kvr_chain_depth(n - 1), i, 0, &undo);
     }
 
-    /* they have its beginning, and eight others after them have it all */
+    /* they have the prefix, and eight later ones have all of it */
 
     for (i = 0; i < 3; i++) {
         kvr_index_insert(ix, chain[0], has[i], kvr_chain_depth(has[i] - 1),
@@ -584,8 +584,8 @@ TEST(test_lookup_late)
 
 
 /*
- * A block that an engine has removed and stored again: it holds that and not
- * those behind it, whether the line was there or not.
+ * A block that an engine has removed and stored again: the peer holds it, but
+ * not those behind it, whether the line existed or not.
  */
 TEST(test_lookup_again)
 {

@@ -5,13 +5,13 @@
 
 
 /*
- * kvr_index with eight processes at one table, which is small and thrashed, or
- * large; and with processes that are killed at any moment.
+ * kvr_index with eight processes at one table, small and thrashed or large; and
+ * with processes that are killed at any moment.
  *
- * Prompts come in groups that begin alike.  Only some peers are ever taught the
- * prompts of a group, and only some of those each prompt, so that every look-up
- * can tell a peer that is credited with a block that it was never given.  The
- * races themselves are tried step by step in test_steps.c.
+ * Prompts come in groups with a common prefix.  Only some peers ever get the
+ * prompts of a group, and only some of those each prompt, so each lookup
+ * detects a peer that is credited with a block that it never got.  The races
+ * themselves are tried step by step in test_load_steps.c.
  */
 
 
@@ -45,7 +45,7 @@ typedef struct {
     _Atomic uint64_t   ops;
     _Atomic uint64_t   credits;
     _Atomic uint64_t   tags;     /* wrong credits */
-    _Atomic uint64_t   stay;     /* those found again at once */
+    _Atomic uint64_t  stay;     /* those found again directly afterwards */
 } tally_t;
 
 
@@ -171,7 +171,7 @@ prompt_set(unsigned prompt)
 }
 
 
-/* the set of peers that are credited with what they were never given */
+/* returns the peers that are credited with a block that they never got */
 static uint64_t
 wrong(unsigned prompt, const uint32_t *matched, unsigned *credits)
 {
@@ -223,7 +223,7 @@ hammer(unsigned self, uint64_t seed, uint64_t ops)
 
         kvr_add(&t->ops, 1);
 
-        /* some are asked for more often than others */
+        /* some are used more often than others */
 
         prompt = util_below(&r, prompts);
         prompt = util_below(&r, 2) ? util_below(&r, prompt + 1) : prompt;
@@ -304,7 +304,7 @@ hire(unsigned self, uint64_t seed, uint64_t ops)
 }
 
 
-/* all have ended well, and were hardly ever told something wrong */
+/* all have ended well, and there was hardly any wrong credit */
 static void
 settle(pid_t *pid, const char *what)
 {
@@ -340,7 +340,7 @@ settle(pid_t *pid, const char *what)
 }
 
 
-/* nobody is at work: each line is sound, what is there is true, all can go */
+/* at rest: each line is sound and true, and all can be freed */
 static void
 check_table(void)
 {
@@ -381,7 +381,7 @@ check_table(void)
         }
     }
 
-    /* peers that were never taught what the table says */
+                /* peers that never got the block */
 
     tags = 0;
 

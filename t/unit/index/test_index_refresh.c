@@ -5,9 +5,9 @@
 
 
 /*
- * An insert that leaves out what was taught a short while ago, beside one that
- * writes all again: what is credited may be forgotten two parts of the capacity
- * and one reply sooner, and never later.
+ * An insert that skips recently inserted entries, beside one that writes all:
+ * entries can be forgotten two parts of the capacity and one reply sooner, and
+ * never later.
  */
 
 
@@ -145,7 +145,7 @@ TEST(test_repeat_recent)
 
     teach(chain[0], 300, 0, 0);
 
-    /* to the beginning of a part of the clock */
+    /* to the start of a part of the clock */
 
     compute(0, PART - (uint32_t) kvr_index_clock(table[0], 0) % PART);
     teach(chain[0], 300, 0, kvr_chain_depth(299));
@@ -159,7 +159,7 @@ TEST(test_repeat_recent)
     util_check(stamp(chain[0][0]) == first, "written again");
     util_check(stamp(chain[0][299]) == last, "the last written again");
 
-    /* what is new behind it is written, and as much before it */
+        /* new entries behind it are written, and as many before it */
 
     teach(chain[0], 301, 0, kvr_chain_depth(299));
     util_check(stamp(chain[0][0]) == first, "written again");
@@ -184,7 +184,7 @@ TEST(test_repeat_recent)
 }
 
 
-/* an engine's own word on its capacity: parts of that */
+/* a reported capacity, and parts of it */
 TEST(test_repeat_reported)
 {
     uint32_t  first;
@@ -212,7 +212,7 @@ TEST(test_repeat_reported)
 }
 
 
-/* what the three tables say of a prompt */
+/* the results of the three tables for a prompt */
 static void
 compare(const uint64_t *c, uint32_t n)
 {
@@ -290,9 +290,9 @@ TEST(test_repeat_bounds)
 
 
 /*
- * A conversation whose prompts have no entry that was not taught already, as
- * what the user says is short: each reply is of this part, what is before it
- * must not stay of an older one for ever.
+ * A conversation whose prompts have no new entries, as the user's messages are
+ * short: each reply is of this part, and the entries before it must not stay of
+ * an older one forever.
  */
 TEST(test_repeat_replies)
 {

@@ -45,7 +45,7 @@ key(uint64_t n)
 }
 
 
-/* who of a set has a note, as bits */
+/* the peers of a set that hold a key, as bits */
 static uint64_t
 noted(kvr_index_t *ix, uint64_t key, uint64_t set)
 {
@@ -124,7 +124,7 @@ TEST(test_session_bind)
 }
 
 
-/* what a peer computes, or that it restarts, is no matter */
+/* a binding does not depend on a peer's work or restarts */
 TEST(test_session_work)
 {
     uint32_t      i, generation, kept;
@@ -137,7 +137,7 @@ TEST(test_session_work)
         kvr_index_note(ix, key(10000 + i), i % 4);
     }
 
-    /* ten times what a peer holds */
+    /* ten times the peer's capacity */
 
     for (i = 0; i < 400; i++) {
         learn(ix, i % 4, i, 50);
@@ -162,7 +162,7 @@ TEST(test_session_work)
 }
 
 
-/* a full table: sessions in use stay, those unused for longest go */
+/* a full table: sessions in use stay, those unused longest are evicted */
 TEST(test_session_full)
 {
     uint32_t      i, k, generation, kept;

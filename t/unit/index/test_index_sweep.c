@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_index in one process: what is forgotten, what is left when there is no
- * room, and how near the clocks come to a real LRU cache.
+ * kvr_index in one process: restarts, undo, a full table, and how near the
+ * clocks come to a real LRU cache.
  */
 
 
@@ -46,13 +46,13 @@ TEST(test_index_flush)
                "%u %u %u", matched[0], matched[1], matched[2]);
     util_check(lookup(d, 200, 1) == 0, "the other prompt");
 
-    /* what it computes from now on counts, and nothing else */
+    /* only later inserts count */
 
     (void) learn(d, 20, 1, 0);
     util_check((got = lookup(d, 200, 1)) == 20, "%u", got);
     util_check(lookup(c, 200, 1) == 0, "the first prompt");
 
-    /* a decision made on what it knew before: at most what it computes */
+    /* a decision by older knowledge: at most the new part counts */
 
     kvr_index_flush(ix, 1);
     (void) learn(d, 200, 1, 172);
@@ -77,14 +77,14 @@ TEST(test_index_forget)
     table(65536, 16, LARGE);
     chain(c, 1, 0, 200);
 
-    /* all of what was new */
+        /* all of the new part */
 
     one = learn(c, 200, 0, 0);
     util_check(one.valid && one.peer == 0 && one.matched == 0, "lesson");
     kvr_index_undo(ix, c, 200, &one);
     util_check(lookup(c, 200, 0) == 0, "all");
 
-    /* not what it held before */
+        /* not the part that was held before */
 
     (void) learn(c, 50, 0, 0);
     one = learn(c, 200, 0, 50);
@@ -100,7 +100,7 @@ TEST(test_index_forget)
     util_check(lookup(c, 200, 1) == 272 && matched[0] == 50, "%u %u",
                matched[1], matched[0]);
 
-    /* nor what another attempt has taught again meanwhile */
+        /* nor entries that another attempt has inserted again meanwhile */
 
     one = learn(c, 200, 0, 50);
     two = learn(c, 120, 0, 120);
@@ -133,7 +133,7 @@ TEST(test_index_forget)
     kvr_index_undo(ix, c, 200, &one);
     util_check((got = lookup(c, 200, 0)) == 30, "%u", got);
 
-    /* a line that is full of holders, and one that has gone */
+    /* a line full of holders, and a lost one */
 
     for (i = 0; i < 16; i++) {
         (void) learn(c, 200, i, 0);
@@ -199,7 +199,7 @@ TEST(test_index_sweep)
     chain(c, 5, 0, 100);
     util_check(lookup(c, 100, 5) >= 99, "what was held: %u", matched[5]);
 
-    /* claims of the dead are freed, those that may live are not */
+        /* claims of dead processes are freed, possible ones are not */
 
     for (k = 0; k < 6; k++) {
 
@@ -219,7 +219,7 @@ TEST(test_index_sweep)
                    "kind %u", k);
     }
 
-    /* a bucket of claims only: the insert is lost, no more */
+    /* a bucket of claims only: just the insert is lost */
 
     table(4, 2, LARGE);
 
@@ -238,7 +238,7 @@ TEST(test_index_sweep)
 }
 
 
-/* what was not used for long never looks as if it had been, at no time */
+/* a line that was not used for long never looks recent */
 TEST(test_index_old)
 {
     uint64_t           c[1];
@@ -283,7 +283,7 @@ TEST(test_index_hand)
     util_check(ix->hand - hand >= 1000 && ix->hand - hand < 1020, "%llu",
                (unsigned long long) (ix->hand - hand));
 
-    /* hits: by what they move the clock */
+    /* hits: the clock's movement */
 
     (void) learn(c, 100, 0, 0);
     hand = ix->hand;
@@ -327,7 +327,8 @@ TEST(test_index_fill)
 
 
 /*
- * A real cache: the least recently used block goes, of a prompt its tail first.
+ * A real cache: evicts the least recently used block, of a prompt its tail
+ * first.
  */
 
 #define LRU_BLOCKS   (1 << 17)
@@ -392,9 +393,9 @@ lru_prompt(lru_t *l, const uint32_t *b, uint32_t n)
 
 
 /*
- * Sessions that are chosen by Zipf's law and grow until they end; some prompts
- * are alone.  Returns what the index says too much and too little, in share of
- * the units that are cached or claimed to be.
+ * Sessions that are chosen by Zipf's law and grow until they end, and single
+ * prompts.  Returns how much the index claims too much and too little, as
+ * shares of the units that are cached or claimed.
  */
 
 #define SESSIONS     400
@@ -478,10 +479,10 @@ zipf(util_rng_t *r, unsigned reported, double factor, double skew,
 
 
 /*
- * With the engine's own capacity and hits that age half as much as they would
- * here, it says a little too much, and never too little.  Without, hits age
- * nobody: it says too much, the more so the less there is in the head of the
- * distribution, but never too little; nor does it with a quarter added.
+ * With a reported capacity, and hits that age others half as much as they would
+ * here, the index claims a little too much, and never too little.  With an
+ * assumed one hits age nothing: it claims too much, more so with a flatter
+ * distribution, but never too little, and neither with a quarter added.
  */
 TEST(test_index_lru)
 {

@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_index_turnover: how soon a peer computes anew what it can hold */
+/* kvr_index_turnover: how soon a peer computes its capacity once more */
 
 
 #include "util.h"
@@ -42,7 +42,7 @@ teardown(void)
 }
 
 
-/* so many seconds, with as many units computed in each; is asked in each */
+/* so many seconds with so many units each; read in each */
 static uint64_t
 compute(unsigned seconds, unsigned units, uint64_t now)
 {
@@ -90,7 +90,7 @@ TEST(test_turnover_rate)
     now = compute(200, 100, START);
     is_at(now, 0.5, 0.02);
 
-    /* the same second is not reckoned again */
+    /* within a second the value stays */
 
     kvr_index_capacity(ix, 3, CAPACITY / 10, KVR_INDEX_ASSUMED);
     is_at(now, 0.5, 0.02);
@@ -102,7 +102,7 @@ TEST(test_turnover_rate)
     now = compute(200, 10, now + 1024);
     is_at(now, 0.1 / 1.1, 0.02);
 
-    /* it rests, and nobody asks */
+    /* it rests, and the value is not read */
 
     is_at(now + 600 * 1024, 0, 0.03);
     now = compute(200, 0, now + 600 * 1024);
@@ -119,7 +119,7 @@ TEST(test_turnover_start)
     now = compute(30, 100, START);
     is_at(now, 0.5 / 1.5, 0.02);
 
-    /* what was before a restart is not in the cache */
+    /* units from before a restart are not in the cache */
 
     kvr_index_flush(ix, 3);
     is_at(now + 1024, 0, 0);

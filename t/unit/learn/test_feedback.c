@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_feedback: when a peer has forgotten, when it has not, and what becomes of
- * its capacity and its bytes per token.
+ * kvr_feedback: when a peer has lost its cache, when it has not, and how its
+ * capacity and its bytes per token are corrected.
  */
 
 
@@ -94,7 +94,7 @@ TEST(test_loop_forgot)
     util_check(take(20000, 0, 1, 10, 100, &floor) == KVR_FEEDBACK_MISSED, "1");
     util_check(take(20000, 0, 2, 11, 100, &floor) == KVR_FEEDBACK_MISSED, "2");
 
-    /* the same again is no further proof, nor a prompt nobody knew */
+    /* the same prefix is no further proof, nor is an unpredicted prompt */
 
     util_check(take(20000, 0, 1, 12, 100, &floor) == KVR_FEEDBACK_MISSED, "1");
     util_check(take(20000, 0, 2, 13, 100, &floor) == KVR_FEEDBACK_MISSED, "2");
@@ -139,7 +139,7 @@ TEST(test_loop_forgot)
 }
 
 
-/* an absent field counts as none only for who has had it, since its restart */
+/* a missing field counts as 0 only after the engine has sent it */
 TEST(test_loop_absent)
 {
     uint64_t  floor;
@@ -204,7 +204,7 @@ TEST(test_loop_numbers)
     util_check(feedback.predicted == 5000 && feedback.delivered == 5000
                && feedback.prompt == 10000, "tokens");
 
-    /* within bounds, whatever comes */
+    /* within bounds, always */
 
     for (i = 0; i < 2000; i++) {
         (void) take(20000, 0, (uint64_t) i, 1, 1, &floor);
@@ -229,7 +229,7 @@ TEST(test_loop_numbers)
 }
 
 
-/* probes would tell if the process were another one */
+/* probes would show another process */
 TEST(test_loop_alive)
 {
     int       i, rc;
@@ -249,7 +249,7 @@ TEST(test_loop_alive)
     util_check(kvr_feedback_factor(&feedback) < 0.8, "%f",
                kvr_feedback_factor(&feedback));
 
-    /* when they tell nothing more it takes three again */
+    /* when probes stop it takes three again */
 
     (void) take(20000, 0, 100, 10, 1000, &floor);
     alive = 0;
@@ -261,7 +261,7 @@ TEST(test_loop_alive)
 }
 
 
-/* nor is what is old in a cache of known size a sign of a restart */
+/* a lost old block is no sign of a restart, if the capacity is known */
 TEST(test_loop_old)
 {
     int       i, rc;
@@ -327,7 +327,7 @@ TEST(test_loop_bytes)
     util_check(kvr_feedback_bytes(&feedback) < 1.01 * was, "%f",
                kvr_feedback_bytes(&feedback));
 
-    /* and one that is known to be */
+    /* and with a known capacity */
 
     is = kvr_feedback_bytes(&feedback);
     odd = 1;
@@ -439,7 +439,7 @@ TEST(test_loop_usable)
     util_check(kvr_feedback_usable(&feedback, 32768, 100000) == 16384,
                "half at most");
 
-    /* what is told again and again corrects it, within bounds */
+    /* repeated misses correct it, within bounds */
 
     for (i = 0; i < 1000; i++) {
         (void) take(2000, 9000, (uint64_t) i, 1, 1, &floor);
@@ -464,7 +464,7 @@ TEST(test_loop_usable)
 }
 
 
-/* an engine that did not tell its capacity, of 1000 units */
+/* an engine of 1000 units that does not report its capacity */
 TEST(test_loop_horizon)
 {
     int       rc;
@@ -505,7 +505,7 @@ TEST(test_loop_horizon)
     util_check(rc == (KVR_FEEDBACK_MISSED|KVR_FEEDBACK_FORGOT) && floor == 7,
                "%d", rc);
 
-    /* zeros only, and siblings' misses, teach nothing */
+    /* zeros only, and siblings' misses, prove nothing */
 
     fresh();
     speculative = 1;
@@ -529,7 +529,7 @@ TEST(test_loop_horizon)
 }
 
 
-/* first tokens count while responses tell nothing */
+/* first tokens count while responses report nothing */
 TEST(test_loop_timed)
 {
     uint32_t  i;

@@ -62,7 +62,7 @@ TEST(test_pace_unknown)
 
     util_check(load.rate == 0 && load.utilization == 0, "load");
 
-    /* too small to tell a rate */
+    /* too small for a rate */
 
     kvr_prefill_first(&prefill, 8000, 10, START);
     kvr_prefill_load(&prefill, START, &load);
@@ -121,13 +121,13 @@ TEST(test_pace_left)
     left = kvr_prefill_give(&prefill, 30000, 60000, START + 200);
     util_check(left == 70000, "both: %u", (unsigned) left);
 
-    /* stuck: no more than the largest, as it fades, is taken to be done */
+    /* stuck: at most the largest prompt, as it fades, counts as done */
 
     left = kvr_prefill_left(&prefill, 90000, START + 600000);
     util_check(left == 90000 - (60000 - 60000 / 16), "stuck: %u",
                (unsigned) left);
 
-    /* it goes on */
+    /* it continues */
 
     kvr_prefill_first(&prefill, 60000, 600, START + 600);
     left = kvr_prefill_left(&prefill, 30000, START + 700);
@@ -143,7 +143,7 @@ TEST(test_pace_left)
 }
 
 
-/* what comes while one is under way tells a rate that is not too high */
+/* prompts that arrive during a prefill do not give too high a rate */
 TEST(test_pace_new)
 {
     uint64_t            left, now;
@@ -259,7 +259,7 @@ TEST(test_pace_delay)
     kvr_prefill_waited(&prefill, 0, 0, 5000, 0, now);
     util_check(kvr_prefill_delay(&prefill, now) == 0, "no rate, no reckoning");
 
-    /* as long as it takes to compute what is there */
+    /* as long as computing what is there takes */
 
     for (i = 0, base = 20; i < 50; i++) {
         kvr_prefill_waited(&prefill, 1000 * i, 0, 20 + 10 * i, rate, now);
@@ -300,7 +300,7 @@ TEST(test_pace_delay)
     util_check(kvr_prefill_delay(&prefill, now - 3000) == have,
                "a clock behind");
 
-    /* what was believed to be there and was not is no delay */
+    /* the time for a part that was predicted wrongly is no delay */
 
     setup();
 

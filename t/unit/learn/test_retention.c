@@ -108,7 +108,7 @@ TEST(test_horizon_changes)
     got = kvr_retention_get(&h);
     util_check(got > 1000 && got <= 5000, "%u", got);
 
-    /* what is older is still asked for now and then, and is there */
+    /* older blocks are still used now and then, and are there */
 
     for (i = 0; i < 100; i++) {
         note(5000, 1, 1);
@@ -173,7 +173,7 @@ TEST(test_horizon_edges)
 }
 
 
-/* peers that are alike learn from each other, and one that is not does not */
+/* equal peers learn from each other, and a different one does not */
 TEST(test_horizon_among)
 {
     uint32_t         i, k;
@@ -210,7 +210,7 @@ TEST(test_horizon_among)
     util_check(kvr_retention_among(&h, &sum) == kvr_retention_all(&sum), "new");
     util_check(kvr_retention_among(&peer[0], &none) == 0, "of none");
 
-    /* a larger one: it has held what is older, and lost none */
+    /* a larger one: it has held older blocks, and lost none */
 
     note(6000, 1, 4);
     kvr_retention_add(&sum, &h);

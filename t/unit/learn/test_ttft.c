@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_ttft: what first tokens tell of a cache, and what must not be told */
+/* kvr_ttft: correct and wrong conclusions from times of first tokens */
 
 
 #include <math.h>
@@ -20,8 +20,8 @@
 static kvr_ttft_t         t;
 static kvr_ttft_prefill_t  all;
 static util_rng_t         rng;
-static double             base, prefill;  /* ms, ms a KB: what the engine has */
-static uint64_t           reply;          /* KB of what is taught */
+static double    base, prefill;  /* of the engine: ms, ms per KB */
+static uint64_t  reply;          /* KB inserted by a reply */
 
 
 static void
@@ -35,7 +35,7 @@ fresh(void)
 }
 
 
-/* a prompt of so many KB, taught, really computed, in so many times the time */
+/* a prompt of so many KB, inserted, really computed, times so much */
 static int
 one(uint64_t bytes, uint64_t inserted, uint64_t computed, double factor)
 {
@@ -51,7 +51,7 @@ one(uint64_t bytes, uint64_t inserted, uint64_t computed, double factor)
 }
 
 
-/* so many prompts that were new */
+/* so many new prompts */
 static void
 new(unsigned n)
 {
@@ -80,7 +80,7 @@ TEST(test_timing_tells)
     util_check(one(64, 60, 64, 1.4) == KVR_TTFT_LOST, "lost, slowly");
     util_check(one(64, 60, 44, 1) == KVR_TTFT_LOST, "a good part lost");
 
-    /* neither the one nor the other; what far too long took; what tells not */
+    /* ambiguous; far too slow; without a time */
 
     util_check(one(64, 60, 22, 1) == NO, "in between");
     util_check(one(64, 60, 64, 2) == NO, "stuck");
@@ -91,7 +91,7 @@ TEST(test_timing_tells)
 }
 
 
-/* an engine that does not keep what it has written itself */
+/* an engine that does not keep its replies */
 TEST(test_timing_replies)
 {
     unsigned  i;
@@ -106,7 +106,7 @@ TEST(test_timing_replies)
     util_check(one(64, 63, 1, 1) == KVR_TTFT_HELD, "all of it");
     util_check(one(64, 63, 64, 1) == KVR_TTFT_LOST, "nothing");
 
-    /* nor is it known what was computed then */
+    /* nor is it known how much was computed then */
 
     for (i = 0; i < 100; i++) {
         (void) one(20, 10, 10, 1);
@@ -118,7 +118,7 @@ TEST(test_timing_replies)
 }
 
 
-/* others there before, or later, may be what it waited for */
+/* other requests, earlier or later, can be the reason for a wait */
 TEST(test_timing_others)
 {
     kvr_ttft_first_t    f;
@@ -146,7 +146,7 @@ TEST(test_timing_others)
     f.ms = 25 + 7 * (64 + 28);
     util_check(kvr_ttft_first(&t, &all, &f) == NO, "much");
 
-    /* at once is at once, whoever comes */
+    /* a fast first token proves it, whatever other requests there are */
 
     f.ms = 60;
     util_check(kvr_ttft_first(&t, &all, &f) == KVR_TTFT_HELD, "held");
@@ -160,7 +160,7 @@ TEST(test_timing_others)
 }
 
 
-/* paces that nobody can rely on */
+/* unreliable paces */
 TEST(test_timing_uneven)
 {
     unsigned  i;
@@ -175,7 +175,7 @@ TEST(test_timing_uneven)
     util_check(kvr_ttft_prefill(&t.prefill) == 0, "%f",
                kvr_ttft_prefill(&t.prefill));
 
-    /* it streams before it computes, or holds what nobody knows of */
+    /* it streams before it computes, or has unknown contents */
 
     fresh();
 

@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_home: the formula beside what it stands for, shares by weight, what moves
- * when a peer joins or leaves, and what a home's credit does to a pick.
+ * kvr_home: the formula beside its series, shares by weight, the keys that move
+ * when a peer joins or leaves, and the effect of a credit on a pick.
  */
 
 
@@ -118,7 +118,7 @@ TEST(test_home_shares)
 }
 
 
-/* who goes takes its own keys with it, and no others move */
+/* a removed peer takes its own keys with it, and no others move */
 TEST(test_home_moves)
 {
     uint32_t  i, before, after, moved;
@@ -249,7 +249,7 @@ TEST(test_home_pick)
 
         f.cand[f.first].pending = 0;
 
-        /* so is to be left out */
+    /* so does leaving it out */
 
         f.cand[f.first].unhealthy = 1;
 

@@ -6,7 +6,7 @@
 
 /*
  * kvr_policy: picks from tables of candidates, with costs worked out by hand,
- * each reason, what becomes of ties, and nginx's own sequences.
+ * each reason, ties, and nginx's own sequences.
  */
 
 
@@ -502,9 +502,9 @@ TEST(test_policy_spread)
     }
 
     /*
-     * A prefix that all prompts share, and that all peers hold, draws nothing
-     * to any; one that is cached whole at one peer draws no more than it can
-     * bear before another is better, idle and without it.
+     * A prefix that all prompts share and all peers hold attracts nothing; one
+     * that is completely cached at one peer attracts only as much as the peer
+     * can take before another one without it is better.
      */
 
     request(&req, KVR_POLICY_KV_CACHE, 20000);
@@ -591,7 +591,7 @@ TEST(test_policy_round_robin)
         { { 1, 3 }, { 1, 3 }, "babbbabb" },
         { { 7 }, { 7 }, "aaa" },
 
-        /* one that has failed comes back by and by */
+    /* a peer that has failed gets its weight back step by step */
 
         { { 2, 2 }, { 0, 2 }, "bbababab" }
     };

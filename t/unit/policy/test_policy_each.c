@@ -17,7 +17,7 @@
 #include <math.h>
 
 
-/* a table's rows name what matters, the rest is 0 */
+/* rows of tables name what matters, the rest is 0 */
 
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
@@ -75,7 +75,7 @@ typedef struct {
 
 static const case_t  cases[] = {
 
-    /* caps: those that are full get nothing as long as there are others */
+    /* caps: full peers get nothing while there are others */
 
     { "full: not the holder", { KV }, 10000, 1, KVR_REASON_SPILL, 3,
       { { 1, 0, 0, 10000, 0, F }, { 1, 0, 0, 0, 9, 0 },
@@ -91,7 +91,7 @@ static const case_t  cases[] = {
     { "full: random", { RND }, 0, 1, KVR_REASON_RANDOM, 2,
       { { 5, 0, 0, 0, 0, F }, { 1, 0, 0, 0, 0, 0 } } },
 
-    /* draining: only what is bound, or mostly held */
+    /* draining: only bound sessions, or mostly cached prompts */
 
     { "draining: not for a cold prompt", { KV }, 10000, 1, KVR_REASON_COLD, 2,
       { { 1, 0, 0, 0, 9, D }, { 1, 5, 0, 0, 0, 0 } } },
@@ -202,7 +202,7 @@ static const case_t  cases[] = {
       { { 1, 0, 0, 0, 0, 0 }, { 2, 0, 0, 0, 0, 0 } }, .keyed = 1,
       .was_bound = 1, .retry = 1 },
 
-    /* least_request by what */
+    /* least_request by= */
 
     { "by active", { LR, .by = KVR_BY_ACTIVE }, 0, 1, KVR_REASON_LOAD, 2,
       { { 1, 2, 0, 0, 0, FRESH, 0, 0, 0, 0 },
@@ -278,7 +278,7 @@ static const case_t  cases[] = {
       KVR_REASON_AFFINITY, 2,
       { { 1, 9, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, F } } },
 
-    /* a beginning that is a small part of the prompt */
+    /* a prefix that is a small part of the prompt */
 
     { "small: by turns", { KV }, 10000, 1, KVR_REASON_COLD, 3,
       { { 1, 0, 0, 1249, 1, 0 }, { 1, 0, 0, 0, 5, 0 },
@@ -326,14 +326,14 @@ static const case_t  cases[] = {
       50000, 1, KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 0, 0, 0, 40000 }, { 1, 0, 0, 25000, 0, 0 } } },
 
-    /* models: an adapter that would have to be loaded */
+    /* models: loading an adapter costs */
 
     { "another model", { KV }, 9000, 1, KVR_REASON_COLD, 2,
       { { 1, 0, 0, 0, 9, O }, { 1, 1, 0, 0, 0, 0 } } },
     { "not at any price", { KV }, 9000, 0, KVR_REASON_COLD, 2,
       { { 1, 0, 0, 0, 9, O }, { 1, 16, 0, 0, 0, 0 } } },
 
-    /* a beginning that many have is computed where there is time for it */
+    /* a hot prefix is computed where there is time for it */
 
     { "hot: few have it", { KV }, 20000, 0, KVR_REASON_AFFINITY, 2,
       { { 1, 2, 0, 16000 }, { 1, 0, 0, 0, .shared = 8000 } } },
@@ -352,7 +352,7 @@ static const case_t  cases[] = {
       KVR_REASON_SPILL, 2,
       { { 1, 4, 0, 16000 }, { 1, 0, 0, 0, .shared = 8000 } } },
 
-    /* what is there has a context, a cache that turns over, a delay */
+    /* context of running requests, turnover, delay */
 
     { "context: the shorter one", { KV }, 10000, 1, KVR_REASON_COLD, 2,
       { { 1, 2, 0, 0, 9, .resident = 400000 },

@@ -5,9 +5,9 @@
 
 
 /*
- * kv_cache looks closely at few of many peers.  Here the cost of each is
- * reckoned, all are compared one after the other, and both must say the same:
- * the pick, the reason, the cost, and what is drawn by lot.
+ * kv_cache computes the costs of few of many peers.  Here all costs are
+ * computed and compared, and both must have the same pick, reason, cost and
+ * random choices.
  */
 
 
@@ -194,7 +194,7 @@ TEST(test_choose_same)
 }
 
 
-/* whom the rule for small matches chose was too dear, and its cost is told */
+/* the pick of the rule for small matches was skipped: its cost is computed */
 TEST(test_choose_small)
 {
     uint32_t              k;

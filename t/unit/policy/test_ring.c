@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_ring: shares by weight, what moves when a peer comes or goes, where a
- * key goes that its peer has no room for.
+ * kvr_ring: shares by weight, keys that move when a peer is added or removed,
+ * and where a key goes if its peer has no room.
  */
 
 
@@ -41,7 +41,7 @@ build(fleet_t *f, const uint32_t *weight, uint32_t n)
     f->n = n;
     size = kvr_ring_size(f->peer, n);
 
-    /* exactly as much room as was asked for */
+    /* exactly as many points as announced */
 
     f->ring.point = malloc(size * sizeof(kvr_ring_point_t));
 
@@ -238,13 +238,13 @@ TEST(test_ring_room)
         f.room[home] = f.room[second] = 1;
     }
 
-    /* what one has too much goes to several, not to one neighbour */
+    /* overflow goes to several peers, not to one neighbour */
 
     for (i = 0; i < 8; i++) {
         util_check((i == 3) == (count[i] == 0), "%u got %u", i, count[i]);
     }
 
-    /* nobody has room, or there is nobody */
+    /* no peer has room, or there is none */
 
     for (i = 0; i < 8; i++) {
         f.room[i] = 0;
@@ -262,7 +262,7 @@ TEST(test_ring_room)
 
     free(f.ring.point);
 
-    /* more than a word of peers; the ends of the ring */
+    /* more peers than bits of a word; the ends of the ring */
 
     build(&f, NULL, MAX_PEERS);
 
@@ -354,7 +354,7 @@ TEST(test_ring_fill)
 }
 
 
-/* weights that nobody should give, of which a ring must stay small */
+/* absurd weights, with which a ring must stay small */
 TEST(test_ring_large)
 {
     uint32_t         i, size, large;

@@ -4,14 +4,14 @@
  */
 
 
-/* kvr_score: costs worked out by hand, and what must hold for all of them */
+/* kvr_score: costs worked out by hand, and properties of all costs */
 
 
 #include "util.h"
 #include "core/policy/kvr_score.h"
 
 
-/* most rows have no more than a cost */
+/* most rows have only a cost */
 
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
@@ -38,8 +38,8 @@ typedef struct {
  */
 static const case_t  cases[] = {
 
-    /* an idle peer costs what must be computed and most of it once more, the
-       floor at least */
+    /* an idle peer costs what must be computed and most of it once more, at
+       least the floor */
 
     { 0, 0, 0, 0, 1, 2048 },
     { 0, 1, 0, 0, 1, 2048.75 },
@@ -48,7 +48,7 @@ static const case_t  cases[] = {
     { 0, 2049, 0, 0, 1, 3585.75 },
     { 0, 100000, 0, 0, 1, 175000 },
 
-    /* what waits there comes on top, once */
+    /* pending bytes are added, once */
 
     { 5000, 0, 0, 0, 1, 7048 },
     { 5000, 100000, 0, 0, 1, 180000 },
@@ -62,7 +62,7 @@ static const case_t  cases[] = {
     { 0, 1000, 10, 0, 1, 10894 },
     { 5000, 10000, 15, 0, 1, 58500 },
 
-    /* each that waits for its first token by half of what is to be computed */
+    /* each waiting request adds half of what must be computed */
 
     { 0, 100000, 1, 1, 1, 245400 },
     { 0, 100000, 10, 2, 1, 479000 },
@@ -88,20 +88,20 @@ static const case_t  cases[] = {
     { 2400, 1200, 2, 2, 1, 8167.2 },
     { 0, 8192, 0, 0, 1, 14336 },
 
-    /* what others will use counts for them, the floor for itself */
+    /* a shared part does not count, except for the floor */
 
     { 0, 100000, 0, 0, 1, 87500, 50000, 0 },
     { 0, 100000, 0, 0, 1, 2048, 100000, 0 },
     { 0, 100000, 0, 0, 1, 2048, 200000 },
     { 0, 100000, 5, 2, 1, 2000 + 187500, 50000, 0 },
 
-    /* what has to go for it is in use, or not */
+    /* evicted blocks are in use, or not */
 
     { 0, 100000, 0, 0, 1, 175000 + 25000, 0, 0.25f },
     { 0, 100000, 0, 0, 1, 175000 + 100000, 0, 1 },
     { 0, 100000, 0, 0, 1, 87500 + 50000, 50000, 0.5f },
 
-    /* and who is there has a context */
+    /* context of running requests */
 
     { 0, 0, 2, 0, 1, 2867.2 + 800 + 512, 0, 0, 49152 },
 
@@ -161,7 +161,7 @@ TEST(test_score_cases)
 }
 
 
-/* a delay counts in full for what is new, a fifth for what is held */
+/* a delay counts in full for a new prompt, a fifth for a cached one */
 TEST(test_score_delay)
 {
     kvr_score_t  s;
@@ -185,7 +185,7 @@ TEST(test_score_delay)
 }
 
 
-/* the quick bound is one, and close to what it is held against */
+/* the quick bound is a bound, and close to the cost */
 TEST(test_score_least)
 {
     double       cost;

@@ -139,7 +139,7 @@ TEST(test_queue_order)
 }
 
 
-/* a giant is passed by what arrives within its aging bound, and no later */
+/* a large request is passed only by those within its aging bound */
 TEST(test_queue_aging)
 {
     uint64_t           bound;
@@ -170,7 +170,7 @@ TEST(test_queue_aging)
 
 /*
  * Tenants of weight 1 and 3, the first with ten times the requests; and a third
- * that comes late and must not be paid for the time before.
+ * one that comes later and must not be paid for the time before.
  */
 TEST(test_queue_tenants)
 {
@@ -256,7 +256,7 @@ TEST(test_queue_arrivals)
     util_check(kvr_queue_depth(shared, 2, 1000) == 0, "depth above");
     util_check(kvr_queue_depth(shared, 7, 1001 + KVR_QUEUE_STALE) == 0, "old");
 
-    /* nobody of the same class passes it, a higher class does */
+    /* no request of the same class passes it, one of a higher class does */
 
     kvr_queue_item(&b, 1001, 3, 0, 1, 5000, 0);
     util_check(admit(&q, &b, 1001) == KVR_DECLINED, "passed");
@@ -283,8 +283,8 @@ TEST(test_queue_arrivals)
 
 
 /*
- * A tenant that comes back after any amount of work of others waits for no
- * more than its turn; with turns of 32 bits it would have waited for long.
+ * A tenant that returns after any amount of work of others waits only for its
+ * turn; with turns of 32 bits it would wait for long.
  */
 TEST(test_queue_comes_back)
 {
@@ -494,8 +494,8 @@ TEST(test_queue_processes)
                 sum += t->inside[i];
             }
 
-            /* those that look at the same time may each have one too many,
-             * until they find that another was first */
+        /* processes that look at the same time can each reserve one too many,
+         * until they find that another was first */
 
             max = sum > max ? sum : max;
             sched_yield();
@@ -578,7 +578,7 @@ TEST(test_queue_near)
     util_check(q.n == 0, "%u left", q.n);
     util_check(late > ITEMS / 2, "%u could have been passed", late);
 
-    /* another process's comes between: nobody here may stand for the first */
+    /* another process's request comes between: no replacement of the first */
 
     kvr_queue_item(&item[0], 1000, 3, 0, 1, 0, 0);
     kvr_queue_item(&item[1], 1500, 3, 0, 1, 0, 0);

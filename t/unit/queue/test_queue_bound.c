@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_queue: how far a request may be passed, how long it may wait for a better
- * place, when it is past the knee, and what its tenant is charged.
+ * kvr_queue: how far a request can be passed, how long it may wait for a better
+ * place, when the fleet is past saturation, and what its tenant is charged.
  */
 
 
@@ -140,7 +140,7 @@ TEST(test_queue_young)
 }
 
 
-/* what one tenant's prompts had in caches is gone when they are let in */
+/* the cached parts of a tenant's prompts are lost when they are admitted */
 static int
 room(void *data, kvr_queue_item_t *item)
 {

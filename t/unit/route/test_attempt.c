@@ -221,7 +221,7 @@ TEST(test_attempt_good)
 }
 
 
-/* no good answer: what was inserted is undone, once */
+/* without a good answer the insert is undone, once */
 static void
 undone(unsigned answered)
 {
@@ -253,7 +253,7 @@ TEST(test_attempt_undone)
 }
 
 
-/* what the queue has reserved is taken over, or given back */
+/* a reservation of the queue is taken over, or released */
 static void
 reserved(uint64_t pending)
 {
@@ -404,7 +404,7 @@ replied(unsigned others)
 
 /*
  * A prompt that came later has moved the clock, and the engine uses its blocks
- * after those of a reply that ends before it does.
+ * after those of a reply that ends earlier.
  */
 TEST(test_attempt_reply)
 {
@@ -475,7 +475,7 @@ TEST(test_attempt_sibling)
     insert(UNITS);
     ck_assert(s.at.speculative);
 
-    /* the first one fails: what the sibling has inserted stays */
+    /* the first one fails: the sibling's insert stays */
 
     (void) kvr_attempt_release(&one, &s.zone);
     ck_assert_uint_eq(kvr_attempt_end(&one), KVR_ATTEMPT_UNDO);
@@ -576,7 +576,7 @@ admitted(uint32_t held, unsigned taken, kvr_admission_e rc, uint64_t charge)
 }
 
 
-/* a tenant pays for what is left to compute when its request is let in */
+/* a tenant is charged for what is left to compute at admission */
 TEST(test_attempt_charge)
 {
     setup();

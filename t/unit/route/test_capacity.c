@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_capacity: what KV events do to a peer's clock and capacity, and what is
- * as before when they stop.
+ * kvr_capacity: how KV events change a peer's clock and capacity, and what is
+ * restored when they stop.
  */
 
 
@@ -83,7 +83,7 @@ is(kvr_index_source_e source, uint64_t units, uint64_t now)
 }
 
 
-/* so many units, as blocks of an event; 0: all is cleared */
+/* an event with blocks of so many units; 0: all is cleared */
 static int
 tell(kvr_kvevent_type_e type, uint32_t units)
 {
@@ -120,26 +120,26 @@ held(void)
 }
 
 
-/* an insert moves the clock, and what it is told to have stored does not */
+/* an insert moves the clock, and the report of its blocks does not */
 TEST(test_capacity_clock)
 {
     uint64_t  start;
 
-    /* nobody tells: as ever */
+    /* no events: as before */
 
     start = clock_now();
     insert(40, 0);
     ck_assert_uint_eq(clock_now(), start + 40);
     ck_assert(!kvr_capacity_complete(&s.zone, s.peer, 5000));
 
-    /* the first word: nothing was expected */
+    /* the first report: nothing was expected */
 
     start = clock_now();
     ck_assert(!tell(KVR_KVEVENT_STORED, 10));
     ck_assert_uint_eq(clock_now(), start + 10);
     ck_assert(kvr_capacity_complete(&s.zone, s.peer, 5000));
 
-    /* a prompt, told in two chunks; then its reply, and another's prompt */
+    /* a prompt, reported in two parts; then its reply, and another prompt */
 
     insert(60, 40);
     ck_assert_uint_eq(clock_now(), start + 30);
@@ -174,7 +174,7 @@ TEST(test_capacity_clock)
 }
 
 
-/* who expects a quarter of the capacity in vain believes no longer */
+/* events are not trusted if a quarter of the capacity is never confirmed */
 TEST(test_capacity_silent)
 {
     unsigned  i;
@@ -190,7 +190,7 @@ TEST(test_capacity_silent)
     ck_assert(!kvr_capacity_heard(&s.zone, s.peer));
     ck_assert(!kvr_capacity_complete(&s.zone, s.peer, 5000));
 
-    /* it is heard again, and what was expected too long is given up */
+    /* they are trusted again, and the overdue part is dropped */
 
     tell(KVR_KVEVENT_STORED, 1);
     ck_assert(kvr_capacity_heard(&s.zone, s.peer));
@@ -198,7 +198,7 @@ TEST(test_capacity_silent)
     kvr_hear_stopped(&s.zone, &s.pool, s.peer, 5000);
     ck_assert(!kvr_capacity_heard(&s.zone, s.peer));
 
-    /* what was missed is doubted for a minute */
+    /* missed events are a reason for doubt for a minute */
 
     tell(KVR_KVEVENT_STORED, 1);
     kvr_set(&s.heard.events[s.peer].doubt, 5000);
@@ -208,8 +208,8 @@ TEST(test_capacity_silent)
 
 
 /*
- * Replies and misses are no reason to doubt: what the engine has stored of
- * them was told before they end.
+ * Replies and misses are no reason for doubt: the engine has reported their
+ * blocks before they end.
  */
 TEST(test_capacity_replies)
 {
@@ -262,7 +262,7 @@ TEST(test_capacity_cleared)
     ck_assert_uint_eq(kvr_get(&peer->feedback.misses), 0);
     ck_assert_uint_eq(kvr_get(&s.heard.events[s.peer].cleared), 1);
 
-    /* what was on its way then is stored after that */
+    /* requests that were in flight then are stored afterwards */
 
     insert(UNITS, 0);
     kvr_load_add(s.zone.load, s.zone.row, s.peer, 1, UNITS * UNIT);
@@ -277,7 +277,7 @@ TEST(test_capacity_cleared)
 }
 
 
-/* how old blocks get is the capacity, if the engine has not told a smaller */
+/* the age of blocks is the capacity, unless a smaller one is reported */
 TEST(test_capacity_age)
 {
     unsigned           i;
@@ -288,7 +288,7 @@ TEST(test_capacity_age)
     peer = &s.zone.registry->peer[s.peer];
     p = kvr_index_peer(s.zone.index, s.peer);
 
-    /* a cache of 40 events of 8 units: the first goes for the 41st */
+    /* a cache of 40 events of 8 units: the 41st evicts the first */
 
     for (i = 0; i < 400; i++) {
 
@@ -307,7 +307,7 @@ TEST(test_capacity_age)
     util_check(kvr_get(&p->capacity) > 300 && kvr_get(&p->capacity) < 340,
                "%u", kvr_get(&p->capacity));
 
-    /* what 500 units in flight use is not removed, however old it gets */
+    /* 500 units in flight are in use and not removed, however old */
 
     resident = kvr_registry_resident(s.zone.registry, s.peer);
 
@@ -325,7 +325,7 @@ TEST(test_capacity_age)
     kvr_capacity_update(&s.zone, &s.pool, s.peer, 5000);
     ck_assert_uint_eq(kvr_get(&p->capacity), 200);
 
-    /* ten replies under way are in the clock, as they are told of */
+    /* the clock contains ten replies in progress, as they are reported */
 
     kvr_set(&peer->feedback.output, 64 * KVR_FEEDBACK_OUTPUT);
     kvr_load_add(s.zone.load, s.zone.row, s.peer, 10, 0);
@@ -339,7 +339,7 @@ TEST(test_capacity_age)
     kvr_capacity_update(&s.zone, &s.pool, s.peer, 5000);
     util_check(kvr_get(&p->capacity) < 340, "%u", kvr_get(&p->capacity));
 
-    /* no events any more: the metrics count; and without them what was assumed */
+    /* without events metrics count, and without these the assumption */
 
     kvr_hear_stopped(&s.zone, &s.pool, s.peer, 5000);
     ck_assert_uint_eq(kvr_get(&p->capacity), 900 - 10 * 64 / 2 * 4 / UNIT);
@@ -351,7 +351,7 @@ TEST(test_capacity_age)
 }
 
 
-/* each source counts until a better one is known, and when that one is gone */
+/* each source counts until a better one is known, or is lost */
 TEST(test_capacity_trust)
 {
     unsigned     i;
@@ -427,7 +427,7 @@ TEST(test_capacity_fade)
     report(500 * UNIT / 4, 12000);
     is(KVR_INDEX_REPORTED, 500, 12000);
 
-    /* nothing is asked any more: a minute */
+    /* no probes any more: a minute */
 
     s.pool.probe = 0;
     kvr_capacity_fade(&s.zone, &s.pool, s.peer, 72000, 72);
@@ -437,7 +437,7 @@ TEST(test_capacity_fade)
 }
 
 
-/* a report counts up to what can be, and up to what responses prove */
+/* a report counts up to what is possible, and up to what responses prove */
 TEST(test_capacity_lies)
 {
     unsigned        i;
@@ -454,7 +454,7 @@ TEST(test_capacity_lies)
 
     is(KVR_INDEX_REPORTED, 6000, 5000);
 
-    /* it was emptied: what it was sent before counts no more */
+    /* it was emptied: what it was sent before no longer counts */
 
     kvr_index_flush(s.zone.index, s.peer);
     is(KVR_INDEX_REPORTED, 1000, 5000);

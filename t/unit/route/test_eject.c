@@ -210,7 +210,7 @@ TEST(test_eject_share)
         util_check(pick((kvr_policy_e) i, 1) < 2, "policy %u: all", i);
     }
 
-    /* switched off: those that are out are so no more */
+    /* switched off: ejected servers are in again */
 
     pool.eject.on = 0;
     util_check(!sick(0), "off");
@@ -219,7 +219,7 @@ TEST(test_eject_share)
 }
 
 
-/* all of them fail: nobody does better, but for who was first */
+/* all of them fail: no server does better, except for the first one */
 TEST(test_eject_all)
 {
     uint32_t  i, k, out;
@@ -238,7 +238,7 @@ TEST(test_eject_all)
 
     util_check(out == 0, "%u out", out);
 
-    /* the last one of two is never put out */
+    /* the last one of two is never ejected */
 
     pool.set = kvr_set_of(peer[0]);
 
@@ -395,7 +395,7 @@ TEST(test_eject_trial)
 
     util_check(rc == 0 && !sick(2), "a client's fault");
 
-    /* a server alone is not divided; of others those that may be had count */
+    /* a single server is not divided; only usable others count */
 
     memset(c, 0, sizeof(c));
     c[0].doubted = 1;
@@ -468,7 +468,7 @@ TEST(test_eject_mixed)
 }
 
 
-/* decisions look at states only if they are told to, but for now and then */
+/* decisions look at states only if the flag is set, or now and then */
 TEST(test_eject_look)
 {
     uint32_t              i, k;
@@ -494,7 +494,7 @@ TEST(test_eject_look)
 
     util_check(kvr_outlier_look(fleet, now) && sick(0) && sick(1), "two are");
 
-    /* one of them comes back */
+    /* one of them returns */
 
     while (kvr_outlier_ejected(zone.registry->member[member[0]].outlier
                                .state))
@@ -562,7 +562,7 @@ TEST(test_eject_silent)
     (void) end(&b, KVR_OUTLIER_NONE);
     teardown();
 
-    /* whoever was waiting was killed, or has given up */
+    /* the waiting requests were killed or canceled */
 
     setup();
 

@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_counter: the table of what the status shows, and its reset */
+/* kvr_counter: the table of the status's numbers, and its reset */
 
 
 #include "util.h"
@@ -45,7 +45,7 @@ TEST(test_counter_rows)
             continue;
         }
 
-        /* a metric without a text goes on with the one before */
+        /* a row without a help text continues the metric before it */
 
         util_check(a->help || (i && same(a->metric, a[-1].metric)),
                    "row %u: \"%s\" has no text", i, a->metric);
@@ -164,7 +164,7 @@ filled(const void *p, size_t size, uint8_t byte)
 }
 
 
-/* a counter without a row would be left, and what is no counter is kept */
+/* a counter without a row would stay, and other fields are kept */
 TEST(test_counter_reset)
 {
     size_t             padding;

@@ -149,7 +149,7 @@ TEST(test_load_words)
 }
 
 
-/* every word of every row is one of its own; a sum is over all rows */
+/* all words are separate; a sum is over all rows */
 TEST(test_load_layout)
 {
     uint32_t         i, n, column, rows, columns;
@@ -194,7 +194,7 @@ TEST(test_load_layout)
 }
 
 
-/* processes of a test without processes: those from a number on are alive */
+/* simulated processes: those from a number on are alive */
 
 typedef struct {
     uint64_t         dead[4];
@@ -205,7 +205,7 @@ typedef struct {
     uint64_t         pending;
     unsigned         others;     /* count in the same columns */
     unsigned         dropped;
-    unsigned         busy;       /* not now: after so many bytes */
+    unsigned  busy;              /* postpones after so many bytes */
     kvr_load_t      *load;
 } world_t;
 
@@ -263,7 +263,7 @@ heal(void *data, kvr_load_row_t *row, uint32_t column, _Atomic uint64_t *word)
                (unsigned long long) row->generation);
     util_check(row->held == 0 || w->busy, "it is held still");
 
-    /* what it takes out by then is gone, the rest stays */
+    /* what it subtracts before is gone, the rest stays */
 
     if (w->busy) {
         *word -= w->busy;
@@ -310,7 +310,7 @@ TEST(test_load_sweep)
     util_check(kvr_load_sweep(load, OWNER(0), alive, drop, heal, &w) == 0
                && w.told == 0, "all live");
 
-    /* two die: only what is theirs goes, once */
+    /* two die: only their counts are removed, once */
 
     w.dead[w.ndead++] = OWNER(1);
     w.dead[w.ndead++] = OWNER(3);
@@ -329,7 +329,7 @@ TEST(test_load_sweep)
         util_check(load->row[n].sweeper == 0, "sweeper of %u", n);
     }
 
-    /* the lowest free row is next; nobody is told without a healer */
+    /* the lowest free row is next; without a healer nothing is called */
 
     util_check(kvr_load_claim(load, OWNER(4), 9) == 1, "lowest");
     kvr_load_add(load, 1, 3, 5, 5);
@@ -349,7 +349,7 @@ TEST(test_load_sweep)
 }
 
 
-/* what cannot be put right at once is done by another sweep, and no more */
+/* postponed work is done by another sweep, once */
 TEST(test_load_sweep_again)
 {
     world_t      w;
@@ -394,7 +394,7 @@ TEST(test_load_sweep_again)
                && !kvr_load_used(load, 7), "free");
     check_sum(load, 3, 0, 0);
 
-    /* nobody is asked to let go of nothing; without a dropper it is cleared */
+    /* without a held lock drop() is not called; without drop() it is cleared */
 
     util_check(kvr_load_claim(load, OWNER(1), 9) == 0, "claim");
     util_check(kvr_load_sweep(load, OWNER(3), alive, drop, heal, &w) == 1
@@ -405,7 +405,7 @@ TEST(test_load_sweep_again)
     util_check(kvr_load_sweep(load, OWNER(3), alive, NULL, NULL, &w) == 1
                && load->row[0].held == 0, "cleared");
 
-    /* the row that is shared is nobody's to sweep */
+    /* the shared row is never swept */
 
     kvr_load_hold(load, ROWS, 5);
     kvr_load_sweep(load, OWNER(3), alive, drop, heal, &w);
@@ -413,7 +413,7 @@ TEST(test_load_sweep_again)
 }
 
 
-/* the number of a process is used again: the start tells them apart */
+/* a process id is used again: the start time distinguishes them */
 TEST(test_load_pid_reuse)
 {
     world_t           w;
@@ -444,7 +444,7 @@ TEST(test_load_pid_reuse)
 }
 
 
-/* a sweeper died at any point: the next one goes on */
+/* a sweeper died at any point: the next one continues */
 TEST(test_load_sweep_broken)
 {
     unsigned         stage;
@@ -485,7 +485,7 @@ TEST(test_load_sweep_broken)
             row->owner = 0;
         }
 
-        /* while it lives nobody else may */
+    /* while it lives no other process may */
 
         util_check(kvr_load_sweep(load, OWNER(3), alive, drop, heal, &w) == 0
                    && row->sweeper == OWNER(2), "it is at work");
@@ -531,7 +531,7 @@ TEST(test_load_release)
     util_check(load->row[0].owner == 0 && !kvr_load_used(load, 100), "clean");
     util_check(kvr_load_claim(load, OWNER(1), 9) == 0, "claimed again");
 
-    /* something is still counted: it goes with the process */
+    /* it still counts something, which the sweep removes */
 
     kvr_load_name(load, 0, 100);
     kvr_load_add(load, 0, 100, 0, 1);
@@ -565,7 +565,7 @@ TEST(test_load_exhausted)
                    "claim %u", n);
     }
 
-    /* those without a row share one: it counts, and nobody sweeps it */
+    /* processes without a row share one, which counts and is never swept */
 
     kvr_load_add(load, 2, 9, 3, 300);
     kvr_load_add(load, 2, 9, -1, -100);
@@ -598,7 +598,7 @@ TEST(test_load_exhausted)
     util_check(kvr_load_used(load, 190), "shared names are not given back");
     check_sum(load, 9, 2, 200);
 
-    /* a process that comes when there is room again has a row of its own */
+    /* a process that starts when there is room again has its own row */
 
     util_check(kvr_load_claim(load, OWNER(7), 9) == 0, "row");
 }
@@ -659,8 +659,8 @@ TEST(test_load_names)
 
 /*
  * Processes.  A worker claims a row, which must be clean and stay its own, and
- * counts; the sweepers sweep all the time; whoever it is may be killed at any
- * moment.  In the end the sums are what the survivors count.
+ * counts; sweepers sweep all the time; any of them can be killed at any moment.
+ * In the end the sums equal the counts of the survivors.
  */
 
 typedef struct {
@@ -670,7 +670,7 @@ typedef struct {
     _Atomic uint32_t   swept;
     _Atomic uint32_t   live[SERIALS];    /* by serial number: not yet reaped */
     _Atomic uint32_t   counts[SERIALS];  /* it has a row */
-    _Atomic uint64_t   active[SERIALS];  /* what it counts when it stops */
+    _Atomic uint64_t  active[SERIALS];   /* its count when it stops */
     _Atomic uint64_t   pending[SERIALS];
 } yard_t;
 
@@ -917,7 +917,7 @@ TEST(test_load_kills)
 }
 
 
-/* those who share a row count exactly all the same */
+/* processes that share a row also count exactly */
 TEST(test_load_shared)
 {
     int          status;

@@ -5,13 +5,13 @@
 
 
 /*
- * What kvr_index, kvr_load and kvr_registry do when processes overtake each
- * other, or are killed, between any two of their accesses to shared memory.
+ * kvr_index, kvr_load and kvr_registry while processes overtake each other, or
+ * are killed, between any two of their accesses to shared memory.
  *
  * The three files are compiled into this one with atomic accesses at which the
- * scheduler below may turn to another coroutine, or never come back to this
- * one.  A run is repeated exactly by its seed.  The order of accesses is that
- * of the program; what a weak machine may do besides is not tried here.
+ * scheduler below may switch to another coroutine, or never return to this
+ * one. A seed repeats a run exactly.  Accesses happen in program order;
+ * reordering by weaker machines is not tried here.
  */
 
 
@@ -91,9 +91,9 @@ static ucontext_t   scheduler;
 static unsigned     current = THREADS;  /* no steps but in a thread */
 static util_rng_t   rng;
 
-static unsigned     turn_rate;          /* to another one in one of so many */
-static unsigned     kill_rate;          /* for good in one of so many turns */
-static unsigned     stop_at;            /* or: turn once, after so many steps */
+static unsigned  turn_rate;      /* a switch at one of so many accesses */
+static unsigned  kill_rate;      /* a kill at one of so many switches */
+static unsigned  stop_at;        /* or one switch, after so many accesses */
 static unsigned     steps;
 
 
@@ -204,8 +204,8 @@ run_all(unsigned n)
 
 /*
  * The index: few lines and slots, many keys and peers.  For each key and peer
- * it is known whether the peer was taught the block since its last restart, or
- * is just being taught.
+ * the test knows whether the block was inserted since the peer's last restart,
+ * or is just being inserted.
  */
 
 #define KEYS        12
@@ -224,7 +224,7 @@ static kvr_index_t  *ix;
 static uint64_t      keys[KEYS];
 static uint8_t       given[KEYS][PEERS];
 static uint32_t      inserted[KEYS][PEERS];  /* how often, to see changes */
-static lesson_t      flying[THREADS];      /* being taught: n is not 0 */
+static lesson_t  flying[THREADS];    /* inserts in progress: n is not 0 */
 
 static uint64_t      credits;
 static uint64_t      tags;                 /* wrong ones */
@@ -303,7 +303,7 @@ index_learn(unsigned self)
 }
 
 
-/* what was taught before it began is forgotten when it ends */
+    /* an insert from before a flush is forgotten when it ends */
 static void
 index_flush(void)
 {
@@ -381,7 +381,7 @@ index_thread(unsigned self)
 }
 
 
-/* nobody is at work: each line is sound, and what it says is true */
+/* at rest: each line is sound and true */
 static void
 index_check(void)
 {
@@ -483,8 +483,8 @@ TEST(test_steps_index)
 
 
 /*
- * Killed as well: a wrong hint takes two to be in a window of a few steps, and
- * one of them to die there.  Measured: 1 in 2 * 10^7.
+ * Kills as well: a wrong holder takes two processes in a window of a few steps,
+ * one of which dies there.  Measured: 1 in 2 * 10^7.
  */
 TEST(test_steps_index_kills)
 {
@@ -495,8 +495,8 @@ TEST(test_steps_index_kills)
 
 
 /*
- * One is stopped after each of its steps in turn, another does all it has to
- * do, then the first one goes on, or does not.
+ * One is stopped after each of its steps in turn, another completes its work,
+ * then the first one continues, or does not.
  */
 
 static uint64_t  first_seed, second_seed;
@@ -597,19 +597,19 @@ static uint8_t       lives[SERIALS];
 static unsigned      owner_of[THREADS];
 
 
-/* a lock as nginx's: readers, or -1; and what its holders know */
+/* a lock like nginx's: readers, or -1; and what its holders have noted */
 
 #define WRITER  ((uint64_t) -1)
 
 typedef enum {
     AWAY = 0,
-    UNNOTED,                            /* held, and nobody would know */
+    UNNOTED,        /* held, and not noted yet */
     NOTED
 } holding_e;
 
 static uint64_t      lock;
 static holding_e     holding[THREADS + 1];
-static uint64_t      inside[THREADS];   /* what it was taken for */
+static uint64_t  inside[THREADS];    /* the mode of the lock */
 static int           lost;              /* by one that was killed unnoted */
 
 
@@ -683,7 +683,7 @@ lock_use(unsigned self, uint32_t row)
     kvr_load_hold(load, row, 0);
     holding[self] = UNNOTED;
 
-    /* others may be let in before it goes on */
+        /* others may enter before it continues */
 
     step();
     inside[self] = 0;
@@ -1049,7 +1049,7 @@ TEST(test_steps_registry)
                                                strlen(reg_name[p]));
                 util_check(found == id, "%u, not %u", found, id);
 
-                /* what the old one knew is not the new one's */
+            /* what was known of the old one does not count for the new one */
 
                 block = (1ULL << 40) + id;
                 (void) kvr_index_lookup(ix, &block, 1, kvr_set_of(id),

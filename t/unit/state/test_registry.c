@@ -127,19 +127,19 @@ TEST(test_registry_peers)
     util_check(find(&z, "10.0.0.1:800") == NONE, "a part of it");
     util_check(find(&z, "") == NONE, "nothing");
 
-    /* named in the rows of those that asked */
+    /* noted in the rows of the callers */
 
     util_check(kvr_load_names(z.load, 0)[0] == (1ULL << a | 1ULL << b), "row 0");
     util_check(kvr_load_names(z.load, 1)[0] == 1ULL << a, "row 1");
 
-    /* found, but not asked for */
+    /* found, but not noted */
 
     unname(&z, 0);
     unname(&z, 1);
     (void) find(&z, "10.0.0.1:8000");
     util_check(!kvr_load_used(z.load, a), "find names it");
 
-    /* taken out and put back it finds what was known */
+    /* a removed peer that returns finds what was known */
 
     teach(&z, a, 777777777777ULL);
 
@@ -166,7 +166,7 @@ TEST(test_registry_capacity)
                "number");
     util_check(kvr_index_peer(z.ix, a)->capacity == 5000, "changed");
 
-    /* what was learned stays, when a worker comes that assumes the same */
+    /* a learned value stays if a new worker assumes the same */
 
     kvr_index_capacity(z.ix, a, 700, KVR_INDEX_ASSUMED);
     util_check(kvr_registry_peer(z.reg, z.load, 1, z.ix, "a:1", 3, 5000) == a,
@@ -270,7 +270,7 @@ TEST(test_registry_seats)
                && z.reg->member[s[2]].upstream != z.reg->member[s[0]].upstream,
                "upstreams");
 
-    /* what was counted there is kept while the name is */
+    /* counters stay as long as the name does */
 
     kvr_add(&z.reg->member[s[0]].requests, 5);
     unname(&z, 0);
@@ -278,7 +278,7 @@ TEST(test_registry_seats)
     util_check(member(&z, 0, a, "one") == s[0]
                && z.reg->member[s[0]].requests == 5, "counters");
 
-    /* those given up are used again, but only when there are no others */
+    /* unused slots are reused, but only if there are no free ones */
 
     unname(&z, 0);
 
@@ -406,7 +406,7 @@ TEST(test_registry_reuse)
     util_check(!z.reg->member[s].used, "c's seat");
     util_check(kvr_load_used(z.load, n), "not named");
 
-    /* the others are what they were */
+    /* the others are unchanged */
 
     util_check(knows(&z, 0, 1000000000000ULL) && find(&z, "a:1") == 0, "a");
 
@@ -459,7 +459,7 @@ TEST(test_registry_fresh)
 }
 
 
-/* who gets none is told what there is too little of */
+/* the limit that keeps a server from a slot is returned */
 TEST(test_registry_limit)
 {
     char      name[KVR_REGISTRY_TITLE_LEN + 2];
@@ -555,7 +555,7 @@ TEST(test_registry_upstreams)
 }
 
 
-/* what is left by a writer that was killed halfway */
+/* what a killed writer leaves behind */
 TEST(test_registry_halfway)
 {
     uint32_t  a, s;
@@ -594,7 +594,7 @@ TEST(test_registry_halfway)
     util_check(s != NONE && z.reg->member[s].peer == a
                && z.reg->member[s].requests == 0, "seat");
 
-    /* complete but for being named: found by the next one who asks */
+        /* complete, but not noted: the next caller finds it */
 
     unname(&z, 0);
     util_check(peer(&z, 0, "c:1") == a && kvr_load_used(z.load, a), "named");
@@ -604,7 +604,7 @@ TEST(test_registry_halfway)
 }
 
 
-/* ranks have names of their own, and share what is the address's */
+/* ranks have names of their own, and share the address's properties */
 TEST(test_registry_ranks)
 {
     zone_t    z;
@@ -653,7 +653,7 @@ TEST(test_registry_ranks)
 }
 
 
-/* what there is of a zone with its peers, but for lines */
+/* the size of a zone with its peers, without lines */
 static size_t
 memory(uint32_t max_peers, uint32_t processes)
 {
@@ -674,8 +674,8 @@ memory_each(uint32_t processes)
 
 
 /*
- * As docs/setup.md has it: 512 peers take no more than 1 MB and what a process
- * counts of each, which depends on how many of those there may be.
+ * As in docs/setup.md: 512 peers take at most 1 MB, and the rows of processes,
+ * whose number can vary.
  */
 TEST(test_registry_memory)
 {

@@ -53,7 +53,7 @@ TEST(test_stats_observe)
 
     for (i = 0; i < n; i++) {
 
-        /* a bound belongs to its bucket, what is above to the next one */
+        /* a bound belongs to its bucket, larger values to the next one */
 
         kvr_stats_observe(&stats, KVR_STATS_TTFT, bound[i]);
         kvr_stats_observe(&stats, KVR_STATS_TTFT, bound[i] + 1);

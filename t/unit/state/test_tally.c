@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_tally: who asks for how much, of fixed size whatever names come */
+/* kvr_tally: traffic by name, in a fixed size, whatever the names are */
 
 
 #include <stdio.h>
@@ -82,7 +82,7 @@ TEST(test_tally_names)
     util_check(requests(KVR_TALLY_MODEL, 1, "m") == 2, "now it has");
     util_check(tally.other[KVR_TALLY_MODEL][1].requests == 1, "of its own");
 
-    /* apart by upstream and by kind */
+    /* separate by upstream and by kind */
 
     take(KVR_TALLY_MODEL, 2, "m", 1, 1000);
     take(KVR_TALLY_TENANT, 1, "m", 1, 1000);
@@ -109,7 +109,7 @@ TEST(test_tally_names)
     util_check(requests(KVR_TALLY_MODEL, 1, "m") == 0
                && tally.other[KVR_TALLY_MODEL][1].requests == 0, "reset");
 
-    /* its number goes to another upstream */
+    /* its slot goes to another upstream */
 
     take(KVR_TALLY_MODEL, 1, "", 1, 1000);
     kvr_tally_forget(&tally, 1);
@@ -127,7 +127,7 @@ TEST(test_tally_many)
 
     memset((void *) &tally, 0, sizeof(tally));
 
-    /* whoever was there first and comes again stays, whatever others send */
+    /* a name that was first and returns stays, whatever others send */
 
     for (i = 0; i < 1000; i++) {
         (void) snprintf(name, sizeof(name), "m%d", i);
@@ -139,7 +139,7 @@ TEST(test_tally_many)
     util_check(requests(KVR_TALLY_TENANT, 3, "m0") == 1, "so are the first");
     util_check(requests(KVR_TALLY_TENANT, 3, "m999") == -1, "all are taken");
 
-    /* what is idle gives way, and what it has counted is not lost */
+    /* an idle entry is replaced, and its counts are kept */
 
     take(KVR_TALLY_TENANT, 3, "always", 1, 1000 + KVR_TALLY_IDLE);
     take(KVR_TALLY_TENANT, 3, "young", 1, 1000 + KVR_TALLY_IDLE);

@@ -5,9 +5,9 @@
 
 
 /*
- * A zone as a file: what was known is known again, in a table of any size; what
- * is wrong with a file is told and leaves the zone empty; whatever other
- * processes do meanwhile, no peer gets a block that it was not taught.
+ * A zone as a file: it restores what was known, in a table of any size; a bad
+ * file is reported and leaves the zone empty; whatever other processes do
+ * meanwhile, no peer gets a block that was not inserted for it.
  */
 
 
@@ -112,7 +112,7 @@ save(kvr_zone_t *z, const uint8_t *key, util_buf_t *file)
         before = s.line;
         n = kvr_zone_snapshot_next(&s, NOW, slice);
 
-        /* what one turn of nginx's loop may cost */
+        /* the cost of one turn of nginx's event loop */
 
         util_check(n <= KVR_ZONE_SNAPSHOT_SLICE
                    && s.line - before <= KVR_ZONE_SNAPSHOT_LINES, "a slice");
@@ -129,7 +129,7 @@ load(kvr_zone_t *z, const util_buf_t *file, kvr_zone_snapshot_read_t *r)
 }
 
 
-/* after a change: the digest that it would have by who has the key */
+/* after a change: the digest that the owner of the key would write */
 static void
 forge(util_buf_t *file)
 {
@@ -157,7 +157,7 @@ setup(kvr_zone_t *z)
     for (c = 0; c < CHAINS; c++) {
         for (i = 0; i < DEPTH; i++) {
 
-            /* some begin alike */
+        /* some share a prefix */
 
             chain[c][i] = (c % 3 && i < 12) ? chain[c - 1][i]
                                             : util_next(&rng);
@@ -176,7 +176,7 @@ setup(kvr_zone_t *z)
 }
 
 
-/* what is held of each chain, or nothing if they differ */
+/* the held part of each chain, or nothing if they differ */
 static unsigned
 same(kvr_zone_t *a, kvr_zone_t *b)
 {
@@ -245,7 +245,7 @@ TEST(test_again)
     ck_assert_uint_eq(same(&a, &b), CHAINS * PEERS);
     ck_assert_uint_eq(peer(&b, 77), PEERS);
 
-    /* and what comes next is taught as before */
+    /* and later inserts work as before */
 
     for (i = 0; i < CHAINS; i++) {
         teach(&a, i, i % PEERS);
@@ -333,9 +333,9 @@ TEST(test_sizes)
 
 
 /*
- * A zone for 128 peers, of which a mask names each second one by the same bit,
- * is read by one for 64: nobody is taken for those that there is no room for;
- * and by one for 512, where they are found.
+ * A zone for 128 peers, where a bit of a mask names two of them, is read by
+ * one for 64, where masks name none of the peers without a slot, and by one
+ * for 512, where all are found.
  */
 TEST(test_narrow)
 {
@@ -538,7 +538,7 @@ TEST(test_renamed)
 
         if (s.line >= LINES && !s.done && peer(&a, 100) == KVR_REGISTRY_NONE) {
 
-            /* all were named by this process: it goes, another one comes */
+    /* all were named by this process: one is removed, another added */
 
             kvr_load_release(a.load, a.row);
             a.row = kvr_load_claim(a.load, kvr_load_owner(2, 1), 2);
@@ -594,7 +594,7 @@ by_key(const void *a, const void *b)
 }
 
 
-/* others teach and evict all the time, each chain to one peer only */
+/* others insert and evict all the time, each chain for one peer only */
 TEST(test_torn)
 {
     size_t           n;

@@ -111,7 +111,7 @@ TEST(test_history_steps)
                    "%u: %u requests", i, sample[i].requests);
     }
 
-    /* a minute, and what is not yet in a step */
+    /* a minute, and the time since the last step */
 
     count(1, 1000, 100, 0, 0);
     kvr_history_member(h, &zone, 1, &m);
@@ -171,7 +171,7 @@ TEST(test_history_first)
     util_check(kvr_history_rejects(h, &zone, 1, 6317) == 0, "after it");
     util_check(kvr_history_rejects(h, &zone, 1, 6320) == 3, "since then");
 
-    /* the number goes to another upstream, and that of a member to another */
+    /* the slot goes to another upstream, and a member's slot to another */
 
     kvr_set(&reg->upstream[1].looked, 0);
     kvr_set(&reg->member[1].looked, 0);
@@ -237,7 +237,7 @@ TEST(test_history_counters)
 }
 
 
-/* who took the step was killed before it had looked, or while it did */
+/* the process that took the step was killed before or during its look */
 TEST(test_history_killed)
 {
     uint32_t              i, n;
@@ -266,7 +266,7 @@ TEST(test_history_killed)
     util_check(m.requests >= KVR_HISTORY_PARTS - 1
                && m.requests <= KVR_HISTORY_PARTS + 1, "%lu", m.requests);
 
-    /* a number that goes to another server brings nothing of the last one */
+    /* a reused slot brings no counts of the old server */
 
     kvr_set(&reg->member[1].used, 0);
 

@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_verdict: what colour an upstream has in an incident, and by which reason */
+/* kvr_verdict: the state of an upstream in an incident, and its causes */
 
 
 #include "util.h"
@@ -85,7 +85,7 @@ TEST(test_verdict_fails)
 {
     kvr_verdict_why_t  *why;
 
-    /* one fails, but few go there: somebody should look */
+    /* one fails, but gets few requests: an operator should look */
 
     day();
     server[7].errors = 20;
@@ -176,7 +176,7 @@ TEST(test_verdict_rejected)
 }
 
 
-/* what is red comes first, and does not fall out for want of room */
+/* red causes come first, and are never dropped for lack of room */
 TEST(test_verdict_worst)
 {
     uint32_t  i;
@@ -285,7 +285,7 @@ TEST(test_verdict_chance)
 }
 
 
-/* whatever happens at once, what fits is told, and the state is the worst */
+/* in any combination, the causes that fit are listed, and the worst state */
 TEST(test_verdict_all)
 {
     uint32_t  i;
