@@ -71,6 +71,7 @@ upstream | kvroute zone=;                              | refused | "zone=" must 
 upstream | kvroute zone=llm capcity=4m;                | refused | invalid parameter "capcity=4m", did you mean "capacity="?
 upstream | kvroute zone=llm weight=2;                  | refused | invalid parameter "weight=2": known are ... "slow_start=" (a time such as 30s)
 upstream | kvroute zone=llm capacity=lots;             | refused | "capacity=" must be a size such as 64m, 256 bytes at least, ...: invalid value in parameter "capacity=lots"
+http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; } upstream two { zone two 64k; kvroute zone=llm capacity=64m!; server 127.0.0.1:9; } | warned | "capacity=67108864" in upstream "one" and "capacity=67108864!" in upstream "two" in ... are for the same server "127.0.0.1:9" of a zone: write the same value in both
 upstream | kvroute zone=llm capacity=64g;              | refused | "capacity=" must be a size such as 64m
 upstream | kvroute zone=llm max_pending=automatic;     | refused | "max_pending=" must be a size such as 256k, or auto
 upstream | kvroute zone=llm target_ttft=500ms;         | warned  | "target_ttft=" has no effect without "max_pending=auto"

@@ -141,6 +141,10 @@ void ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
 void ngx_http_kvroute_conf_check_queues(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf);
 
+/* Warns of a server that is in two upstreams of a zone, with two capacities. */
+void ngx_http_kvroute_conf_check_capacities(ngx_conf_t *cf,
+    ngx_http_kvroute_main_conf_t *kmcf);
+
 /*
  * Returns a server that is in both upstreams, or NULL.  Only names with a
  * single address are compared.

@@ -174,6 +174,48 @@ ngx_http_kvroute_conf_check_queues(ngx_conf_t *cf,
 }
 
 
+void
+ngx_http_kvroute_conf_check_capacities(ngx_conf_t *cf,
+    ngx_http_kvroute_main_conf_t *kmcf)
+{
+    ngx_str_t                    *name;
+    ngx_uint_t                    i, k;
+    ngx_http_kvroute_srv_conf_t  *one, *other, **kscfp;
+
+    kscfp = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+        for (k = 0; k < i; k++) {
+            one = kscfp[k];
+            other = kscfp[i];
+
+            if (one->shm_zone != other->shm_zone
+                || (one->capacity == other->capacity
+                    && one->fixed == other->fixed))
+            {
+                continue;
+            }
+
+            name = ngx_http_kvroute_conf_check_both(one->upstream,
+                                                    other->upstream);
+            if (name == NULL) {
+                continue;
+            }
+
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "\"capacity=%uz%s\" in upstream \"%V\" and "
+                          "\"capacity=%uz%s\" in upstream \"%V\" in %s:%ui "
+                          "are for the same server \"%V\" of a zone: write the "
+                          "same value in both", one->capacity, one->fixed ? "!" : "",
+                          &one->upstream->host, other->capacity,
+                          other->fixed ? "!" : "", &other->upstream->host,
+                          other->upstream->file_name, other->upstream->line,
+                          name);
+        }
+    }
+}
+
+
 ngx_str_t *
 ngx_http_kvroute_conf_check_both(ngx_http_upstream_srv_conf_t *one,
     ngx_http_upstream_srv_conf_t *other)

@@ -301,17 +301,27 @@ is(cache_of(@$_)->{missed} // 0, 0, "nothing is missed: $_->[0]")
     for [ 'prefill', 'RP' ], [ 'decode', 'RD' ], [ 'writer', 'S' ], [ 'reader', 'L' ];
 
 
-# a descriptor that a client sends does not get there
+# a descriptor that a client sends does not get there, wherever vLLM reads it: with that in
+# vllm_xargs it answers 500
 
-my %evil = (kv_transfer_params => { do_remote_prefill => $yes, remote_host => '10.0.0.1',
-                                    remote_port => 1, remote_engine_id => 'e' });
+my %descriptor = (do_remote_prefill => $yes, remote_host => '10.0.0.1', remote_port => 1,
+                  remote_engine_id => 'e');
 
-for my $size (200, 4000) {
-    my $body = { model => 'm', temperature => 0, max_tokens => 6,
-                 prompt => words($size, ++$seed) };
-    $r = ask('', '/v1/completions', { %$body, %evil });
-    same($r, '/v1/completions', $body, "a client's descriptor, $size bytes");
+for my $evil ({ kv_transfer_params => \%descriptor },
+              { vllm_xargs => { kv_transfer_params => 'e', top_k => 1 } })
+{
+    for my $size (200, 4000) {
+        my $body = { model => 'm', temperature => 0, max_tokens => 6,
+                     prompt => words($size, ++$seed) };
+
+        $r = ask('', '/v1/completions', { %$body, %$evil });
+        same($r, '/v1/completions', $body,
+             "a client's descriptor, in @{[keys %$evil]}, $size bytes");
+    }
 }
+
+is(ask('', '/v1/completions', { %{one()}, vllm_xargs => { kv_transfer_params => 'e' } },
+       port => $port{D})->{status}, 500, 'without nginx');
 
 
 # the client leaves, in either leg
