@@ -94,8 +94,13 @@ sub upstream_names {
         map({ "vs_$m->{namespace}_$m->{name}_$_->{name}" }
             @{$d->{spec}{upstreams} || []}),
         map({ my $n = "$m->{namespace}_$_->{name}_$_->{port}"; ($n, "${n}_0") }
-            map { @{$_->{backendRefs} || []} } @{$d->{spec}{rules} || []})
-    } grep { $_->{kind} =~ /^(?:VirtualServer|HTTPRoute)$/ } @docs;
+            map { @{$_->{backendRefs} || []} } @{$d->{spec}{rules} || []}),
+        map({ my $host = $_->{host};
+              map { my $s = $_->{backend}{service};
+                    "$m->{namespace}-$m->{name}-$host-$s->{name}-$s->{port}{number}" }
+                  @{($_->{http} || {})->{paths} || []} }
+            @{$d->{spec}{rules} || []})
+    } grep { $_->{kind} =~ /^(?:VirtualServer|HTTPRoute|Ingress)$/ } @docs;
 }
 
 for my $file (sort glob "$dir/kubernetes/*.yaml") {
@@ -726,7 +731,7 @@ SKIP: {
 
     # --- the controllers'
 
-    for my $name (qw(f5-attach-by-name gateway-fabric)) {
+    for my $name (qw(f5-attach-by-name f5-ingress gateway-fabric)) {
         my @docs = yaml("$dir/kubernetes/$name.yaml");
         my ($re) = Kvroute::slurp("$dir/kubernetes/$name.yaml")
                    =~ /^ *kvroute_upstream ~(\S+)/m;
@@ -735,7 +740,7 @@ SKIP: {
         unlike("ml_vllm_80001", qr/$re/, "$name: and no other");
     }
 
-    for my $name (qw(f5-attach-by-name f5-ingress-controller)) {
+    for my $name (qw(f5-attach-by-name f5-ingress f5-ingress-controller)) {
         my ($map, $server) = yaml("$dir/kubernetes/$name.yaml");
 
         like($map->{data}{'main-snippets'}, qr/^load_module /, "$name: module");
