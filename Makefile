@@ -235,6 +235,13 @@ test-vllm: deps ## tests with real vLLM on CPUs: fetches 0.7 GB once (15 minutes
 	@KVROUTE_MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" t/vllm/run
 
 
+.PHONY: test-objects
+test-objects: DEPS += etcd-server openssl yamllint
+test-objects: deps ## Kubernetes objects at a real API server (builds it once: 11 minutes of processor, 6 GB; needs Go; CRDS=...)
+	@t/objects/build $(BUILD_DIR)/objects
+	@BUILD="$(BUILD_DIR)" prove t/objects/objects.t
+
+
 .PHONY: test-llmd
 test-llmd: deps ## connector=header with llm-d's sidecar: fetches 0.5 GB once, needs Go (SIMULATOR=...)
 	@$(MAKE) -s build engine

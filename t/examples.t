@@ -24,6 +24,7 @@ sub example {
     my ($conf) = @_;
 
     $conf =~ s/load_module \S+;//g;
+    $conf =~ s/\botel_\w+\s(?:\{[^}]*\}|[^;{]*;)//g;    # Debian has no such module
     $conf =~ s/worker_processes \w+;//;
     $conf =~ s/events \{[^}]*\}//;
     $conf =~ s/^http \{/http {\n%%TEMP%%\naccess_log off;/m;
