@@ -135,7 +135,7 @@ FORCE:
 
 
 .PHONY: house
-house:          ## rooms, floors, and where their rules are broken (t/house.t)
+house: build    ## rooms, floors, and where their rules are broken (t/house.t)
 	@mkdir -p $(BUILD)
 	@perl t/house.t report $(BUILD)/house.json
 

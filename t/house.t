@@ -16,7 +16,7 @@
 #               nor do headers include one another
 #     header    what a file exports stands in the header of its name, or of
 #               which its name is a longer one, or in a face or the *_int.h of
-#               its room; and exists
+#               its room; a prototype has a function
 #     name      what a file exports begins with the file's name, that of such a
 #               header, the last words of it (kvr_line_ in kvr_index_line.h), or
 #               what the table has for the room
@@ -25,8 +25,7 @@
 #               descriptor of its own, and no variable
 #     lines     700 a file
 #     room      4 to 14 files a room, each file in one; faces exist
-#     enum      an array that an enum counts is asserted to be as long
-#     sequence  who inserts and undoes predictions is core/route, and nobody
+#     sequence  only core/route inserts and undoes predictions
 #
 # The table, floor by floor: the room, its faces | beginnings of names that
 # its files may export beside their own | flags:
@@ -122,12 +121,12 @@ END
 my @sequence = qw(kvr_index_insert kvr_index_refresh kvr_index_undo);
 
 my $root = abs_path("$FindBin::Bin/..");
-my $home = 'ngx_http_kvroute_module/core/route';
 my $core = 'ngx_http_kvroute_module/core';
+my $objs = ($ENV{BUILD} || "$root/build") . '/nginx/addon';
 
 my $rooms = Kvroute::House::rooms($table);
 my @modules = map { s/.*\///r } glob "$root/ngx_http_kvroute*_module";
-my $files = Kvroute::Source::load($root, @modules, 't/engine', 'bench');
+my $files = Kvroute::House::sources($root, @modules, 't/engine', 'bench');
 
 # the build makes one file: what it has around the page
 
@@ -136,60 +135,55 @@ my $status = 'ngx_http_kvroute_module/status';
 $files->{"$status/ngx_http_kvroute_status_page.c"} =
     `sh $root/$status/embed /dev/null`;
 
-sub check {
-    my ($files, $rooms, $rule) = @_;
+my $objects = Kvroute::House::objects($objs, $files);
 
-    return Kvroute::House::check({ rooms => $rooms, files => $files,
-                                   home => $home, sequence => \@sequence,
-                                   rule => $rule });
+sub check {
+    my ($files, $objects, $rooms) = @_;
+
+    return Kvroute::House::check(rooms => $rooms, files => $files, objects => $objects,
+                                 home => "$core/route", sequence => \@sequence);
 }
 
 
+my $house = check($files, $objects, $rooms);
+
 if (@ARGV == 2 && $ARGV[0] eq 'report') {
-    Kvroute::House::report(check($files, $rooms), $ARGV[1]);
+    Kvroute::House::report($house, $ARGV[1]);
     exit;
 }
 
-plan(skip_all => 'the rooms are not there yet') unless -f "$root/$core/route/kvr_route.h";
-
-my $house = check($files, $rooms);
-
+ok(%$objects, 'the module is built');
 ok(!@{$house->{found}}, 'the house is in order')
     or diag(map { "$_->[0]: $_->[1]: $_->[2]\n" } @{$house->{found}});
 
 
-# Each rule, broken in a copy of the module's sources.
+# Each rule, broken in a copy of the module's sources or of what its objects say.
 
 my @module = grep { $_->{tree} =~ /^ngx_http_kvroute/ } @$rooms;
 
 delete @$files{grep { !/^ngx_http_kvroute/ } keys %$files};
-$house = check($files, \@module);
-
-my %before = map { ("@$_" => 1) } @{$house->{found}};
-
-sub found {
-    my ($rule, %change) = @_;
-
-    return grep { $_->[0] eq $rule && !$before{"@$_"} }
-           @{check({ %$files, %change }, \@module, $rule)->{found}};
-}
 
 sub broken {
-    my ($rule, $what, %change) = @_;
-    ok(found($rule, %change) > 0, "$rule: $what");
+    my ($rule, $what, $change, $object) = @_;
+
+    my $h = check({ %$files, %{$change // {}} }, { %$objects, %{$object // {}} }, \@module);
+
+    ok(scalar(grep { $_->[0] eq $rule } @{$h->{found}}), "$rule: $what");
 }
 
 
-# a file's text with something more at its end, or beginning
+# a file's text with a line before it, or something after it
 
-sub append {
-    my ($path, $text) = @_;
-    return ($path => ($files->{$path} // die "no $path") . "\n\n$text");
-}
+sub prepend { return ($_[0] => "$_[1]\n" . ($files->{$_[0]} // die "no $_[0]")) }
+sub append { return ($_[0] => ($files->{$_[0]} // die "no $_[0]") . "\n\n$_[1]") }
 
-sub prepend {
-    my ($path, $text) = @_;
-    return ($path => "$text\n" . ($files->{$path} // die "no $path"));
+# an object with one name more: of defs, uses or data
+
+sub object {
+    my ($path, $of, $name) = @_;
+    my $o = $objects->{$path} // die "no object of $path";
+
+    return { $path => { %$o, $of => { %{$o->{$of}}, $name => 1 } } };
 }
 
 
@@ -197,108 +191,70 @@ my $load = "$core/state/kvr_load";
 my $base = "$core/base/kvr_core.h";
 
 broken('upward', 'core/base includes core/state',
-       prepend($base, '#include "core/state/kvr_load.h"'));
+       { prepend($base, '#include "core/state/kvr_load.h"') });
 
-broken('upward', 'core calls the glue without an include', append("$load.c",
-       "static void *\nf(void)\n{\n    return ngx_http_kvroute_zone_get;\n}\n"),
-       append('ngx_http_kvroute_module/zone/ngx_http_kvroute_zone.c',
-              "int\nngx_http_kvroute_zone_get(void)\n{\n    return 0;\n}\n"));
+broken('upward', 'core calls the glue without an include', {},
+       object("$load.c", uses => (sort grep { $house->{defined}{$_} =~ m{/zone/} }
+                                  keys %{$house->{defined}})[0]));
 
 broken('module', 'the router includes an extension',
-       prepend('ngx_http_kvroute_module/balance/ngx_http_kvroute_upstream.c',
-               '#include "share/ngx_http_kvroute_share.h"'));
+       { prepend('ngx_http_kvroute_module/balance/ngx_http_kvroute_upstream.c',
+                 '#include "share/ngx_http_kvroute_share.h"') });
+
+broken('module', 'the router calls an extension', {},
+       object('ngx_http_kvroute_module/balance/ngx_http_kvroute_upstream.c',
+              uses => (sort grep { $house->{defined}{$_} =~ /^ngx_http_kvroute_share/ }
+                       keys %{$house->{defined}})[0]));
 
 broken('face', 'core/state includes what is inside core/index',
-       prepend("$load.c", '#include "core/index/kvr_index_batch.h"'));
+       { prepend("$load.c", '#include "core/index/kvr_index_batch.h"') });
 
 broken('include', 'an include that does not name its room',
-       prepend("$load.c", '#include "kvr_load.h"'));
+       { prepend("$load.c", '#include "kvr_load.h"') });
 
-# of two files of core, of which the one calls the other
+my ($from) = sort grep { m{^$core/} } keys %{$house->{calls}};
+my ($to) = sort keys %{$house->{calls}{$from}};
 
-my ($from, $to, $name);
-
-for my $a (grep { m{^$core/} && $files->{"$_.c"} } sort keys %{$house->{calls}}) {
-    ($name) = sort keys %{$house->{f}{"$a.c"}{defs}} or next;
-    ($to) = grep { $files->{"$_.c"} } sort keys %{$house->{calls}{$a}} or next;
-    $from = $a;
-    last;
-}
-
-broken('circle', "$to.c calls $from.c", append("$to.c",
-       "static void *\nf(void)\n{\n    return (void *) $name;\n}\n"));
+broken('circle', "$to calls $from", {},
+       object($to, uses => (sort keys %{$objects->{$from}{defs}})[0]));
 
 broken('circle', 'two headers that include one another',
-       prepend($base, '#include "core/base/kvr_chain.h"'),
-       prepend("$core/base/kvr_chain.h", '#include "core/base/kvr_core.h"'));
+       { prepend($base, '#include "core/base/kvr_chain.h"'),
+         prepend("$core/base/kvr_chain.h", '#include "core/base/kvr_core.h"') });
 
-# a function with all that belongs to it, somewhere else
+my ($moved) = sort keys %{$objects->{"$load.c"}{defs}};
 
-my ($moved) = sort grep { $house->{f}{"$load.h"}{protos}{$_} }
-              keys %{$house->{f}{"$load.c"}{defs}};
+broken('header', 'a function in the wrong file', {},
+       { "$load.c" => { %{$objects->{"$load.c"}}, defs => {} },
+         %{object("$core/state/kvr_registry.c", defs => $moved)} });
 
-$files->{"$load.c"} =~ /^(\w[\w *]*\n$moved\(.*?^\}\n)/ms or die;
-my $text = $1;
-
-broken('header', 'a function in the wrong file',
-       "$load.c" => $files->{"$load.c"} =~ s/\Q$text\E//r,
-       append("$core/index/kvr_index.c", $text));
-
-broken('name', 'a function with the name of another room',
-       append("$load.c", "int\nkvr_ring_load(void)\n{\n    return 0;\n}\n"));
-
-broken('header', 'a function that no header has',
-       append("$load.c", "int\nkvr_load_more(void)\n{\n    return 0;\n}\n"));
+broken('header', 'a function that no header has', {},
+       object("$load.c", defs => 'kvr_load_more'));
 
 broken('header', 'a prototype of nothing',
-       append("$load.h", "int kvr_load_more(void);\n"));
+       { append("$load.h", "int kvr_load_more(void);\n") });
 
-my $policy = "$core/policy/kvr_policy.h";
-
-broken('header', 'a line of a table, and nothing behind it',
-       $policy => $files->{$policy} =~ s/(policy\(OFF, off\))/$1 policy(NEW, new)/r);
+broken('name', 'a function with the name of another room', {},
+       object("$load.c", defs => 'kvr_ring_load'));
 
 broken('basename', 'two files of one name',
-       'ngx_http_kvroute_module/zone/kvr_load.c' => "\n");
+       { 'ngx_http_kvroute_module/zone/kvr_load.c' => "\n" });
 
-broken('nginx', 'nginx in core', append("$load.c",
-       "static ngx_int_t\nf(void)\n{\n    return NGX_OK;\n}\n"));
+broken('nginx', 'nginx in core', { append("$load.c", "static ngx_int_t  n;\n") });
 
-broken('libc', "$_() in core",
-       append("$load.c", "static void\nf(void)\n{\n    (void) $_(0);\n}\n"))
-    for qw(malloc time printf);
+broken('libc', "$_() in core", {}, object("$load.c", uses => $_))
+    for qw(malloc time __printf_chk);
 
-broken('static', 'a variable in a function of core',
-       append("$load.c", "static int\nf(void)\n{\n    static int  n;\n\n"
-                         . "    return n++;\n}\n"));
+broken('static', 'a variable of core', {}, object("$load.c", data => 'n.0'));
 
-broken('static', 'a table in core that can be written to',
-       append("$load.c", "static const char  *words[] = { \"a\", \"b\" };\n"));
-
-broken('lines', '701 lines', append("$load.c", "\n" x 700));
+broken('lines', '701 lines', { append("$load.c", "\n" x 700) });
 
 broken('room', 'a room of many files',
-       map { ("$core/base/kvr_$_.h" => "\n") } 'a' .. 'n');
+       { map { ("$core/base/kvr_$_.h" => "\n") } 'a' .. 'n' });
 
-broken('room', 'a file in no room', "$core/kvr_load2.c" => "\n");
+broken('room', 'a file in no room', { "$core/kvr_load2.c" => "\n" });
 
-my $enum = "typedef enum {\n    KVR_A = 0,\n    KVR_B,\n    KVR_C\n} kvr_abc_e;\n\n"
-           . "static const char *const  words[] = { \"a\", \"b\" };\n\n"
-           . "static const char *\nf(kvr_abc_e i)\n{\n    return words[i];\n}\n";
-
-broken('enum', 'names by an enum, not asserted', append("$load.c", $enum));
-
-broken('enum', 'counters by an enum in a number of places, not asserted',
-       append("$load.h", "typedef enum {\n    KVR_A = 0,\n    KVR_B\n} kvr_ab_e;\n\n"
-              . "struct kvr_abs {\n    kvr_ab_e  kind;\n    int  abs[8];\n};\n"),
-       append("$load.c", "static int\nf(struct kvr_abs *s)\n{\n"
-              . "    return s->abs[s->kind];\n}\n"));
-
-is(found('enum', append("$load.c",
-       "$enum\n_Static_assert(sizeof(words) / sizeof(words[0]) == KVR_C + 1,"
-       . " \"words\");\n")), 0, 'enum: names by an enum, asserted');
-
-broken('sequence', 'a copy of the sequence', append("$core/queue/kvr_queue.c",
-       "static void *\nf(void)\n{\n    return (void *) $sequence[0];\n}\n"));
+broken('sequence', 'a copy of the sequence',
+       { append("$core/queue/kvr_queue.c", "static void  *f = $sequence[0];\n") });
 
 done_testing();

@@ -63,6 +63,9 @@ sub browser {
 
     kvroute_priority $http_x_class;
 
+    # "llm" comes first: the page shows its peers
+%%UPSTREAMS%%
+
     # for an incident each, as what was wrong is told for a minute
 
     upstream many {

@@ -250,7 +250,7 @@ sub http {
 
     $http = "    kvroute_zone zone=z:2m;\n$http" if $http !~ /^ *kvroute_zone /m;
     $http .= "    access_log off;\n" if $http !~ /^ *(?:access_log |%%LOG%%)/m;
-    $http .= "%%UPSTREAMS%%\n";
+    $http .= "%%UPSTREAMS%%\n" if $http !~ /%%UPSTREAMS%%/;
     $server .= "    location /kvroute/ { kvroute_status; access_log off; }\n"
         if $conf !~ m{location (?:= )?/kvroute};
 

@@ -1,13 +1,24 @@
 package Kvroute::House;
 
-# Says where C sources break the rules of the house.  t/house.t has the rules,
-# and the table of rooms.  Calls through pointers are seen where the pointer is
-# set.
+# Finds where sources break the rules of the house.  t/house.t has the rules, and
+# the table of rooms.  Includes are read from the sources; what a file exports
+# and uses is read from the module's objects.  Calls through pointers are seen
+# where the pointer is set.
 
 use strict;
 use warnings;
 
-use Kvroute::Source;
+use File::Basename qw(basename dirname);
+use File::Find;
+
+# functions that core must not call
+
+my $LIBC = join '|', qw(
+    malloc calloc realloc free strdup
+    time clock clock_gettime gettimeofday
+    printf fprintf sprintf snprintf vsnprintf puts fputs perror
+    fopen open read write abort exit getenv rand random
+);
 
 
 # A table of rooms as text:
@@ -42,6 +53,55 @@ sub rooms {
     }
 
     return \@rooms;
+}
+
+
+# The text of each source below the folders, by its path.
+
+sub sources {
+    my ($root, @folders) = @_;
+    my %files;
+
+    find({ no_chdir => 1, wanted => sub {
+        return unless /\.(?:c|h|inc)$/ && !/Makefile/ && -f;
+
+        open my $fh, '<', $_ or die "$_: $!";
+        local $/;
+        $files{substr $_, 1 + length $root} = <$fh>;
+    } }, grep { -d } map { "$root/$_" } @folders);
+
+    return \%files;
+}
+
+
+# Objects of the build by the paths of their sources: what each exports, what it
+# uses, and its variables.
+
+sub objects {
+    my ($dir, $files) = @_;
+    my ($o, %objects);
+    my %path = map { (basename($_, '.c') => $_) }
+               grep { /^ngx_http_kvroute.*\.c$/ } keys %$files;
+    my @made = grep { $path{basename($_, '.o')} } glob "$dir/*/*.o";
+
+    for (@made ? qx(objdump -t @made) : ()) {
+
+        if (/^(\S+)\.o:/) {
+            $o = $objects{$path{basename($1)}} = { defs => {}, uses => {}, data => {} };
+
+        } elsif (/\*UND\*\s+\S+\s+(\w+)/) {
+            $o->{uses}{$1} = 1;
+
+        } elsif (/^\S+ (.).{5}([FO]) (\S+)\s+\S+\s+(?:\.hidden )?(\S+)$/) {
+            my ($bound, $type, $section, $name) = ($1, $2, $3, $4);
+
+            $o->{defs}{$name} = 1 if $bound ne 'l';
+            $o->{data}{$name} = 1
+                if $type eq 'O' && $section =~ /^\.(?:data|bss)(?!\.rel\.ro)/;
+        }
+    }
+
+    return \%objects;
 }
 
 
@@ -92,55 +152,18 @@ sub circles {
 }
 
 
-# the headers that a file has, by itself or by another; and the file
-
-sub reach {
-    my ($path, $includes) = @_;
-    my %seen;
-    my @todo = $path;
-
-    while (@todo) {
-        my $next = shift @todo;
-        push @todo, keys %{$includes->{$next} || {}} unless $seen{$next}++;
-    }
-
-    return \%seen;
-}
-
-
-# Which steps find what breaks a rule, beside place(), which comes first.
-
-my %STEPS = (
-    room => [\&sizes], lines => [\&sizes], basename => [],
-    face => [\&includes], include => [\&includes],
-    upward => [\&includes, \&uses], module => [\&includes, \&uses], sequence => [\&includes, \&uses],
-    circle => [\&includes, \&uses, \&circular],
-    header => [\&exported], name => [\&exported],
-    nginx => [\&core], libc => [\&core], static => [\&core],
-    enum => [\&includes, \&counted],
-);
-
-
-# What breaks a rule: [rule, where, what].  A house is made of
+# What breaks a rule, as found: [rule, where, what].  A house is made of
 #
 #     rooms      the table
 #     files      the text of each file by its path
+#     objects    what objects() has found
 #     home       the room which alone may use the functions of the sequence
 #     sequence   their names
-#     rule       the only rule that is asked for; by default all are
-#
-# and gets what is found out about it beside these.
 
 sub check {
-    my ($house) = @_;
-    my $h = { %$house, found => [], count => {}, room => {}, f => {} };
+    my $h = { @_, found => [], count => {}, room => {} };
 
-    my @steps = $h->{rule} ? @{$STEPS{$h->{rule}} || die "no rule $h->{rule}"}
-                : (\&includes, \&uses, \&circular, \&exported, \&core, \&counted,
-                   \&sizes);
-
-    place($h);
-    $_->($h) for @steps;
+    $_->($h) for \&place, \&includes, \&uses, \&exported, \&core, \&sizes;
 
     return $h;
 }
@@ -152,23 +175,22 @@ sub wrong {
 }
 
 
-# how many break that rule
+# a text without comments and strings
 
-sub many {
-    my ($h, $rule) = @_;
-    return scalar grep { $_->[0] eq $rule } @{$h->{found}};
+my %bare;
+
+sub bare {
+    my ($text) = @_;
+
+    return $bare{$text} //=
+        $text =~ s{/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'}{ }gsr;
 }
 
 
-# a file without its ending: the header and the code of one name are one
-
-sub unit {
-    return $_[0] =~ s/\.\w+$//r;
-}
-
+# a file's name without its folder and ending
 
 sub last_of {
-    return $_[0] =~ m{([^/]+)$} ? $1 : '';
+    return basename($_[0]) =~ s/\.\w+$//r;
 }
 
 
@@ -188,14 +210,14 @@ sub apart {
 }
 
 
-# which room a file is in, and what it defines
+# the room of each file, and where each name is defined
 
 sub place {
     my ($h) = @_;
     my %at;
 
     for my $path (sort keys %{$h->{files}}) {
-        my ($folder, $file) = $path =~ m{^(.*)/([^/]+)$};
+        my ($folder, $file) = (dirname($path), basename($path));
 
         my ($room) = grep {
             $_->{name} eq $folder
@@ -208,23 +230,16 @@ sub place {
         }
 
         $h->{room}{$path} = $room;
-        $h->{f}{$path} = Kvroute::Source::parse($path, $h->{files}{$path});
         $h->{count}{$room}++;
 
         my $was = $at{"$room->{tree} $file"} //= $path;
         wrong($h, 'basename', $path, "is called as $was is") if $was ne $path;
     }
 
-    $h->{paths} = [sort keys %{$h->{f}}];
+    $h->{paths} = [sort keys %{$h->{room}}];
 
-    for my $path (@{$h->{paths}}) {
-        push @{$h->{defined}{$_}}, $path for keys %{$h->{f}{$path}{defs}};
-
-        next if $path =~ /\.c$/;
-        push @{$h->{declared}{$_}}, $path for keys %{$h->{f}{$path}{protos}};
-
-        next if $path !~ /\.h$/;
-        push @{$h->{headers}{$h->{room}{$path}}}, last_of(unit($path));
+    for my $path (grep { $h->{room}{$_} } keys %{$h->{objects}}) {
+        $h->{defined}{$_} = $path for keys %{$h->{objects}{$path}{defs}};
     }
 }
 
@@ -233,10 +248,9 @@ sub place {
 
 sub included {
     my ($h, $path, $name) = @_;
-    my ($folder) = $path =~ m{^(.*)/};
     my %tree = map { $_->{tree} => 1 } @{$h->{rooms}};
 
-    my ($to) = grep { $h->{f}{$_} } map { "$_/$name" } $folder, sort keys %tree;
+    my ($to) = grep { $h->{room}{$_} } map { "$_/$name" } dirname($path), sort keys %tree;
     ($to) = grep { m{/\Q$name\E$} } @{$h->{paths}} unless $to;
 
     return $to;
@@ -245,16 +259,14 @@ sub included {
 
 sub includes {
     my ($h) = @_;
-
-    $h->{includes} = {};
+    my %graph;
 
     for my $path (@{$h->{paths}}) {
         my $room = $h->{room}{$path};
 
-        for my $name (@{$h->{f}{$path}{includes}}) {
+        for my $name ($h->{files}{$path} =~ /^[ \t]*#[ \t]*include[ \t]+"([^"]+)"/mg) {
             my $to = included($h, $path, $name) or next;
             my $other = $h->{room}{$to};
-            my $face = last_of($to);
 
             wrong($h, 'include', $path, "\"$name\" does not name its room")
                 if $room->{flags}{root} && $other->{tree} eq $room->{tree}
@@ -264,185 +276,142 @@ sub includes {
 
             if (!may($room, $other)) {
                 wrong($h, 'upward', $path, "includes $to");
-                $h->{climbs}{unit($path), unit($to)} = 1;
 
             } elsif ($room != $other && ($to =~ /\.inc$/
-                     || !$room->{flags}{inner} && !$other->{faces}{$face}
+                     || !$room->{flags}{inner} && !$other->{faces}{basename($to)}
                         && !$other->{faces}{'*'}))
             {
                 wrong($h, 'face', $path, "includes $to, which is not a face");
             }
 
-            # a fragment is part of who includes it
-
-            my $how = $to =~ /\.inc$/ ? 'fragments' : 'includes';
-            $h->{$how}{$path}{$to} = 1;
+            $graph{$path}{$to} = 1 if $to !~ /\.inc$/;
         }
     }
 
-    $h->{reach} = { map { $_ => reach($_, $h->{includes}) } @{$h->{paths}} };
+    wrong($h, 'circle', $_->[0], "includes of @$_") for circles(\%graph);
 }
 
 
-# the file that is meant by a name; nobody's, if it is of another program
-
-sub meant {
-    my ($h, $path, $name) = @_;
-    my $room = $h->{room}{$path};
-    my @to = @{$h->{defined}{$name}};
-
-    my @own = grep { $h->{room}{$_} == $room } @to;
-    return $own[0] if @own;
-
-    @to = grep { may($room, $h->{room}{$_}) } @to if @to > 1;
-
-    return unless @to;
-    return $to[0] if $h->{room}{$to[0]}{tree} eq $room->{tree};
-
-    return (grep { $h->{f}{$_}{protos}{$name} || $h->{f}{$_}{defs}{$name} }
-            keys %{$h->{reach}{$path}}) ? $to[0] : undef;
-}
-
-
-# who uses what another has defined
+# which object uses what another has defined
 
 sub uses {
     my ($h) = @_;
-    my %sequence = map { $_ => 1 } @{$h->{sequence}};
+    my %calls;
 
-    $h->{calls} = {};
-    $h->{copies} = {};
+    for my $from (grep { $h->{room}{$_} } sort keys %{$h->{objects}}) {
+        for my $name (sort keys %{$h->{objects}{$from}{uses}}) {
+            my $to = $h->{defined}{$name} or next;
+            next if $name =~ /_module$/;
 
-    for my $path (grep { !/\.inc$/ } @{$h->{paths}}) {
-        my ($p, $room) = ($h->{f}{$path}, $h->{room}{$path});
+            my @rooms = @{$h->{room}}{$from, $to};
 
-        my %words = map { %{$h->{f}{$_}{words}} }
-                    $path, keys %{$h->{fragments}{$path} || {}};
+            $calls{$from}{$to} = $name;
 
-        for my $name (grep { $h->{defined}{$_} && $_ ne 'main' } keys %words) {
-            next if grep { $p->{$_}{$name} } qw(static defs protos);
-
-            my $to = meant($h, $path, $name) or next;
-            my ($a, $b) = (unit($path), unit($to));
-
-            $h->{calls}{$a}{$b}{$name} = [$path, $to] if $a ne $b;
-
-            $h->{copies}{$room->{name}}{$name} = 1
-                if $sequence{$name} && $h->{room}{$to} != $room
-                   && $room->{name} ne $h->{home} && !$room->{flags}{inner};
+            wrong($h, 'module', $from, "uses $name of $to") if apart(@rooms);
+            wrong($h, 'upward', $from, "uses $name of $to") unless may(@rooms);
         }
     }
 
-    for my $a (sort keys %{$h->{calls}}) {
-        for my $b (sort keys %{$h->{calls}{$a}}) {
-            my @names = sort keys %{$h->{calls}{$a}{$b}};
-            my ($from, $to) = @{$h->{calls}{$a}{$b}{$names[0]}};
+    for my $circle (circles(\%calls)) {
+        my @text;
 
-            wrong($h, 'module', $from, "uses $to: " . join ', ', @names)
-                if apart(@{$h->{room}}{$from, $to});
-
-            wrong($h, 'upward', $from, "uses $to: " . join ', ', @names)
-                unless may(@{$h->{room}}{$from, $to}) || $h->{climbs}{$a, $b};
+        for my $from (@$circle) {
+            push @text, map { "$from uses $calls{$from}{$_} of $_" }
+                        grep { $calls{$from}{$_} } @$circle;
         }
+
+        wrong($h, 'circle', $circle->[0], join "\n", 'calls', @text);
     }
 
-    wrong($h, 'sequence', $_, 'is nowhere defined')
-        for grep { !$h->{defined}{$_} } sort keys %sequence;
-    wrong($h, 'sequence', $_, 'has its own: '
-                              . join ', ', sort keys %{$h->{copies}{$_}})
-        for sort keys %{$h->{copies}};
-}
+    $h->{calls} = \%calls;
 
+    for my $name (@{$h->{sequence}}) {
+        my $to = $h->{defined}{$name} // '';
 
-sub circular {
-    my ($h) = @_;
+        wrong($h, 'sequence', $name, 'is nowhere defined') unless $to;
 
-    for (circles($h->{includes}), circles($h->{calls})) {
-        my @in = @$_;
-        my @text = 'of ' . @in . ': ' . join ' ', map { last_of($_) } @in;
-
-        for my $a (@in) {
-            my $calls = $h->{calls}{$a} || {};
-
-            push @text, sprintf '    %s -> %s (%s)', last_of($a), last_of($_),
-                                join ', ', sort keys %{$calls->{$_}}
-                for grep { $calls->{$_} } @in;
-        }
-
-        wrong($h, 'circle', $in[0], join "\n", @text);
+        wrong($h, 'sequence', $_, "uses $name, which only $h->{home} does")
+            for grep { /\.(?:c|inc)$/ && bare($h->{files}{$_}) =~ /\b$name\b/
+                       && dirname($_) ne dirname($to)
+                       && $h->{room}{$_}{name} ne $h->{home}
+                       && !$h->{room}{$_}{flags}{inner} } @{$h->{paths}};
     }
 }
 
 
-# The headers of a room that a file belongs to: the one of its name, and those of
-# which its name is a longer one, as kvr_index_line.c is a part of kvr_index.h.
+# The names in a header, those of its prototypes, and those that a macro makes, as
+# kvr_policy_ ## name does of each name of a table.
 
-sub family {
-    my ($h, $path) = @_;
-    my $base = last_of(unit($path));
+my %declared;
 
-    return grep { $base eq $_ || index($base, "${_}_") == 0 }
-           @{$h->{headers}{$h->{room}{$path}} || []};
+sub declared {
+    my ($text) = @_;
+
+    return $declared{$text} //= do {
+        my $all = bare($text);
+        my $code = $all =~ s/^[ \t]*#(?:[^\n]*\\\n)*[^\n]*//gmr;
+        my %names = map { $_ => 1 } $code =~ /\b([a-z]\w+)/g;
+
+        for my $begin ($all =~ /\b(\w+_) ?## ?\w/g) {
+            $names{"$begin$_"} = 1 for $all =~ /\b([a-z]\w+)/g;
+        }
+
+        { names => [keys %names],
+          prototypes => [$code =~ /^(?!typedef|static|extern)[a-z][\w \*]*?\b(\w+)(?#
+                                   )\([^;{}]*\)[^;{}()]*;/mg] };
+    };
 }
 
 
-# names, and the headers they stand in
+# the names of what is exported, and the headers they stand in
 
 sub exported {
     my ($h) = @_;
+    my (%headers, %of);
 
-    # tests are programs of their own
+    push @{$of{dirname($_)}}, $_ for grep { /\.h$/ } @{$h->{paths}};
 
-    for my $path (grep { !/_test\.c$/ } @{$h->{paths}}) {
-        my ($p, $room) = ($h->{f}{$path}, $h->{room}{$path});
-        my $base = last_of(unit($path));
-        my %family = map { $_ => 1 } $base, family($h, $path);
+    for my $header (grep { /\.h$/ && $h->{room}{$_}{tree} =~ /_module$/ }
+                    @{$h->{paths}})
+    {
+        my $says = declared($h->{files}{$header});
+
+        push @{$headers{$_}}, $header for @{$says->{names}};
+
+        wrong($h, 'header', $header, "$_ is nowhere defined")
+            for grep { !$h->{defined}{$_} } @{$says->{prototypes}};
+    }
+
+    for my $name (sort keys %{$h->{defined} || {}}) {
+        next if $name =~ /_module$/;
+
+        my $path = $h->{defined}{$name};
+        my ($base, $room) = (last_of($path), $h->{room}{$path});
+
+        # a header of which the file's name is a longer one is its header, as
+        # kvr_index.h is that of kvr_index_line.c
+
+        my @own = grep { index($base . '_', last_of($_) . '_') == 0 }
+                  @{$of{dirname($path)} || []};
 
         my ($project, $rest) = $base =~ /^(ngx_http_kvroute|[a-z]+)_?(.*)/;
         my @words = split /_/, $rest;
-        my @short = map { join '_', $project, @words[$_ .. $#words] } 1 .. $#words;
-
+        my @begins = ($base, map({ last_of($_) } @own),
+                      map({ join '_', $project, @words[$_ .. $#words] } 1 .. $#words));
         my $names = join '|', map({ "\Q$_\E" } @{$room->{prefix}}),
-                    map { "\Q$_\E(?![a-zA-Z0-9])" } sort(keys %family), @short;
+                              map({ "\Q$_\E(?![a-zA-Z0-9])" } @begins);
 
-        for my $name (grep { $_ ne 'main' } sort keys %{$p->{defs}}) {
+        wrong($h, 'name', $path, "$name begins neither as its file nor as its room")
+            unless $name =~ /^(?:$names)/;
 
-            # a fragment's is given by who includes it
+        my @in = grep { $h->{room}{$_}{tree} eq $room->{tree} } @{$headers{$name} || []};
 
-            next if $path =~ /\.inc$/ && $name =~ /^[A-Z]/;
-
-            my $where = "$path:$p->{defs}{$name}{line}";
-
-            wrong($h, 'name', $where,
-                  "$name begins neither as its file nor as its room")
-                unless $name =~ /^(?:$names)/;
-
-            next if $path !~ /\.c$/;
-
-            my @headers = grep { $h->{room}{$_}{tree} eq $room->{tree} }
-                          @{$h->{declared}{$name} || []};
-
-            wrong($h, 'header', $where, "$name is in no header") unless @headers;
-
-            for my $header (@headers) {
-                next if $h->{room}{$header} == $room
-                        && $family{last_of(unit($header))};
-
-                wrong($h, 'header', $header, "has $name, which is of $path")
-                    unless $h->{room}{$header} == $room
-                           && ($header =~ /_int\.h$/ || $room->{faces}{'*'}
-                               || $room->{faces}{last_of($header)});
-            }
-        }
-
-        for my $name (sort keys %{$p->{protos}}) {
-            my $where = "$path:$p->{protos}{$name}";
-
-            wrong($h, 'header', $where, "$name: a prototype amid code")
-                if $path =~ /\.c$/ && !$p->{defs}{$name} && !$p->{static}{$name};
-            wrong($h, 'header', $where, "$name is nowhere defined")
-                if $path !~ /\.c$/ && !$h->{defined}{$name} && $name !~ /_module$/;
-        }
+        wrong($h, 'header', $path, "$name is in no header of its own")
+            unless grep { my $in = $_;
+                          $h->{room}{$in} == $room
+                          && ($in =~ /_int\.h$/ || $room->{faces}{'*'}
+                              || $room->{faces}{basename($in)}
+                              || grep { $_ eq $in } @own) } @in;
     }
 }
 
@@ -451,69 +420,14 @@ sub core {
     my ($h) = @_;
 
     for my $path (grep { $h->{room}{$_}{flags}{core} } @{$h->{paths}}) {
-        my $p = $h->{f}{$path};
-        my @nginx = grep { /^ngx_/ } sort keys %{$p->{words}};
+        my %ngx = map { $_ => 1 } bare($h->{files}{$path}) =~ /\b(ngx_\w+)/g;
+        my $o = $h->{objects}{$path} || {};
 
-        wrong($h, 'nginx', $path, join ', ', @nginx) if @nginx;
-        wrong($h, 'libc', $path, join ', ', @{$p->{libc}}) if @{$p->{libc}};
-        wrong($h, 'static', "$path:$_->[0]", "$_->[1] is not constant")
-            for @{$p->{mutable}};
-    }
-}
+        wrong($h, 'nginx', $path, join ' ', sort keys %ngx) if %ngx;
 
-
-# arrays that an enum counts
-
-sub counted {
-    my ($h) = @_;
-    my (%values, %enum_of, %member, %indexing, @asserts);
-
-    for my $path (@{$h->{paths}}) {
-        my $p = $h->{f}{$path};
-
-        %values = (%values, %{$p->{enums}});
-        %member = (%member, %{$p->{members}}) if %{$p->{members}};
-
-        push @asserts, @{$p->{asserts}};
-        push @{$indexing{$_}}, $path for keys %{$p->{index}};
-    }
-
-    for my $type (keys %values) {
-        $enum_of{$_} = $type for @{$values{$type}};
-    }
-
-    for my $path (@{$h->{paths}}) {
-        for my $array (@{$h->{f}{$path}{arrays}}) {
-            my ($name, $size) = @$array{qw(name size)};
-            my ($by) = grep { $_ } map { $enum_of{$_} } $size =~ /([A-Za-z_]\w*)/g;
-
-            if ($by) {
-                wrong($h, 'enum', $path, "$name: leave its size to what it lists, "
-                                         . "and assert it ($by)")
-                    if $array->{init};
-                next;
-            }
-
-            # a file that has an array of this name itself means that one
-
-            my @index = map { keys %{$h->{f}{$_}{index}{$name}} }
-                        grep { $_ eq $path || $h->{reach}{$_}{$path}
-                               && !grep { $_->{name} eq $name }
-                                        @{$h->{f}{$_}{arrays}} }
-                        @{$indexing{$name} || []};
-
-            ($by) = grep { $_ && $values{$_} }
-                    map { $values{$_} ? $_ : $member{$_} // $enum_of{$_} } sort @index;
-
-            next unless $by;
-
-            my $of = join '|', @{$values{$by}};
-            my $is = $size =~ /^[A-Z]\w+$/ ? "$name|$size" : $name;
-
-            wrong($h, 'enum', $path,
-                  "$name\[$size]: no _Static_assert of its size ($by)")
-                unless grep { /\b(?:$of)\b/ && /\b(?:$is)\b/ } @asserts;
-        }
+        wrong($h, 'libc', $path, $_)
+            for grep { /^_*(?:$LIBC)(?:_chk)?$/ } sort keys %{$o->{uses} || {}};
+        wrong($h, 'static', $path, "$_ is not constant") for sort keys %{$o->{data} || {}};
     }
 }
 
@@ -522,7 +436,7 @@ sub sizes {
     my ($h) = @_;
 
     for my $path (grep { !/_test\.c$/ } @{$h->{paths}}) {
-        my $n = $h->{f}{$path}{lines};
+        my $n = $h->{files}{$path} =~ tr/\n//;
         wrong($h, 'lines', $path, "$n lines") if $n > 700;
     }
 
@@ -531,7 +445,7 @@ sub sizes {
 
         for my $face (grep { $_ ne '*' } sort keys %{$room->{faces}}) {
             wrong($h, 'room', $room->{name}, "$face is not there")
-                unless $h->{f}{"$room->{name}/$face"};
+                unless $h->{room}{"$room->{name}/$face"};
         }
 
         wrong($h, 'room', $room->{name}, "has $n files, not 4 to 14")
@@ -544,35 +458,32 @@ sub sizes {
 
 sub report {
     my ($h, $json) = @_;
-    my (%lines, %upward);
+    my (%lines, %broken);
     my %total = (core => 0, glue => 0);
 
     for my $path (@{$h->{paths}}) {
         my $room = $h->{room}{$path};
+        my $n = $h->{files}{$path} =~ tr/\n//;
 
-        $lines{$room} += $h->{f}{$path}{lines};
-        $total{$room->{flags}{core} ? 'core' : 'glue'} += $h->{f}{$path}{lines}
+        $lines{$room} += $n;
+        $total{$room->{flags}{core} ? 'core' : 'glue'} += $n
             if $room->{tree} =~ /_module$/;
     }
 
-    $upward{$h->{room}{$_->[1]}}++
-        for grep { $_->[0] eq 'upward' } @{$h->{found}};
-
     my @used = grep { $h->{count}{$_} } @{$h->{rooms}};
 
-    printf "%-5s %-44s %5s %6s %7s\n", qw(floor room files lines upward);
-    printf "%5d %-44s %5d %6d %7d\n", $_->{floor}, $_->{name},
-           $h->{count}{$_}, $lines{$_}, $upward{$_} // 0
+    printf "%-5s %-44s %5s %6s\n", qw(floor room files lines);
+    printf "%5d %-44s %5d %6d\n", $_->{floor}, $_->{name}, $h->{count}{$_}, $lines{$_}
         for @used;
 
     print "$_->[0]: $_->[1]: $_->[2]\n" for @{$h->{found}};
+    $broken{$_->[0]}++ for @{$h->{found}};
 
     my $text = sprintf '{"rooms":%d,"files":%d,"lines":{"core":%d,"glue":%d},'
                        . '"upward":%d,"circles":%d,"over_700":%d,'
                        . '"sequence_copies":%d}',
                        scalar @used, scalar @{$h->{paths}}, @total{qw(core glue)},
-                       map({ many($h, $_) } qw(upward circle lines)),
-                       scalar keys %{$h->{copies}};
+                       map { $broken{$_} // 0 } qw(upward circle lines sequence);
 
     print "$text\n";
 
