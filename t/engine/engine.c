@@ -264,9 +264,7 @@ int
 main(int argc, char **argv)
 {
     int            rc;
-    kve_engine_t   e;
-
-    memset(&e, 0, sizeof(kve_engine_t));
+    kve_engine_t   e = { 0 };
 
     rc = kve_options_parse(&e.opt, argc, argv);
     if (rc) {

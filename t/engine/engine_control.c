@@ -440,9 +440,8 @@ kve_control_body(struct evhttp_request *req)
 static void
 kve_control_refuse(kve_conn_t *c, struct evhttp_request *req, const char *what)
 {
-    kve_buf_t  b;
+    kve_buf_t  b = { 0 };
 
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_buf_str(&b, "{\"error\":");
     kve_buf_quote(&b, what);
     kve_buf_str(&b, "}");
@@ -455,7 +454,7 @@ kve_control_handle(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 {
     int           log;
     cJSON        *body;
-    kve_buf_t     b;
+    kve_buf_t     b = { 0 };
     const cJSON  *v;
 
     s = kve_control_server(s, req, &log);
@@ -485,7 +484,6 @@ kve_control_handle(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
         cJSON_Delete(body);
     }
 
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_control_show(&b, s, log);
     kve_http_json(req, c, 200, &b);
 }
@@ -498,7 +496,7 @@ kve_admin_handle(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 {
     int              i, bad;
     cJSON           *body;
-    kve_buf_t        b;
+    kve_buf_t        b = { 0 };
     const char      *name;
     const cJSON     *v;
     kve_settings_t   set;
@@ -539,7 +537,6 @@ kve_admin_handle(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
         s->settings = set;
     }
 
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_buf_printf(&b, "{\"port\":%d,\"failure-injection-rate\":%.0f,"
                    "\"failure-types\":[", s->port,
                    s->settings.fail_rate * 100);

@@ -79,11 +79,10 @@ static void
 kve_info_models(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 {
     int             i;
-    kve_buf_t       b;
+    kve_buf_t       b = { 0 };
     kve_options_t  *opt;
 
     opt = &s->engine->opt;
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_buf_str(&b, "{\"object\":\"list\",\"data\":[");
 
     for (i = 0; i < opt->served.n; i++) {
@@ -104,11 +103,10 @@ kve_info_models(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 static void
 kve_info_version(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 {
-    kve_buf_t  b;
+    kve_buf_t  b = { 0 };
 
     (void) s;
 
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_buf_str(&b, "{\"version\":\"0.29.0+kve\"}");
     kve_http_json(req, c, 200, &b);
 }
@@ -117,11 +115,10 @@ kve_info_version(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 static void
 kve_info_load(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 {
-    kve_buf_t  b;
+    kve_buf_t  b = { 0 };
 
     /* always 0 unless it is told to count, as vLLM does it */
 
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_buf_printf(&b, "{\"server_load\":%u}",
                    s->engine->opt.load_tracking ? s->open_requests : 0);
     kve_http_json(req, c, 200, &b);
@@ -183,13 +180,10 @@ kve_info_tokenize(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
     size_t            len;
     cJSON            *body;
     kve_api_e         api;
-    kve_buf_t         b, text;
+    kve_buf_t         b = { 0 }, text = { 0 };
     const char       *content;
     kve_parsed_t      p;
     struct evbuffer  *in;
-
-    memset(&b, 0, sizeof(kve_buf_t));
-    memset(&text, 0, sizeof(kve_buf_t));
 
     in = evhttp_request_get_input_buffer(req);
     len = evbuffer_get_length(in);
@@ -242,14 +236,13 @@ static void
 kve_info_count_tokens(kve_server_t *s, kve_conn_t *c,
     struct evhttp_request *req)
 {
-    kve_buf_t     b;
+    kve_buf_t     b = { 0 };
     kve_parsed_t  p;
 
     if (kve_info_body(s, c, req, KVE_MESSAGES, &p) != 0) {
         return;
     }
 
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_buf_printf(&b, "{\"input_tokens\":%u}",
                    kve_tokens(&s->engine->opt, p.prompts[0].len));
     kve_parsed_free(&p);
@@ -263,7 +256,7 @@ static void
 kve_info_render(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 {
     kve_api_e      api;
-    kve_buf_t      b;
+    kve_buf_t      b = { 0 };
     const char    *path;
     kve_parsed_t   p;
 
@@ -276,7 +269,6 @@ kve_info_render(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
         return;
     }
 
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_buf_str(&b, "{\"token_ids\":");
     kve_info_tokens(&b, s, &p.prompts[0], 0);
     kve_buf_str(&b, ",\"token_offsets\":null}");
@@ -293,7 +285,7 @@ kve_info_loads(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
     time_t               now;
     double               total;
     struct tm            tm;
-    kve_buf_t            b;
+    kve_buf_t            b = { 0 };
     kve_stats_t          st;
     const kve_config_t  *cf;
 
@@ -303,7 +295,6 @@ kve_info_loads(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
         return;
     }
 
-    memset(&b, 0, sizeof(kve_buf_t));
     cf = kve_replica_config(s->model);
     kve_replica_stats(s->model, &st);
     total = (double) st.blocks * cf->block_size;
@@ -367,11 +358,10 @@ kve_info_loads(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 static void
 kve_info_server(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 {
-    kve_buf_t            b;
+    kve_buf_t            b = { 0 };
     kve_stats_t          st;
     const kve_config_t  *cf;
 
-    memset(&b, 0, sizeof(kve_buf_t));
     cf = kve_replica_config(s->model);
     kve_replica_stats(s->model, &st);
 
@@ -399,12 +389,11 @@ kve_info_slots(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 {
     char           value[16];
     uint32_t       i, k, n, slots;
-    kve_buf_t      b;
+    kve_buf_t      b = { 0 };
     kve_job_t     *job;
     kve_sub_t     *sub, *busy[64];
     kve_stats_t    st;
 
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_replica_stats(s->model, &st);
 
     slots = kve_replica_config(s->model)->max_seqs;
@@ -457,9 +446,8 @@ kve_info_slots(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 static void
 kve_info_props(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 {
-    kve_buf_t  b;
+    kve_buf_t  b = { 0 };
 
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_buf_printf(&b, "{\"default_generation_settings\":{\"n_ctx\":%lld},"
                    "\"total_slots\":%u,\"model_alias\":",
                    (long long) s->engine->opt.max_model_len,
@@ -482,7 +470,6 @@ kve_info_reset(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
         kve_replica_reset_cache(s->rank[i], kve_virtual(s->engine));
     }
 
-
     if (s->engine->opt.dialect == KVE_SGLANG) {
         kve_http_reply(req, c, 200, "text/plain", "Cache flushed.\n", 15);
         return;
@@ -495,9 +482,8 @@ kve_info_reset(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 static void
 kve_info_sources(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 {
-    kve_buf_t  b;
+    kve_buf_t  b = { 0 };
 
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_events_sources(&b, s);
     kve_http_json(req, c, 200, &b);
 }

@@ -15,7 +15,7 @@ static void
 kve_responses_cancel(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req,
     kve_stored_t *r)
 {
-    kve_buf_t   b;
+    kve_buf_t   b = { 0 };
     kve_job_t  *job;
 
     for (job = s->jobs; job; job = job->next) {
@@ -30,7 +30,6 @@ kve_responses_cancel(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req,
         return;
     }
 
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_reply_responses_object(&b, job, "cancelled");
     kve_store_add(s, job->id, NULL, b.data);
     kve_job_end(job, 200, "aborted");
@@ -44,9 +43,8 @@ kve_responses_items(kve_conn_t *c, struct evhttp_request *req,
     const kve_stored_t *r)
 {
     char       *text;
-    kve_buf_t   b;
+    kve_buf_t   b = { 0 };
 
-    memset(&b, 0, sizeof(kve_buf_t));
     text = r->messages ? cJSON_PrintUnformatted(r->messages) : NULL;
 
     kve_buf_printf(&b, "{\"object\":\"list\",\"data\":%s}",
@@ -62,7 +60,7 @@ kve_responses_handle(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req,
 {
     char                   id[128];
     size_t                 len;
-    kve_buf_t              b;
+    kve_buf_t              b = { 0 };
     const char            *rest;
     kve_stored_t          *r;
     enum evhttp_cmd_type   method;
@@ -91,7 +89,6 @@ kve_responses_handle(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req,
         return 1;
     }
 
-    memset(&b, 0, sizeof(kve_buf_t));
     method = evhttp_request_get_command(req);
 
     if (strcmp(rest, "/cancel") == 0 && method == EVHTTP_REQ_POST) {

@@ -35,9 +35,8 @@ static const kve_route_t  kve_routes[] = {
 static void
 kve_route_loading(kve_conn_t *c, struct evhttp_request *req)
 {
-    kve_buf_t  b;
+    kve_buf_t  b = { 0 };
 
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_buf_str(&b, "{\"error\":{\"message\":\"Loading model\","
                     "\"type\":\"unavailable_error\",\"code\":503}}");
     kve_http_json(req, c, 503, &b);

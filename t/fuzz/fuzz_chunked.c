@@ -24,10 +24,9 @@ read_all(const uint8_t *data, size_t size, util_rng_t *r, util_buf_t *out)
 {
     int             rc;
     size_t          len, n, off;
-    kvr_framing_t   c;
+    kvr_framing_t   c = { 0 };
     const uint8_t  *p, *end, *run;
 
-    memset(&c, 0, sizeof(c));
     out->len = 0;
     rc = KVR_AGAIN;
 

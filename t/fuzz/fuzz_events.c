@@ -65,7 +65,7 @@ fuzz_alias(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e,
     uint64_t             key[FUZZ_KEYS];
     kvr_alias_view_t     a;
     kvr_alias_place_t    place;
-    kvr_alias_request_t  r;
+    kvr_alias_request_t  r = { 0 };
 
     kvr_alias_view(&a, fuzz_aliases(), FUZZ_CELLS, &e->alias);
 
@@ -82,8 +82,6 @@ fuzz_alias(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e,
     }
 
     kvr_alias_stored(&a, v, 3, depth, f->events);
-
-    memset(&r, 0, sizeof(r));
 
     for (i = 0; i < FUZZ_KEYS; i++) {
         key[i] = (v->last + i) % 100 + 1;
@@ -216,7 +214,7 @@ fuzz_run(const uint8_t *data, size_t size, unsigned skip, util_rng_t *r,
 {
     size_t              n, off;
     uint8_t            *piece;
-    kvr_events_order_t  o;
+    kvr_events_order_t  o = { 0 };
 
     static const uint8_t       head[] = "\1\2kv\1\10\0\0\0\0\0\0\0\1\2";
     static util_buf_t          shake[2];
@@ -228,7 +226,6 @@ fuzz_run(const uint8_t *data, size_t size, unsigned skip, util_rng_t *r,
     }
 
     memset(f, 0, sizeof(fuzz_found_t));
-    memset(&o, 0, sizeof(o));
     fuzz_memory(NULL, 0);
 
     kvr_subscription_init(&s, skip & 4 ? KVR_ZMTP_DEALER : KVR_ZMTP_SUB, "kv",

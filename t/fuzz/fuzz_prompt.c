@@ -27,12 +27,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     unsigned                k;
     util_rng_t              r;
     const uint8_t          *line;
-    kvr_prompt_conf_t       conf;
+    kvr_prompt_conf_t       conf = { 0 };
 
     static oracle_stats_t   stats;
     static oracle_result_t  res, other;
-
-    memset(&conf, 0, sizeof(conf));
 
     r.state = util_digest(data, size);
 

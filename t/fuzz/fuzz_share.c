@@ -75,10 +75,8 @@ begin(void)
 static void
 look(void)
 {
-    uint32_t  i, k, n, matched[KVR_PEERS];
+    uint32_t  i, k, n, matched[KVR_PEERS] = { 0 };
     uint64_t  chain[8];
-
-    memset(matched, 0, sizeof(matched));
 
     for (i = 0; i < LINES; i += 8) {
 

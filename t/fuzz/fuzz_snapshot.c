@@ -68,7 +68,7 @@ try(const util_buf_t *file)
 {
     uint32_t                  i, generation, matched[KVR_PEERS];
     uint64_t                  chain[8];
-    util_buf_t                again;
+    util_buf_t                again = { 0 };
     kvr_zone_snapshot_read_t  r;
 
     clear(&zone[0]);
@@ -95,7 +95,6 @@ try(const util_buf_t *file)
         kvr_index_note(zone[0].index, chain[0] + 2, i % PEERS);
     }
 
-    memset(&again, 0, sizeof(again));
     save(&zone[0], &again);
     clear(&zone[1]);
 
@@ -112,19 +111,17 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     size_t      i, tail;
     uint64_t    word;
-    util_buf_t  empty, file;
+    util_buf_t  empty = { 0 }, file = { 0 };
 
     for (i = 0; i < KVR_SECRET_LEN; i++) {
         secret[i] = (uint8_t) (i * 167 + 13);
     }
 
     clear(&zone[0]);
-    memset(&empty, 0, sizeof(empty));
     save(&zone[0], &empty);
 
     /* as it is, behind a good head */
 
-    memset(&file, 0, sizeof(file));
     util_put(&file, empty.p, HEAD);
     util_put(&file, data, size);
     try(&file);

@@ -27,7 +27,7 @@ run(const char *name)
     size_t          n;
     struct stat     st;
     struct dirent  *de;
-    util_buf_t      buf;
+    util_buf_t      buf = { 0 };
     char            path[4096];
     uint8_t         piece[4096];
 
@@ -59,8 +59,6 @@ run(const char *name)
         perror(name);
         exit(1);
     }
-
-    memset(&buf, 0, sizeof(buf));
 
     while ((n = fread(piece, 1, sizeof(piece), f)) != 0) {
         util_put(&buf, piece, n);

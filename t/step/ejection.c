@@ -11,12 +11,9 @@
 static void
 check_answer(uint32_t peer, uint64_t now)
 {
-    kvr_begin_t    b;
-    kvr_first_t    f;
+    kvr_begin_t    b = { 0 };
+    kvr_first_t    f = { 0 };
     kvr_attempt_t  at;
-
-    memset(&b, 0, sizeof(b));
-    memset(&f, 0, sizeof(f));
 
     b.peer = peer;
     b.member = peer;
@@ -36,7 +33,7 @@ world_ejection(void)
 {
     unsigned              i, k, out, trials;
     uint64_t              now;
-    kvr_view_t            v;
+    kvr_view_t            v = { 0 };
     kvr_member_t         *member;
     kvr_candidate_t       c;
     kvr_outlier_fleet_t  *fleet;
@@ -44,7 +41,6 @@ world_ejection(void)
     fleet = kvr_eject_fleet(&living, &ejecting);
     now = kvr_max(NOW, kvr_get(&fleet->look));
 
-    memset(&v, 0, sizeof(v));
     v.zone = &living;
     v.pool = &ejecting;
     v.bound = v.pin = v.owner = KVR_PEERS;

@@ -71,7 +71,7 @@ main(int argc, char **argv)
     double               start, limit;
     uint8_t             *before;
     unsigned             i, nops;
-    uint64_t             n, script, kills, all, by[KINDS];
+    uint64_t             n, script, kills, all, by[KINDS] = { 0 };
     util_rng_t           rng, check;
     world_begun_t        clean;
     kvr_zone_t           zone;
@@ -88,7 +88,6 @@ main(int argc, char **argv)
     kills = 0;
     all = 0;
     before = NULL;
-    memset(by, 0, sizeof(by));
 
     for (nops = 0; victim_op(nops); nops++) { /* void */ }
 

@@ -33,21 +33,15 @@ victim_request(util_rng_t *rng, kvr_reservation_t *r)
 {
     unsigned            peer, prompt, rc;
     uint32_t            matched[KVR_PEERS];
-    kvr_begin_t         b;
-    kvr_first_t         f;
-    kvr_insert_t        in;
-    kvr_settle_t        e;
-    kvr_attempt_t       at;
+    kvr_begin_t         b = { 0 };
+    kvr_first_t         f = { 0 };
+    kvr_insert_t        in = { 0 };
+    kvr_settle_t        e = { 0 };
+    kvr_attempt_t       at = { 0 };
     kvr_hot_keys_t      keys;
 
     peer = r ? r->peer : util_below(rng, PEERS);
     prompt = util_below(rng, PROMPTS);
-
-    memset(&at, 0, sizeof(at));
-    memset(&b, 0, sizeof(b));
-    memset(&f, 0, sizeof(f));
-    memset(&e, 0, sizeof(e));
-    memset(&in, 0, sizeof(in));
 
     (void) kvr_index_lookup(victim.index, chain[prompt], UNITS,
                             kvr_set_of(peer), matched);
@@ -124,13 +118,10 @@ victim_eject(util_rng_t *rng)
 {
     uint64_t       now;
     unsigned       i, n, bad, late, last, fails;
-    kvr_begin_t    b;
-    kvr_first_t    f;
+    kvr_begin_t    b = { 0 };
+    kvr_first_t    f = { 0 };
     kvr_outlier_e  fault;
     kvr_attempt_t  at;
-
-    memset(&b, 0, sizeof(b));
-    memset(&f, 0, sizeof(f));
 
     b.member = b.peer = util_below(rng, PEERS);
     b.pool = &ejecting;
@@ -283,9 +274,8 @@ victim_servers(util_rng_t *rng)
 static void
 victim_process(util_rng_t *rng)
 {
-    uint64_t  names[KVR_REGISTRY_NAMES];
+    uint64_t  names[KVR_REGISTRY_NAMES] = { 0 };
 
-    memset(names, 0, sizeof(names));
     names[0] = 7;
 
     kvr_load_rename(victim.load, victim.row, names);

@@ -93,11 +93,8 @@ world_place(void)
 static void
 world_begin(kvr_attempt_t *at, unsigned peer, unsigned prompt)
 {
-    kvr_begin_t   b;
-    kvr_insert_t  in;
-
-    memset(&b, 0, sizeof(b));
-    memset(&in, 0, sizeof(in));
+    kvr_begin_t   b = { 0 };
+    kvr_insert_t  in = { 0 };
 
     b.peer = peer;
     b.member = peer;
@@ -475,11 +472,10 @@ check_receipts(util_rng_t *rng)
 {
     uint64_t       n, last;
     unsigned       seen;
-    kvr_receipt_t  r, all;
+    kvr_receipt_t  r = { 0 }, all;
 
     last = kvr_get(&world->receipts.last);
     seen = 0;
-    memset(&r, 0, sizeof(r));
 
     /* and those that were before them in the ring */
 
@@ -577,13 +573,10 @@ static void
 check_attempt(void)
 {
     unsigned         i;
-    kvr_first_t      f;
-    kvr_settle_t     e;
+    kvr_first_t      f = { 0 };
+    kvr_settle_t     e = { 0 };
     kvr_load_view_t  view;
     kvr_reservation_load_t  at;
-
-    memset(&f, 0, sizeof(f));
-    memset(&e, 0, sizeof(e));
 
     f.ok = 1;
     f.stream = 1;

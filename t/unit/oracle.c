@@ -500,14 +500,12 @@ chain(oracle_t *o, node_t *body, const kvr_prompt_conf_t *conf,
     node_t        *v;
     word_t         w;
     int64_t        tokens;
-    uint64_t       h, *out, root[ROOTS];
+    uint64_t       h, *out, root[ROOTS] = { 0 };
     kvr_prompt_t  *pr;
 
     pr = &res->pr;
     load = by_load(conf);
     out = malloc(MAX_DIGESTS * sizeof(uint64_t));
-
-    memset(root, 0, sizeof(root));
 
     for (k = 0; k < ROOTS; k++) {
 

@@ -16,13 +16,11 @@ oracle_digest(oracle_t *o, node_t *v)
 {
     size_t      i, n;
     uint64_t    fold, *out;
-    util_buf_t  buf;
+    util_buf_t  buf = { 0 };
 
     if (v->kind == 'n') {
         return 0;
     }
-
-    memset(&buf, 0, sizeof(buf));
 
     if (v->kind == '"') {
         node_string(o, v, &buf, 1);
@@ -300,7 +298,7 @@ static void
 message(oracle_t *o, node_t *v, unsigned depth, util_buf_t *out)
 {
     word_t      type, role;
-    util_buf_t  text;
+    util_buf_t  text = { 0 };
 
     if (!node_opens(o, v, '{', depth)) {
         return;
@@ -316,8 +314,6 @@ message(oracle_t *o, node_t *v, unsigned depth, util_buf_t *out)
     if (role.len == 0) {
         role = type;
     }
-
-    memset(&text, 0, sizeof(text));
 
     util_byte(&text, 1);
     util_put(&text, role.data, role.len);

@@ -320,7 +320,7 @@ node_string(oracle_t *o, node_t *v, util_buf_t *out, int canonical)
 {
     int             rc, plain;
     size_t          i, used;
-    util_buf_t      ref;
+    util_buf_t      ref = { 0 };
     const uint8_t  *s;
 
     static const char  from[] = "\"\\\b\f\n\r\t";
@@ -332,8 +332,6 @@ node_string(oracle_t *o, node_t *v, util_buf_t *out, int canonical)
     } else {
         v->word = 1;
     }
-
-    memset(&ref, 0, sizeof(ref));
 
     rc = util_string(v->p + 1, v->len - 1, &ref, &used, canonical);
 
@@ -440,7 +438,7 @@ node_get(node_t *v, const char *name)
 void
 node_word(oracle_t *o, node_t *v, word_t *w, size_t max)
 {
-    util_buf_t  buf;
+    util_buf_t  buf = { 0 };
 
     w->len = 0;
 
@@ -448,7 +446,6 @@ node_word(oracle_t *o, node_t *v, word_t *w, size_t max)
         return;
     }
 
-    memset(&buf, 0, sizeof(buf));
     node_string(o, v, &buf, 0);
 
     w->len = kvr_min(buf.len, max);

@@ -17,9 +17,8 @@ static cJSON *
 parse(const uint8_t *p, size_t len)
 {
     cJSON       *json;
-    util_buf_t   copy;
+    util_buf_t   copy = { 0 };
 
-    memset(&copy, 0, sizeof(copy));
     util_put(&copy, p, len);
     util_byte(&copy, 0);
 
@@ -211,13 +210,11 @@ verify_loose(const oracle_result_t *res, const kvr_prompt_conf_t *conf,
 {
     node_t           *v;
     unsigned          n;
-    oracle_t          o;
-    util_buf_t        masked;
+    oracle_t          o = { 0 };
+    util_buf_t        masked = { 0 };
     const uint8_t    *p;
     oracle_result_t  *want;
 
-    memset(&o, 0, sizeof(o));
-    memset(&masked, 0, sizeof(masked));
     want = malloc(sizeof(*want));
 
     o.len = len;
@@ -326,8 +323,8 @@ oracle_verify(const oracle_result_t *res, const kvr_prompt_conf_t *conf,
     const uint8_t *body, size_t len, oracle_stats_t *stats)
 {
     cJSON            *json;
-    oracle_t          o;
-    util_buf_t        copy;
+    oracle_t          o = { 0 };
+    util_buf_t        copy = { 0 };
     const uint8_t    *p;
     oracle_result_t  *want;
     oracle_explanation_e  why;
@@ -352,8 +349,6 @@ oracle_verify(const oracle_result_t *res, const kvr_prompt_conf_t *conf,
         return;
     }
 
-    memset(&o, 0, sizeof(o));
-    memset(&copy, 0, sizeof(copy));
     want = malloc(sizeof(*want));
 
     if (!cJSON_IsObject(json)) {

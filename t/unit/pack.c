@@ -106,11 +106,10 @@ void
 pack_handshake(util_buf_t *b, const char *type)
 {
     size_t   len;
-    uint8_t  greeting[64];
+    uint8_t  greeting[64] = { 0 };
 
     util_buf_t  ready;
 
-    memset(greeting, 0, sizeof(greeting));
     greeting[0] = 0xff;
     greeting[9] = 0x7f;
     greeting[10] = 3;
@@ -137,9 +136,8 @@ void
 pack_message(util_buf_t *b, const char *topic, uint64_t seq,
     const util_buf_t *payload)
 {
-    util_buf_t  number;
+    util_buf_t  number = { 0 };
 
-    memset(&number, 0, sizeof(number));
     pack_number(&number, seq, 8);
 
     pack_frame(b, 1, topic, strlen(topic));

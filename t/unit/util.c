@@ -248,6 +248,28 @@ util_drop(util_buf_t *b)
 
 
 void
+util_sample(util_buf_t *b, const char *room, const char *name)
+{
+    char    path[256];
+    FILE   *f;
+    size_t  n;
+
+    sprintf(path, "t/fuzz/corpus/%s/%s", room, name);
+
+    f = fopen(path, "r");
+    util_check(f != NULL, "%s: tests run in the repository's folder", path);
+
+    b->len = 0;
+
+    while ((n = fread(path, 1, sizeof(path), f)) > 0) {
+        util_put(b, path, n);
+    }
+
+    fclose(f);
+}
+
+
+void
 util_feed(util_feed_t *f, const void *data, size_t len, util_cut_e cut,
     size_t n)
 {

@@ -108,6 +108,9 @@ void util_printf(util_buf_t *b, const char *fmt, ...)
     __attribute__ ((format (printf, 2, 3)));
 void util_drop(util_buf_t *b);
 
+/* reads a file of t/fuzz/corpus, which has what unit tests and fuzzers share */
+void util_sample(util_buf_t *b, const char *room, const char *name);
+
 
 /*
  * A text served in windows, each of them a block of its own of the exact size,

@@ -394,10 +394,9 @@ void
 kve_http_error(struct evhttp_request *req, kve_conn_t *c, int status,
     kve_api_e api, const char *type, const char *message)
 {
-    kve_buf_t      b;
+    kve_buf_t      b = { 0 };
     kve_dialect_e  dialect;
 
-    memset(&b, 0, sizeof(kve_buf_t));
     dialect = c->server->engine->opt.dialect;
 
     if (api == KVE_MESSAGES) {

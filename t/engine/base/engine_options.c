@@ -497,11 +497,10 @@ int
 kve_options_parse(kve_options_t *opt, int argc, char **argv)
 {
     int               c, i;
-    struct option     longs[KVE_OPTS + 2];
+    struct option     longs[KVE_OPTS + 2] = { 0 };
     const kve_opt_t  *list;
 
     kve_options_defaults(opt);
-    memset(longs, 0, sizeof(longs));
 
     for (i = 0; i < (int) KVE_OPTS; i++) {
         longs[i].name = kve_opts[i].name;

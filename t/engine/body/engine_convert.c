@@ -112,11 +112,9 @@ kve_convert_system(cJSON *m, const cJSON *content)
 static void
 kve_convert_image(cJSON *m, const cJSON *block)
 {
-    kve_buf_t     url;
+    kve_buf_t     url = { 0 };
     const char   *type, *data;
     const cJSON  *source;
-
-    memset(&url, 0, sizeof(kve_buf_t));
 
     source = kve_json_get(block, "source");
     data = kve_json_str(source, "url");

@@ -179,7 +179,7 @@ static void
 kve_parse_root(kve_server_t *s, kve_parsed_t *p)
 {
     int             i;
-    kve_buf_t       b;
+    kve_buf_t       b = { 0 };
     const char     *v, *name;
     kve_options_t  *opt;
 
@@ -195,7 +195,6 @@ kve_parse_root(kve_server_t *s, kve_parsed_t *p)
         /* void */
     }
 
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_buf_str(&b, i < opt->nloras ? p->model : opt->model);
 
     for (i = 0; i < 3; i++) {
@@ -273,7 +272,7 @@ kve_parse_body(kve_server_t *s, kve_api_e api, const char *data, size_t len,
     kve_parsed_t *p)
 {
     const cJSON    *kwargs, *options;
-    kve_render_t    how;
+    kve_render_t    how = { 0 };
     kve_options_t  *opt;
 
     opt = &s->engine->opt;
@@ -314,7 +313,6 @@ kve_parse_body(kve_server_t *s, kve_api_e api, const char *data, size_t len,
         p->n = 1;
     }
 
-    memset(&how, 0, sizeof(kve_render_t));
     kwargs = kve_json_get(p->body, "chat_template_kwargs");
     how.image_bytes = opt->image_tokens * opt->bytes_per_token;
     how.thinking = kve_json_true(kwargs, "enable_thinking", -1);

@@ -145,10 +145,9 @@ kve_render_assistant(kve_buf_t *b, const cJSON *m, int old,
 {
     char         *s, *think;
     size_t        from;
-    kve_buf_t     content;
+    kve_buf_t     content = { 0 };
     const char   *reasoning;
 
-    memset(&content, 0, sizeof(kve_buf_t));
     kve_buf_str(&content, "");
     kve_render_content(&content, kve_json_get(m, "content"), how);
 

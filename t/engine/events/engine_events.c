@@ -97,14 +97,13 @@ kve_events_cleared(void *data)
 static void
 kve_events_step(void *data, double t)
 {
-    kve_buf_t      b;
+    kve_buf_t      b = { 0 };
     kve_events_t  *e;
 
     (void) t;
 
     e = data;
 
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_encode_batch(&b, kve_wall(), &e->told, e->ntold, 0);
     e->told.len = 0;
     e->ntold = 0;
@@ -126,7 +125,7 @@ kve_events_flood_run(kve_events_t *e, uint32_t n)
     uint32_t            i;
     uint64_t            room, hashes[KVE_FLOOD_RUN];
     kve_kv_encoding_e   encoding;
-    kve_stored_event_t  ev;
+    kve_stored_event_t  ev = { 0 };
 
     room = kve_blocks_total(kve_replica_blocks(e->server->model));
     encoding = e->server->engine->opt.kv_encoding;
@@ -144,7 +143,6 @@ kve_events_flood_run(kve_events_t *e, uint32_t n)
         e->next++;
     }
 
-    memset(&ev, 0, sizeof(kve_stored_event_t));
     ev.hashes = hashes;
     ev.n = n;
     ev.block_size = kve_replica_config(e->server->model)->block_size;
@@ -394,15 +392,12 @@ void
 kve_events_show(kve_buf_t *b, kve_server_t *s)
 {
     int               i;
-    kve_events_t     *e, sum;
-    kve_published_t   told, all;
+    kve_events_t     *e, sum = { 0 };
+    kve_published_t   told, all = { 0 };
 
     if (s->events == NULL) {
         return;
     }
-
-    memset(&sum, 0, sizeof(kve_events_t));
-    memset(&all, 0, sizeof(kve_published_t));
 
     for (i = 0; i < s->ranks; i++) {
         e = &s->events[i];

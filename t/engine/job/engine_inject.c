@@ -146,9 +146,7 @@ kve_inject_break(kve_job_t *job, int reset)
 static void
 kve_inject_raw_headers(kve_job_t *job, size_t len)
 {
-    kve_buf_t  b;
-
-    memset(&b, 0, sizeof(kve_buf_t));
+    kve_buf_t  b = { 0 };
 
     kve_buf_str(&b, "HTTP/1.1 200 OK\r\n");
 

@@ -26,10 +26,10 @@ static void
 kve_job_store(kve_job_t *job)
 {
     cJSON       *messages, *m, *calls, *call, *function;
-    kve_buf_t    b;
+    kve_buf_t    b = { 0 };
     kve_sub_t   *sub;
     const char  *role;
-    kve_buf_t    object;
+    kve_buf_t    object = { 0 };
 
     if (job->parsed.api != KVE_RESPONSES
         || !kve_json_true(job->parsed.body, "store", 1))
@@ -37,7 +37,6 @@ kve_job_store(kve_job_t *job)
         return;
     }
 
-    memset(&object, 0, sizeof(kve_buf_t));
     kve_reply_responses_object(&object, job, "completed");
 
     messages = job->parsed.messages;
@@ -52,7 +51,6 @@ kve_job_store(kve_job_t *job)
         cJSON_DeleteItemFromArray(messages, 0);
     }
 
-    memset(&b, 0, sizeof(kve_buf_t));
     m = cJSON_CreateObject();
     cJSON_AddStringToObject(m, "role", "assistant");
 
@@ -93,10 +91,8 @@ static void
 kve_job_finish(kve_job_t *job)
 {
     int         i;
-    kve_buf_t   b;
+    kve_buf_t   b = { 0 };
     const char *finish;
-
-    memset(&b, 0, sizeof(kve_buf_t));
 
     for (i = 0; i < job->nsubs; i++) {
         kve_metrics_done(job->server, &job->subs[i]);

@@ -133,11 +133,10 @@ kve_job_timer_set(kve_job_t *job, double seconds, short flags)
 static void
 kve_job_background(kve_job_t *job)
 {
-    kve_buf_t               b;
+    kve_buf_t               b = { 0 };
     kve_conn_t             *c;
     struct evhttp_request  *req;
 
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_reply_responses_object(&b, job, "queued");
     kve_store_add(job->server, job->id, NULL, b.data);
 

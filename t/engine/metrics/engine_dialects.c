@@ -62,7 +62,7 @@ kve_metrics_loras(kve_scrape_t *m)
 {
     int             i, k, oldest, waits, runs;
     char           *set;
-    kve_buf_t       b[2], text;
+    kve_buf_t       b[2] = { 0 }, text = { 0 };
     kve_job_t      *job;
     kve_server_t   *s;
     kve_options_t  *opt;
@@ -78,7 +78,6 @@ kve_metrics_loras(kve_scrape_t *m)
         return;
     }
 
-    memset(b, 0, sizeof(b));
     kve_buf_str(&b[0], "");
     kve_buf_str(&b[1], "");
 
@@ -112,7 +111,6 @@ kve_metrics_loras(kve_scrape_t *m)
         }
     }
 
-    memset(&text, 0, sizeof(kve_buf_t));
     kve_buf_printf(&text, "max_lora=\"%d\",running_lora_adapters=\"%s\","
                    "waiting_lora_adapters=\"%s\"", opt->max_loras,
                    b[0].data, b[1].data);

@@ -82,12 +82,11 @@ static void
 kve_metrics_rank(kve_server_t *s, kve_buf_t *b, int rank)
 {
     char            early[64];
-    kve_scrape_t    m;
+    kve_scrape_t    m = { 0 };
     kve_options_t  *opt;
 
     opt = &s->engine->opt;
 
-    memset(&m, 0, sizeof(kve_scrape_t));
     m.b = b;
     m.s = s;
     m.engines = 1;
@@ -206,10 +205,9 @@ static void
 kve_metrics_reply(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 {
     int          i, prometheus;
-    kve_buf_t    b;
+    kve_buf_t    b = { 0 };
     const char  *mode;
 
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_buf_str(&b, "");
 
     mode = s->settings.metrics;

@@ -193,10 +193,9 @@ kve_metrics_hist(kve_scrape_t *m, const char *name, const char *help,
     int        i;
     char       le[64];
     uint64_t   sum;
-    kve_buf_t  number;
+    kve_buf_t  number = { 0 };
 
     kve_metrics_head(m, name, "histogram", help);
-    memset(&number, 0, sizeof(kve_buf_t));
 
     for (i = 0, sum = 0; i <= h->n; i++) {
         sum += h->count[i];

@@ -28,10 +28,8 @@ typedef struct {
 static kve_config_t
 kve_test_config(uint32_t blocks)
 {
-    kve_hw_t      hw;
+    kve_hw_t      hw = { 0 };
     kve_config_t  cf;
-
-    memset(&hw, 0, sizeof(kve_hw_t));
 
     hw.floor = 0.010;
     hw.linear = 0.0001;
@@ -1414,12 +1412,10 @@ kve_test_life(kve_life_t *lives, uint64_t seed, uint32_t max_run, int often,
     kve_life_t         *l;
     kve_config_t        cf;
     kve_watch_t         watch;
-    kve_mirror_t        mirror;
+    kve_mirror_t        mirror = { 0 };
     kve_replica_t      *r;
     const kve_event_t  *ev;
 
-    memset(&mirror, 0, sizeof(kve_mirror_t));
-    memset(&watch, 0, sizeof(kve_watch_t));
     watch.stored = kve_mirror_stored;
     watch.removed = kve_mirror_removed;
     watch.cleared = kve_mirror_cleared;

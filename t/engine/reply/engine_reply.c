@@ -551,7 +551,7 @@ void
 kve_reply_orca(kve_job_t *job)
 {
     int             rust;
-    kve_buf_t       b;
+    kve_buf_t       b = { 0 };
     kve_stats_t     st;
     kve_options_t  *opt;
 
@@ -565,7 +565,6 @@ kve_reply_orca(kve_job_t *job)
         return;
     }
 
-    memset(&b, 0, sizeof(kve_buf_t));
     kve_replica_stats(job->server->rank[job->rank], &st);
     rust = opt->orca_rust;
 

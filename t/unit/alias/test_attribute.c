@@ -70,16 +70,11 @@ static int
 request(uint32_t units, uint32_t matched, uint32_t cached, uint64_t start)
 {
     int            rc;
-    kvr_begin_t    b;
-    kvr_first_t    f;
-    kvr_insert_t   in;
-    kvr_settle_t   settle;
+    kvr_begin_t    b = { 0 };
+    kvr_first_t    f = { 0 };
+    kvr_insert_t   in = { 0 };
+    kvr_settle_t   settle = { 0 };
     kvr_attempt_t  a;
-
-    memset(&b, 0, sizeof(b));
-    memset(&f, 0, sizeof(f));
-    memset(&in, 0, sizeof(in));
-    memset(&settle, 0, sizeof(settle));
 
     b.peer = s.peer;
     b.member = s.member;
@@ -125,9 +120,7 @@ request(uint32_t units, uint32_t matched, uint32_t cached, uint64_t start)
 static uint32_t
 held(void)
 {
-    uint32_t  matched[KVR_PEERS];
-
-    memset(matched, 0, sizeof(matched));
+    uint32_t  matched[KVR_PEERS] = { 0 };
 
     (void) kvr_index_lookup(s.zone.index, s.chain, UNITS, s.pool.set, matched);
 

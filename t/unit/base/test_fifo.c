@@ -250,10 +250,8 @@ TEST(test_fifo_together)
 {
     int        rc;
     unsigned   i, w;
-    uint64_t   place, read, word[KVR_FIFO_MAX], last[WRITERS];
+    uint64_t   place, read, word[KVR_FIFO_MAX], last[WRITERS] = { 0 };
     pthread_t  thread[WRITERS];
-
-    memset(last, 0, sizeof(last));
 
     for (i = 0; i < WRITERS; i++) {
         pthread_create(&thread[i], NULL, writer, (void *) (uintptr_t) i);

@@ -353,7 +353,7 @@ TEST(test_engine_health)
 /* headers make nothing younger that probes have told */
 TEST(test_engine_orca)
 {
-    kvr_metrics_t  orca;
+    kvr_metrics_t  orca = { 0 };
 
     fresh();
 
@@ -366,7 +366,6 @@ TEST(test_engine_orca)
                "by a probe");
     util_check(kvr_engine_fresh(&sig, 2000, 100) == 0, "old");
 
-    memset(&orca, 0, sizeof(orca));
     orca.set = KVR_METRICS_KV;
     orca.kv = 0.25;
     kvr_engine_orca(&sig, &orca, 2000);

@@ -19,9 +19,8 @@ take(const char *text, size_t len, size_t n, char *out)
     char           *buf;
     size_t          i, m, size;
     const uint8_t  *p, *end, *data;
-    kvr_framing_t   c;
+    kvr_framing_t   c = { 0 };
 
-    memset(&c, 0, sizeof(kvr_framing_t));
     rc = KVR_AGAIN;
 
     for (i = 0; i < len && rc == KVR_AGAIN; i += m) {

@@ -29,8 +29,7 @@
 
 
 typedef struct {
-    const char     *name;
-    const char     *text;
+    const char     *name;        /* of a file in t/fuzz/corpus/metrics */
     const char     *engine;
     uint32_t        set;
     uint32_t        running;
@@ -45,195 +44,34 @@ typedef struct {
 
 
 static const sample_t  samples[] = {
-
-    { "vllm",
-      "# HELP vllm:num_requests_running Number of requests.\n"
-      "# TYPE vllm:num_requests_running gauge\n"
-      "process_start_time_seconds 1.7886264577e+09\n"
-      "vllm:num_requests_running{engine=\"0\"," M "4.0\n"
-      "vllm:num_requests_waiting{engine=\"0\"," M "3.0\n"
-      "vllm:kv_cache_usage_perc{engine=\"0\"," M "0.25\n"
-      "vllm:prefix_cache_queries_total{engine=\"0\"," M "1.2e+06\n"
-      "vllm:prefix_cache_queries_created{engine=\"0\"," M "1.78e+09\n"
-      "vllm:prefix_cache_hits_total{engine=\"0\"," M "9000.0\n"
-      "vllm:prefix_cache_hits_created{engine=\"0\"," M "1.78e+09\n"
-      "vllm:external_prefix_cache_hits_total{engine=\"0\"," M "77.0\n"
-      "vllm:num_preemptions_total{engine=\"0\"," M "2.0\n"
-      "vllm:cache_config_info{block_size=\"16\",cache_dtype=\"auto\","
-      "enable_prefix_caching=\"True\",engine=\"0\",num_cpu_blocks=\"None\","
-      "num_gpu_blocks=\"27000\",num_gpu_blocks_override=\"None\"} 1.0\n",
-      "vllm", R|W|K|C|H|Q|P|S, 4, 3, 0.25, 432000, 9000, 1200000, 2,
+    { "vllm", "vllm", R|W|K|C|H|Q|P|S, 4, 3, 0.25, 432000, 9000, 1200000, 2,
       1788626457.7 },
-
-    { "vllm, waiting by reason",
-      "vllm:num_requests_waiting{engine=\"0\"," M "9.0\n"
-      "vllm:num_requests_waiting_by_reason{engine=\"0\",model_name=\"m\","
-      "reason=\"capacity\"} 2.0\n"
-      "vllm:num_requests_waiting_by_reason{engine=\"0\",model_name=\"m\","
-      "reason=\"deferred\"} 7.0\n",
-      "vllm", W, 0, 2, 0, 0, 0, 0, 0, 0 },
-
-    { "vllm, old names",
-      "vllm:num_requests_running{" M "1.0\n"
-      "vllm:gpu_cache_usage_perc{" M "0.5\n"
-      "vllm:cpu_cache_usage_perc{" M "0.9\n"
-      "vllm:gpu_prefix_cache_queries_total{" M "10.0\n"
-      "vllm:gpu_prefix_cache_hits_total{" M "5.0\n"
-      "vllm:cache_config_info{block_size=\"32\",num_gpu_blocks=\"10\"} 1\n",
-      "vllm", R|K|C|H|Q, 1, 0, 0.5, 320, 5, 10, 0, 0 },
-
-    { "vllm, old and new",
-      "vllm:gpu_cache_usage_perc{" M "0.5\n"
-      "vllm:kv_cache_usage_perc{" M "0.25\n"
-      "vllm:gpu_prefix_cache_hits_total{" M "5.0\n"
-      "vllm:prefix_cache_hits_total{" M "6.0\n",
-      "vllm", K|H, 0, 0, 0.25, 0, 6, 0, 0, 0 },
-
-    { "vllm, ranks",
-      "vllm:num_requests_running{engine=\"0\"," M "4.0\n"
-      "vllm:num_requests_running{engine=\"1\"," M "1.0\n"
-      "vllm:kv_cache_usage_perc{engine=\"0\"," M "0.2\n"
-      "vllm:kv_cache_usage_perc{engine=\"1\"," M "0.4\n"
-      "vllm:cache_config_info{block_size=\"16\",engine=\"0\","
-      "num_gpu_blocks=\"100\"} 1.0\n"
-      "vllm:cache_config_info{block_size=\"16\",engine=\"1\","
-      "num_gpu_blocks=\"200\"} 1.0\n",
-      "vllm", R|K|C, 5, 0, 0.3, 4800, 0, 0, 0, 0 },
-
-    { "vllm, Ray",
-      "ray_dashboard 1\nvllm_num_requests_running{WorkerId=\"x\"," M "3\n",
-      "vllm", R, 3, 0, 0, 0, 0, 0, 0, 0 },
-
-    { "vllm, hybrid", "vllm:cache_config_info{block_size=\"1600\","
-      "kv_cache_size_tokens=\"90000\",num_gpu_blocks=\"300\"} 1.0\n",
-      "vllm", C, 0, 0, 0, 90000, 0, 0, 0, 0 },
-
-    { "vllm, no prefix caching", "vllm:cache_config_info{block_size=\"16\","
-      "enable_prefix_caching=\"False\",num_gpu_blocks=\"3\"} 1.0\n",
-      "vllm", C|NC, 0, 0, 0, 48, 0, 0, 0, 0 },
-
-    { "vllm, stats switched off",
-      "python_info{version=\"3.12.3\"} 1.0\nprocess_start_time_seconds 5.0\n",
-      "auto", S, 0, 0, 0, 0, 0, 0, 0, 5 },
-
-    { "vllm, blocks not known", "vllm:cache_config_info{block_size=\"16\","
-      "num_gpu_blocks=\"None\"} 1.0\n",
-      "vllm", 0, 0, 0, 0, 0, 0, 0, 0, 0 },
-
-    { "sglang",
-      "sglang:num_running_reqs{engine_type=\"unified\",model_name=\"m\","
-      "pp_rank=\"0\",tp_rank=\"0\"} 7.0\n"
-      "sglang:num_running_reqs{engine_type=\"unified\",model_name=\"m\","
-      "pp_rank=\"0\",tp_rank=\"1\"} 7.0\n"
-      "sglang:num_queue_reqs{tp_rank=\"0\"} 2.0\n"
-      "sglang:num_grammar_queue_reqs{tp_rank=\"0\"} 5.0\n"
-      "sglang:token_usage{tp_rank=\"0\"} 0.12\n"
-      "sglang:full_token_usage{tp_rank=\"0\"} 0.125\n"
-      "sglang:cache_hit_rate{tp_rank=\"0\"} 0.0\n"
-      "sglang:max_total_num_tokens{tp_rank=\"0\"} 450000.0\n"
-      "sglang:cache_config_info{num_pages=\"28125\",page_size=\"16\"} 1.0\n"
-      "sglang:cached_tokens_total{cache_source=\"device\"} 600.0\n"
-      "sglang:cached_tokens_total{cache_source=\"host\"} 100.0\n"
-      "sglang:prompt_tokens_total{tp_rank=\"0\"} 900.0\n"
-      "sglang:num_retracted_requests_total{tp_rank=\"0\"} 3.0\n",
-      "sglang", R|W|K|C|H|Q|P, 7, 2, 0.125, 450000, 700, 900, 3,
+    { "vllm_waiting_by_reason", "vllm", W, 0, 2, 0, 0, 0, 0, 0, 0 },
+    { "vllm_old_names", "vllm", R|K|C|H|Q, 1, 0, 0.5, 320, 5, 10, 0, 0 },
+    { "vllm_old_and_new", "vllm", K|H, 0, 0, 0.25, 0, 6, 0, 0, 0 },
+    { "vllm_ranks", "vllm", R|K|C, 5, 0, 0.3, 4800, 0, 0, 0, 0 },
+    { "vllm_Ray", "vllm", R, 3, 0, 0, 0, 0, 0, 0, 0 },
+    { "vllm_hybrid", "vllm", C, 0, 0, 0, 90000, 0, 0, 0, 0 },
+    { "vllm_no_prefix_caching", "vllm", C|NC, 0, 0, 0, 48, 0, 0, 0, 0 },
+    { "vllm_stats_switched_off", "auto", S, 0, 0, 0, 0, 0, 0, 0, 5 },
+    { "vllm_blocks_not_known", "vllm", 0, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { "sglang", "sglang", R|W|K|C|H|Q|P, 7, 2, 0.125, 450000, 700, 900, 3, 0 },
+    { "sglang_data_parallel", "sglang", R, 8, 0, 0, 0, 0, 0, 0, 0 },
+    { "sglang_loads", "sglang", R|W|K|C, 5, 1, 0.2, 2000, 0, 0, 0, 0 },
+    { "sglang_not_ready", "sglang", R, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { "sglang_broken", "auto", 0, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { "sglang_loads_as_text", "sglang", R|W|K|C, 3, 2, 0.5, 640, 0, 0, 0, 0 },
+    { "trtllm", "trtllm", R|W|K|C, 2, 1, 0.75, 32000, 0, 0, 0, 0 },
+    { "triton", "trtllm", R|W|K|C, 6, 4, 0.5, 6400, 0, 0, 0, 0 },
+    { "trtllm_iterations", "auto", 0, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { "llama_cpp", "llamacpp", R|W|H|Q, 2, 1, 0, 0, 300, 400, 0, 0 },
+    { "tgi", "tgi", R|W|C, 5, 3, 0, 40000, 0, 0, 0, 0 },
+    { "CRLF_times_spaces_no_last_line_end", "tgi", R|W|C, 5, 3, 0, 7, 0, 0, 0,
       0 },
-
-    { "sglang, data-parallel",
-      "sglang:num_running_reqs{dp_rank=\"0\",tp_rank=\"0\"} 7.0\n"
-      "sglang:num_running_reqs{dp_rank=\"1\",tp_rank=\"0\"} 1.0\n",
-      "sglang", R, 8, 0, 0, 0, 0, 0, 0, 0 },
-
-    { "sglang, loads",
-      "{\"timestamp\":\"2026-01-01T00:00:00+00:00\",\"version\":\"0.5\","
-      "\"loads\":[{\"dp_rank\":0,\"num_running_reqs\":3,"
-      "\"num_waiting_reqs\":1,\"num_waiting_uncached_tokens\":900,"
-      "\"num_used_tokens\":100,\"max_total_num_tokens\":1000,"
-      "\"token_usage\":0.1},{\"dp_rank\":1,\"num_running_reqs\":2,"
-      "\"num_waiting_reqs\":0,\"num_used_tokens\":300,"
-      "\"max_total_num_tokens\":1000}]}",
-      "sglang", R|W|K|C, 5, 1, 0.2, 2000, 0, 0, 0, 0 },
-
-    { "sglang, not ready", "{\"loads\":[{\"num_running_reqs\":0,"
-      "\"max_total_num_tokens\":0}]}",
-      "sglang", R, 0, 0, 0, 0, 0, 0, 0, 0 },
-
-    { "sglang, broken", "{\"version\":\"x\",\"loads\":[]}",
-      "auto", 0, 0, 0, 0, 0, 0, 0, 0, 0 },
-
-    { "sglang, loads as text",
-      "sglang_num_running_reqs{dp_rank=\"0\"} 3\n"
-      "sglang_num_waiting_reqs{dp_rank=\"0\"} 2\n"
-      "sglang_max_total_num_tokens{dp_rank=\"0\"} 640\n"
-      "sglang_token_usage{dp_rank=\"0\"} 0.5\n",
-      "sglang", R|W|K|C, 3, 2, 0.5, 640, 0, 0, 0, 0 },
-
-    { "trtllm",
-      "trtllm_num_requests_running{" M "2.0\n"
-      "trtllm_num_requests_waiting{" M "1.0\n"
-      "trtllm_kv_cache_utilization{" M "0.75\n"
-      "trtllm_kv_cache_hit_rate{" M "0.5\n"
-      "trtllm_kv_cache_max_blocks{" M "1000.0\n"
-      "trtllm_kv_cache_tokens_per_block{" M "32.0\n",
-      "trtllm", R|W|K|C, 2, 1, 0.75, 32000, 0, 0, 0, 0 },
-
-    { "triton",
-      "nv_trt_llm_request_metrics{model=\"m\",request_type=\"waiting\"} 4\n"
-      "nv_trt_llm_request_metrics{model=\"m\",request_type=\"scheduled\"} 6\n"
-      "nv_trt_llm_request_metrics{model=\"m\",request_type=\"max\"} 64\n"
-      "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"fraction\"} "
-      "0.5\n"
-      "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"tokens_per\"} "
-      "64\n"
-      "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"max\"} 100\n",
-      "trtllm", R|W|K|C, 6, 4, 0.5, 6400, 0, 0, 0, 0 },
-
-    { "trtllm, iterations", "[{\"iter\":1,\"numActiveRequests\":2}]",
-      "auto", 0, 0, 0, 0, 0, 0, 0, 0, 0 },
-
-    { "llama.cpp",
-      "llamacpp:prompt_tokens_total 100\n"
-      "llamacpp:prompt_tokens_cached_total 300\n"
-      "llamacpp:prompt_tokens_seconds 54.2\n"
-      "llamacpp:requests_processing 2\n"
-      "llamacpp:requests_deferred 1\n"
-      "llamacpp:n_tokens_max 900\n",
-      "llamacpp", R|W|H|Q, 2, 1, 0, 0, 300, 400, 0, 0 },
-
-    { "tgi",
-      "tgi_queue_size 3\ntgi_batch_current_size 5\n"
-      "tgi_batch_current_max_tokens 500\ntgi_batch_max_total_tokens 40000\n",
-      "tgi", R|W|C, 5, 3, 0, 40000, 0, 0, 0, 0 },
-
-    { "CRLF, times, spaces, no last line end",
-      "  tgi_queue_size   3   1700000000000\r\n"
-      "tgi_batch_current_size\t5\r\n\r\n"
-      "tgi_batch_max_total_tokens 7",
-      "tgi", R|W|C, 5, 3, 0, 7, 0, 0, 0, 0 },
-
-    { "labels that look like others",
-      "vllm:num_requests_running{a=\"}\",b=\"\\\"} 9\",c=\",d=\"} 1\n"
-      "vllm:num_requests_running_total{" M "9\n"
-      "vllm:num_requests_runnin{" M "9\nvllm 9\nvllm: 9\nvllm:x\n",
-      "vllm", R, 1, 0, 0, 0, 0, 0, 0, 0 },
-
-    { "garbage",
-      "# HELP\n# TYPE vllm:num_requests_running\n"
-      "vllm:num_requests_running{engine=\"0\n"
-      "vllm:num_requests_running} 4\n"
-      "vllm:num_requests_waiting{model_name=\"\\\"} -nan\n"
-      "vllm:kv_cache_usage_perc 1e999\nvllm:kv_cache_usage_perc -5\n"
-      "vllm:kv_cache_usage_perc NaN\nvllm:kv_cache_usage_perc +Inf\n"
-      "vllm:cache_config_info{block_size=\"-1\","
-      "num_gpu_blocks=\"99999999999999999999\"} 1\n"
-      "sglang:num_running_reqs{} 0x10\n"
-      "<html><body>502 Bad Gateway</body></html>\n\xff\xfe\x01\n",
-      "vllm", 0, 0, 0, 0, 0, 0, 0, 0, 0 },
-
-    { "shares above one", "vllm:kv_cache_usage_perc 40\n",
-      "vllm", 0, 0, 0, 0, 0, 0, 0, 0, 0 },
-
-    { "empty", "", "auto", 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { "labels_that_look_like_others", "vllm", R, 1, 0, 0, 0, 0, 0, 0, 0 },
+    { "garbage", "vllm", 0, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { "shares_above_one", "vllm", 0, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { "empty", "auto", 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 };
 
 #define SAMPLES  (sizeof(samples) / sizeof(samples[0]))
@@ -266,17 +104,18 @@ read_in(const char *text, size_t len, size_t step)
 
 TEST(test_metrics_samples)
 {
-    size_t                i, step, len;
+    size_t                i, step;
+    util_buf_t            b = { 0 };
     const sample_t       *s;
     const kvr_metrics_t  *m;
 
     for (i = 0; i < SAMPLES; i++) {
         s = &samples[i];
-        len = strlen(s->text);
+        util_sample(&b, "metrics", s->name);
 
-        for (step = 1; step <= len + 1; step += step / 3 + 1) {
+        for (step = 1; step <= b.len + 1; step += step / 3 + 1) {
 
-            m = read_in(s->text, len, step);
+            m = read_in((char *) b.p, b.len, step);
 
             util_check(m->set == s->set, "%s: set %x", s->name, m->set);
             util_check(strcmp(kvr_dialect_name(m->engine), s->engine) == 0
@@ -297,6 +136,8 @@ TEST(test_metrics_samples)
                        "%s: start %f", s->name, m->start);
         }
     }
+
+    util_drop(&b);
 }
 
 
@@ -335,10 +176,8 @@ TEST(test_metrics_lora)
 TEST(test_metrics_huge)
 {
     unsigned              i;
-    util_buf_t            b;
+    util_buf_t            b = { 0 };
     const kvr_metrics_t  *m;
-
-    memset(&b, 0, sizeof(b));
 
     util_puts(&b, "vllm:num_requests_running{x=\"");
 
@@ -366,10 +205,8 @@ TEST(test_metrics_huge)
 TEST(test_metrics_sums)
 {
     unsigned              i;
-    util_buf_t            b;
+    util_buf_t            b = { 0 };
     const kvr_metrics_t  *m;
-
-    memset(&b, 0, sizeof(b));
 
     for (i = 0; i < 100; i++) {
         util_puts(&b, "vllm:prefix_cache_queries_total{" M "9e17\n"

@@ -254,8 +254,8 @@ TEST(test_events_age_once)
 static void
 events_age_sessions(unsigned _i)
 {
-    double      used[40], left, predicted, delivered;
-    uint32_t    i, s, turn[40], n, len[40], held;
+    double      used[40] = { 0 }, left, predicted, delivered;
+    uint32_t    i, s, turn[40] = { 0 }, n, len[40], held;
     uint64_t    k, hash[40][600];
     util_rng_t  r;
 
@@ -263,8 +263,6 @@ events_age_sessions(unsigned _i)
 
     begin(&cache, sizes[_i]);
     util_seed(&r, "sessions", (uint64_t) _i);
-    memset(turn, 0, sizeof(turn));
-    memset(used, 0, sizeof(used));
 
     predicted = 0;
     delivered = 0;

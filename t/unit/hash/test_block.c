@@ -80,11 +80,10 @@ TEST(test_block_put)
     uint64_t     out[MAX_DIGESTS];
     uint8_t     *p, data[3 * KVR_BLOCK + 3];
     unsigned     piece;
-    model_t      m;
+    model_t      m = { 0 };
     util_rng_t   r;
     kvr_block_t  b;
 
-    memset(&m, 0, sizeof(m));
     util_seed(&r, "block put", 0);
     random_bytes(&r, data, sizeof(data));
 
@@ -144,14 +143,11 @@ TEST(test_block_random)
     unsigned          i, k, steps;
     uint8_t           data[700];
     uint64_t          out[MAX_DIGESTS + 1];
-    model_t           m;
+    model_t           m = { 0 };
     util_rng_t        r;
-    util_buf_t        marked_text;
+    util_buf_t        marked_text = { 0 };
     kvr_block_t       b;
     kvr_block_mark_t  mark;
-
-    memset(&m, 0, sizeof(m));
-    memset(&marked_text, 0, sizeof(marked_text));
 
     for (i = 0; i < util_cases(3000); i++) {
 

@@ -327,7 +327,7 @@ units(uint32_t entries)
 TEST(test_lookup_apart)
 {
     unsigned          i, k, p, round;
-    uint32_t          n, held[6][CHAINS], found[KVR_PEERS];
+    uint32_t          n, held[6][CHAINS] = { 0 }, found[KVR_PEERS];
     kvr_index_undo_t  undo;
 
     static const uint32_t  alike[6] = { 5, 133, 261, 389, 6, 262 };
@@ -337,8 +337,6 @@ TEST(test_lookup_apart)
     ix = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(64 * LINES, KVR_PEERS));
     memset(ix, 0, kvr_index_size(64 * LINES, KVR_PEERS));
     kvr_index_init(ix, 64 * LINES, KVR_PEERS);
-
-    memset(held, 0, sizeof(held));
 
     for (p = 0; p < 6; p++) {
         kvr_index_capacity(ix, alike[p], KVR_INDEX_CAPACITY_MAX, KVR_INDEX_ASSUMED);

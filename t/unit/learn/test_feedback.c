@@ -32,9 +32,7 @@ static int
 take(uint64_t matched, int64_t cached, uint64_t key, uint64_t clock,
     uint32_t now, uint64_t *floor)
 {
-    kvr_feedback_response_t  r;
-
-    memset(&r, 0, sizeof(r));
+    kvr_feedback_response_t  r = { 0 };
 
     r.bytes = bytes;
     r.matched = matched;
@@ -66,9 +64,8 @@ fresh(void)
 static uint32_t
 retention(void)
 {
-    kvr_retention_sum_t  sum;
+    kvr_retention_sum_t  sum = { 0 };
 
-    memset(&sum, 0, sizeof(sum));
     kvr_retention_add(&sum, &feedback.retention);
 
     return kvr_retention_among(&feedback.retention, &sum);

@@ -178,11 +178,9 @@ TEST(test_horizon_among)
 {
     uint32_t         i, k;
     kvr_retention_t  peer[3];
-    kvr_retention_sum_t  sum, none;
+    kvr_retention_sum_t  sum = { 0 }, none = { 0 };
 
     memset((void *) peer, 0, sizeof(peer));
-    memset(&sum, 0, sizeof(sum));
-    memset(&none, 0, sizeof(none));
 
     /* too little to know by itself, but all of them together do */
 

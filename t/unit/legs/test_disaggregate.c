@@ -33,9 +33,7 @@ static kvr_disaggregate_e
 decide(const pools_t *p, int high)
 {
     kvr_demand_t        demand;
-    kvr_disaggregate_t  d;
-
-    memset(&d, 0, sizeof(kvr_disaggregate_t));
+    kvr_disaggregate_t  d = { 0 };
 
     d.bytes = PROMPT;
     d.held = p->held;
@@ -67,9 +65,7 @@ decide(const pools_t *p, int high)
 
 TEST(test_disaggregate_worth)
 {
-    kvr_disaggregate_t  d;
-
-    memset(&d, 0, sizeof(kvr_disaggregate_t));
+    kvr_disaggregate_t  d = { 0 };
 
     d.bytes = 8191;
     d.min = 8192;
@@ -193,9 +189,7 @@ demand_of(double transfer, uint32_t prefills, uint32_t decodes, uint32_t ms)
 {
     uint64_t            now;
     kvr_demand_t        demand;
-    kvr_disaggregate_t  d;
-
-    memset(&d, 0, sizeof(kvr_disaggregate_t));
+    kvr_disaggregate_t  d = { 0 };
 
     d.bytes = PROMPT;
     d.transfer = transfer;
@@ -305,9 +299,7 @@ TEST(test_disaggregate_transfer)
 TEST(test_disaggregate_wild)
 {
     double           most;
-    kvr_candidate_t  c;
-
-    memset(&c, 0, sizeof(kvr_candidate_t));
+    kvr_candidate_t  c = { 0 };
 
     c.weight = 1;
     c.unanswered = INT32_MAX;

@@ -228,10 +228,7 @@ TEST(test_edit_random)
 {
     unsigned    i, n;
     util_rng_t  r;
-    util_buf_t  b, was;
-
-    memset(&b, 0, sizeof(b));
-    memset(&was, 0, sizeof(was));
+    util_buf_t  b = { 0 }, was = { 0 };
 
     n = util_cases(20000);
 
@@ -253,10 +250,8 @@ TEST(test_edit_windows)
     unsigned     i, n;
     kvr_edit_t   e, whole;
     util_rng_t   r;
-    util_buf_t   b;
+    util_buf_t   b = { 0 };
     util_feed_t  f;
-
-    memset(&b, 0, sizeof(b));
 
     n = util_cases(2000);
 
@@ -349,10 +344,8 @@ TEST(test_edit_ask)
     unsigned                c, kept;
     uint32_t                n;
     kvr_edit_t              e;
-    util_buf_t              b;
+    util_buf_t              b = { 0 };
     const kvr_connector_t  *connector;
-
-    memset(&b, 0, sizeof(b));
 
     for (c = 0; c < KVR_CONNECTOR_MAX; c++) {
         connector = kvr_connector((kvr_connector_e) c);
@@ -407,11 +400,9 @@ TEST(test_edit_meet)
     size_t                  len;
     cJSON                  *root, *params, *id;
     unsigned                c, kept, leg;
-    util_buf_t              b;
+    util_buf_t              b = { 0 };
     kvr_meeting_t           meeting;
     const kvr_connector_t  *connector;
-
-    memset(&b, 0, sizeof(b));
 
     meeting.server = (const uint8_t *) "10.0.0.11:8000";
     meeting.server_len = sizeof("10.0.0.11:8000") - 1;

@@ -634,7 +634,7 @@ TEST(test_pick_prefix)
     kvr_ring_point_t      point[4 * KVR_RING_POINTS];
     kvr_candidate_t       c[4];
     kvr_policy_conf_t     conf;
-    kvr_policy_request_t  req;
+    kvr_policy_request_t  req = { 0 };
 
     static const peer_t  fleet[4] = {
         { .weight = 1 }, { .weight = 1 }, { .weight = 1 }, { .weight = 1 }
@@ -650,7 +650,6 @@ TEST(test_pick_prefix)
     kvr_ring_build(&ring, rp, 4);
     kvr_policy_conf_init(&conf, KVR_POLICY_PREFIX);
 
-    memset(&req, 0, sizeof(req));
     req.policy = KVR_POLICY_PREFIX;
     req.conf = &conf;
     req.bytes = 10000;

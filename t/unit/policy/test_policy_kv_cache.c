@@ -199,11 +199,8 @@ TEST(test_choose_small)
 {
     uint32_t              k;
     kvr_decision_t        d;
-    kvr_candidate_t       c[16];
-    kvr_policy_request_t  req;
-
-    memset(&req, 0, sizeof(req));
-    memset(c, 0, sizeof(c));
+    kvr_candidate_t       c[16] = { 0 };
+    kvr_policy_request_t  req = { 0 };
 
     req.policy = KVR_POLICY_KV_CACHE;
     req.parsed = 1;

@@ -203,10 +203,9 @@ TEST(test_ring_room)
 {
     fleet_t   f;
     uint32_t  i, k, home, first, second;
-    unsigned  count[8];
+    unsigned  count[8] = { 0 };
 
     build(&f, NULL, 8);
-    memset(count, 0, sizeof(count));
 
     for (i = 0; i < KEYS; i++) {
         home = pick(&f, key(i), &first);

@@ -117,9 +117,7 @@ static double
 cost_of(uint64_t pending, uint64_t uncached, uint32_t active,
     uint32_t waiting, uint32_t weight)
 {
-    kvr_score_t  s;
-
-    memset(&s, 0, sizeof(s));
+    kvr_score_t  s = { 0 };
 
     s.pending = pending;
     s.uncached = uncached;
@@ -164,9 +162,7 @@ TEST(test_score_cases)
 /* a delay counts in full for a new prompt, a fifth for a cached one */
 TEST(test_score_delay)
 {
-    kvr_score_t  s;
-
-    memset(&s, 0, sizeof(s));
+    kvr_score_t  s = { 0 };
 
     s.weight = 1;
     s.delay = 7 * kvr_score_delay(100, 10000, 0);

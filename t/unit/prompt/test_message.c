@@ -48,9 +48,7 @@ unmedia(util_buf_t *want)
     int         i;
     size_t      at, end;
     uint64_t    digest;
-    util_buf_t  out;
-
-    memset(&out, 0, sizeof(out));
+    util_buf_t  out = { 0 };
 
     for (at = 0; at < want->len; at++) {
 
@@ -96,13 +94,10 @@ read_is(int (*fn)(kvr_walk_t *w), const char *json, int rc, const char *want,
     size_t       n, blocks, rest;
     unsigned     k, kernel;
     uint64_t     out[128], expect[128];
-    util_buf_t   text, canonical;
+    util_buf_t   text = { 0 }, canonical = { 0 };
     util_cut_e   cut;
     util_feed_t  f;
     kvr_walk_t   w;
-
-    memset(&text, 0, sizeof(text));
-    memset(&canonical, 0, sizeof(canonical));
 
     unquote(&text, json);
     util_byte(&text, ';');
@@ -164,9 +159,7 @@ read_is(int (*fn)(kvr_walk_t *w), const char *json, int rc, const char *want,
 static void
 message_is(const char *json, const char *want)
 {
-    util_buf_t  list;
-
-    memset(&list, 0, sizeof(list));
+    util_buf_t  list = { 0 };
 
     util_byte(&list, '[');
     util_put(&list, json, strlen(json));

@@ -55,16 +55,12 @@ static void
 get(oracle_result_t *res, const char *body, const char *path, const char *salt)
 {
     unsigned                i;
-    util_buf_t              b;
-    kvr_prompt_conf_t       conf;
-    oracle_stats_t          stats;
+    util_buf_t              b = { 0 };
+    kvr_prompt_conf_t       conf = { 0 };
+    oracle_stats_t          stats = { 0 };
 
     static oracle_result_t  other;
     static const size_t     steps[] = { 1, 7, 64, 300 };
-
-    memset(&b, 0, sizeof(b));
-    memset(&stats, 0, sizeof(stats));
-    memset(&conf, 0, sizeof(conf));
 
     expand(&b, body);
 
@@ -713,11 +709,7 @@ TEST(test_prompt_media)
 {
     unsigned    n;
     uint64_t    bytes;
-    util_buf_t  a, b, c;
-
-    memset(&a, 0, sizeof(a));
-    memset(&b, 0, sizeof(b));
-    memset(&c, 0, sizeof(c));
+    util_buf_t  a = { 0 }, b = { 0 }, c = { 0 };
 
     for (n = 40; n < 100; n += 12) {
 
@@ -776,7 +768,7 @@ TEST(test_prompt_media)
 TEST(test_prompt_append)
 {
     int         turn, api;
-    util_buf_t  body, messages;
+    util_buf_t  body = { 0 }, messages;
 
     static const char *const  turns[3][6] = {
         {
@@ -822,7 +814,6 @@ TEST(test_prompt_append)
         "{'model':'m','instructions':'@s','input':["
     };
 
-    memset(&body, 0, sizeof(body));
     memset(&messages, 0, sizeof(messages));
 
     for (api = 0; api < 3; api++) {

@@ -90,12 +90,11 @@ TEST(test_edges_cut)
 {
     size_t                  i, k, from;
     uint32_t                n;
-    util_buf_t              body;
+    util_buf_t              body = { 0 };
     kvr_prompt_conf_t       conf;
 
     static oracle_result_t  whole, cut;
 
-    memset(&body, 0, sizeof(body));
     conf_init(&conf);
 
     for (i = 0; i < sizeof(apis) / sizeof(apis[0]); i++) {
@@ -162,12 +161,11 @@ TEST(test_edges_cut_random)
     unsigned                i, c, tried;
     const char             *path;
     util_rng_t              r;
-    util_buf_t              body;
+    util_buf_t              body = { 0 };
     kvr_prompt_conf_t       conf;
 
     static oracle_result_t  res;
 
-    memset(&body, 0, sizeof(body));
     conf_init(&conf);
     tried = 0;
 
@@ -249,12 +247,11 @@ TEST(test_edges_fail)
     size_t             i;
     unsigned           calls;
     uint64_t           digests[64], chain[64];
-    util_buf_t         body;
+    util_buf_t         body = { 0 };
     util_feed_t        f;
     kvr_prompt_t       pr;
     kvr_prompt_conf_t  conf;
 
-    memset(&body, 0, sizeof(body));
     conf_init(&conf);
 
     conf.secret = util_secret;
@@ -313,14 +310,13 @@ TEST(test_edges_memory)
 {
     int                     rc;
     size_t                  i, n;
-    util_buf_t              body;
+    util_buf_t              body = { 0 };
     util_feed_t             f;
     kvr_prompt_t            pr;
     kvr_prompt_conf_t       conf, cf;
 
     static oracle_result_t  whole;
 
-    memset(&body, 0, sizeof(body));
     conf_init(&conf);
 
     for (i = 1; i < sizeof(apis) / sizeof(apis[0]); i++) {
@@ -366,15 +362,13 @@ TEST(test_edges_long)
     size_t                  i;
     unsigned                unit;
     util_rng_t              r;
-    util_buf_t              body;
-    oracle_stats_t          stats;
+    util_buf_t              body = { 0 };
+    oracle_stats_t          stats = { 0 };
     kvr_prompt_conf_t       conf;
 
     static oracle_result_t  res, other;
     static const uint32_t   entries[] = { 0, 1296, 784, 613, 528 };
 
-    memset(&body, 0, sizeof(body));
-    memset(&stats, 0, sizeof(stats));
     conf_init(&conf);
     util_seed(&r, "edges long", 0);
 
@@ -764,7 +758,7 @@ TEST(test_edges_clients)
     size_t      n;
     unsigned    i, k;
     cost_t      c;
-    util_buf_t  b;
+    util_buf_t  b = { 0 };
 
     /* "~" is a text of some length */
 
@@ -790,8 +784,6 @@ TEST(test_edges_clients)
           "\"tool_use_id\":\"t1\",\"type\":\"tool_result\"}],\"role\":"
           "\"user\"}", 2000 }
     };
-
-    memset(&b, 0, sizeof(b));
 
     for (i = 0; i < sizeof(clients) / sizeof(clients[0]); i++) {
 

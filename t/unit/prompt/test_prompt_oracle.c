@@ -80,18 +80,14 @@ TEST(test_oracle_bodies)
     unsigned            i, k;
     const char         *path;
     util_rng_t          r;
-    util_buf_t          body, damaged;
-    oracle_stats_t      stats;
+    util_buf_t          body = { 0 }, damaged = { 0 };
+    oracle_stats_t      stats = { 0 };
     kvr_prompt_conf_t   conf;
 
     static const char *const  names[] = {
         "NUMBER", "SURROGATE", "ESCAPE", "UNREAD", "CONTAINER", "NOT_OBJECT",
         "BOM", "SPACE", "HEX", "CONTROL", "NUL", "DEPTH"
     };
-
-    memset(&body, 0, sizeof(body));
-    memset(&damaged, 0, sizeof(damaged));
-    memset(&stats, 0, sizeof(stats));
 
     for (i = 0; i < util_cases(2500); i++) {
 

@@ -79,12 +79,12 @@ pinned_chain(unsigned _i)
 {
     unsigned           i, k, n;
     uint64_t           sum, *digests, *chain;
-    util_buf_t         b;
-    util_rng_t         r;
+    util_buf_t         b = { 0 };
+    util_rng_t         r = { 0 };
     util_feed_t        f;
     kvr_prompt_t       pr;
     const pinned_t    *p;
-    kvr_prompt_conf_t  conf;
+    kvr_prompt_conf_t  conf = { 0 };
 
     p = &pinned[_i / 2];
 
@@ -92,8 +92,6 @@ pinned_chain(unsigned _i)
         return;
     }
 
-    memset(&b, 0, sizeof(b));
-    memset(&r, 0, sizeof(r));
     r.state = 42;
 
     util_puts(&b, "{\"model\":\"m\",\"messages\":[");
@@ -116,8 +114,6 @@ pinned_chain(unsigned _i)
 
     digests = malloc(PINNED_MAX * sizeof(uint64_t));
     chain = malloc(PINNED_MAX * sizeof(uint64_t));
-
-    memset(&conf, 0, sizeof(conf));
 
     conf.secret = util_secret;
     conf.path = (const uint8_t *) "/v1/chat/completions";

@@ -136,12 +136,10 @@ object_is(const char *text, int careful, int rc, const char *log, int rest)
     int          got, c;
     size_t       n;
     unsigned     k, kernel;
-    seen_t       seen;
+    seen_t       seen = { 0 };
     kvr_walk_t   w;
     util_cut_e   cut;
     util_feed_t  f;
-
-    memset(&seen, 0, sizeof(seen));
 
     for (kernel = 0; util_kernel(kernel); kernel++) {
 
@@ -277,13 +275,10 @@ TEST(test_walk_depth)
 {
     int          rc, objects, careful;
     unsigned     i, k, n;
-    util_buf_t   text;
+    util_buf_t   text = { 0 };
     kvr_walk_t   w;
     util_feed_t  f;
-    seen_t       none;
-
-    memset(&text, 0, sizeof(text));
-    memset(&none, 0, sizeof(none));
+    seen_t       none = { 0 };
 
     for (k = 1; k < 40; k++) {
 
@@ -336,13 +331,11 @@ word_is(const char *text, size_t size, int rc, const char *word)
     int          got;
     size_t       n, len;
     unsigned     k;
-    seen_t       none;
+    seen_t       none = { 0 };
     uint8_t     *buf;
     kvr_walk_t   w;
     util_cut_e   cut;
     util_feed_t  f;
-
-    memset(&none, 0, sizeof(none));
 
     for (k = 0; util_cut(strlen(text), k, &cut, &n); k++) {
 
@@ -394,14 +387,13 @@ digest_of(const char *text, int rc)
 {
     int          got;
     size_t       n;
-    seen_t       none;
+    seen_t       none = { 0 };
     unsigned     k, kernel;
     uint64_t     digest, first;
     kvr_walk_t   w;
     util_cut_e   cut;
     util_feed_t  f;
 
-    memset(&none, 0, sizeof(none));
     first = 0;
 
     for (kernel = 0; util_kernel(kernel); kernel++) {
@@ -439,7 +431,7 @@ TEST(test_walk_digest)
 {
     size_t       i, k, n;
     uint64_t     d[32], fold, block[8];
-    util_buf_t   text, body;
+    util_buf_t   text, body = { 0 };
 
     static const char *const  values[] = {
         "1,", "\"1\",", "[1],", "[\"1\"],", "{\"1\":1},", "true,", "false,",
@@ -479,7 +471,6 @@ TEST(test_walk_digest)
     /* of long text: as documented, by other means */
 
     memset(&text, 0, sizeof(text));
-    memset(&body, 0, sizeof(body));
 
     util_byte(&body, '"');
 

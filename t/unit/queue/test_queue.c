@@ -144,10 +144,8 @@ TEST(test_queue_aging)
 {
     uint64_t           bound;
     kvr_queue_key_t    key;
-    kvr_queue_t        q;
+    kvr_queue_t        q = { 0 };
     kvr_queue_item_t   giant, small, late;
-
-    memset(&q, 0, sizeof(q));
 
     bound = 1000000 / KVR_QUEUE_AGING;
 
@@ -175,17 +173,15 @@ TEST(test_queue_aging)
 TEST(test_queue_tenants)
 {
     unsigned           i, k, t, let;
-    uint64_t           given[3], sum;
+    uint64_t           given[3] = { 0 }, sum;
     util_rng_t         r;
     kvr_queue_key_t    key;
-    kvr_queue_t        q;
+    kvr_queue_t        q = { 0 };
     kvr_queue_item_t   item[3][ITEMS], *first;
 
     static const uint32_t  weight[3] = { 1, 3, 1 };
 
     util_seed(&r, "tenants", 0);
-    memset(&q, 0, sizeof(q));
-    memset(given, 0, sizeof(given));
 
     for (t = 0; t < 3; t++) {
         k = kvr_queue_tenant(shared, 77 * t + 5, 1);
@@ -236,10 +232,9 @@ TEST(test_queue_tenants)
 TEST(test_queue_arrivals)
 {
     int                none;
-    kvr_queue_t        q;
+    kvr_queue_t        q = { 0 };
     kvr_queue_item_t   a, b, c;
 
-    memset(&q, 0, sizeof(q));
     none = 0;
 
     kvr_queue_item(&a, 1000, 3, 0, 1, 5000, 0);
@@ -289,11 +284,9 @@ TEST(test_queue_arrivals)
 TEST(test_queue_comes_back)
 {
     unsigned           i;
-    kvr_queue_t        q;
+    kvr_queue_t        q = { 0 };
     kvr_queue_key_t    key;
     kvr_queue_item_t   a, b;
-
-    memset(&q, 0, sizeof(q));
 
     kvr_queue_item(&a, 1000, 3, 1, 1, 1000, 0);
     util_check(admit(&q, &a, 1000) == KVR_OK, "once");
@@ -320,10 +313,8 @@ TEST(test_queue_retry_after)
 {
     unsigned           i;
     uint32_t           s, pause;
-    kvr_queue_t        q;
+    kvr_queue_t        q = { 0 };
     kvr_queue_item_t   item, waiting[200];
-
-    memset(&q, 0, sizeof(q));
 
     /* ten a second, in bursts of five */
 
@@ -413,12 +404,11 @@ worker(tally_t *t, int generation, unsigned row)
     int                i, in;
     generation_t       l;
     util_rng_t         r;
-    kvr_queue_t        q;
+    kvr_queue_t        q = { 0 };
     kvr_queue_key_t    key;
     kvr_queue_item_t   item[64], *first;
 
     util_seed(&r, "queue worker", generation);
-    memset(&q, 0, sizeof(q));
 
     l.t = t;
     l.generation = generation;
@@ -535,12 +525,11 @@ TEST(test_queue_near)
     unsigned          i, k, n, late;
     uint64_t          now;
     util_rng_t        r;
-    kvr_queue_t       q;
+    kvr_queue_t       q = { 0 };
     kvr_queue_key_t   key;
     kvr_queue_item_t  item[ITEMS], *first, *near[KVR_QUEUE_NEAR];
 
     util_seed(&r, "near", 0);
-    memset(&q, 0, sizeof(q));
 
     for (i = 0; i < ITEMS; i++) {
         kvr_queue_item(&item[i], 1000 + util_below(&r, 20000), 3, 0, 1,

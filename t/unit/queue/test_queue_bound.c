@@ -38,10 +38,8 @@ TEST(test_queue_bound)
 {
     unsigned          i, n;
     uint64_t          now;
-    kvr_queue_t       q;
+    kvr_queue_t       q = { 0 };
     kvr_queue_item_t  first, item[8], *near[KVR_QUEUE_NEAR];
-
-    memset(&q, 0, sizeof(q));
 
     kvr_queue_item(&first, 1000, 3, 0, 1, 64000, 0);
     kvr_queue_insert(&q, shared, &first);
@@ -76,10 +74,9 @@ TEST(test_queue_long)
 {
     unsigned          i, n;
     uint64_t          now;
-    kvr_queue_t       q;
+    kvr_queue_t       q = { 0 };
     kvr_queue_item_t  item[9];
 
-    memset(&q, 0, sizeof(q));
     now = 1000;
 
     for (i = 0; i < 9; i++) {
@@ -156,13 +153,10 @@ room(void *data, kvr_queue_item_t *item)
 
 TEST(test_queue_charge)
 {
-    unsigned           i, given[2];
-    kvr_queue_t        q;
+    unsigned           i, given[2] = { 0 };
+    kvr_queue_t        q = { 0 };
     kvr_queue_key_t    key;
     kvr_queue_item_t   item[400], *first;
-
-    memset(&q, 0, sizeof(q));
-    memset(given, 0, sizeof(given));
 
     for (i = 0; i < 400; i++) {
         kvr_queue_item(&item[i], 1000, 3, i % 2, 1, 64000, 0);

@@ -21,9 +21,7 @@ static void
 prompt(kvr_prompt_t *pr, const util_buf_t *b, uint64_t *to, unsigned unit)
 {
     kvr_json_text_t    text;
-    kvr_prompt_conf_t  conf;
-
-    memset(&conf, 0, sizeof(conf));
+    kvr_prompt_conf_t  conf = { 0 };
 
     conf.secret = util_secret;
     conf.path = (const uint8_t *) "/v1/chat/completions";
@@ -94,17 +92,12 @@ feed(kvr_reply_t *rep, kvr_response_part_e part, const util_buf_t *b,
 TEST(test_reply_random)
 {
     unsigned      i, k, n, unit, calls, parts, learned;
-    util_buf_t    first, next, a, b;
+    util_buf_t    first = { 0 }, next = { 0 }, a = { 0 }, b = { 0 };
     util_rng_t    r;
     kvr_reply_t   rep;
     kvr_prompt_t  pr, qr;
 
     learned = 0;
-
-    memset(&first, 0, sizeof(first));
-    memset(&next, 0, sizeof(next));
-    memset(&a, 0, sizeof(a));
-    memset(&b, 0, sizeof(b));
 
     for (i = 0; i < util_cases(3000); i++) {
 
@@ -219,11 +212,9 @@ TEST(test_reply_random)
 
 TEST(test_reply_bad)
 {
-    util_buf_t    b;
+    util_buf_t    b = { 0 };
     kvr_reply_t   rep;
     kvr_prompt_t  pr;
-
-    memset(&b, 0, sizeof(b));
 
     util_puts(&b, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}");
     prompt(&pr, &b, chain, 1);

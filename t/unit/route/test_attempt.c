@@ -71,9 +71,7 @@ teardown(void)
 static void
 begin(uint64_t matched, kvr_reservation_t *reserved)
 {
-    kvr_begin_t  b;
-
-    memset(&b, 0, sizeof(kvr_begin_t));
+    kvr_begin_t  b = { 0 };
 
     b.peer = s.peer;
     b.member = s.member;
@@ -89,9 +87,7 @@ begin(uint64_t matched, kvr_reservation_t *reserved)
 static void
 insert(uint32_t held)
 {
-    kvr_insert_t  in;
-
-    memset(&in, 0, sizeof(kvr_insert_t));
+    kvr_insert_t  in = { 0 };
 
     in.chain = s.chain;
     in.entries = UNITS;
@@ -105,9 +101,7 @@ insert(uint32_t held)
 static unsigned
 first(unsigned ok)
 {
-    kvr_first_t  f;
-
-    memset(&f, 0, sizeof(kvr_first_t));
+    kvr_first_t  f = { 0 };
 
     f.ok = ok;
     f.stream = 1;
@@ -120,9 +114,7 @@ first(unsigned ok)
 static unsigned
 settle(int64_t cached)
 {
-    kvr_settle_t  e;
-
-    memset(&e, 0, sizeof(kvr_settle_t));
+    kvr_settle_t  e = { 0 };
 
     e.tokens.prompt = UNITS * UNIT / 4;
     e.tokens.cached = cached;
@@ -150,9 +142,8 @@ end(void)
 static uint32_t
 held(void)
 {
-    uint32_t  matched[KVR_PEERS];
+    uint32_t  matched[KVR_PEERS] = { 0 };
 
-    memset(matched, 0, sizeof(matched));
     kvr_index_lookup(s.zone.index, s.chain, UNITS, s.pool.set, matched);
 
     return matched[s.peer];
@@ -257,9 +248,7 @@ TEST(test_attempt_undone)
 static void
 reserved(uint64_t pending)
 {
-    kvr_reservation_t  r;
-
-    memset(&r, 0, sizeof(kvr_reservation_t));
+    kvr_reservation_t  r = { 0 };
 
     r.peer = s.peer;
     r.member = s.member;
@@ -359,7 +348,7 @@ replied(unsigned others)
 {
     uint32_t       age;
     uint64_t       whole[UNITS + 1];
-    kvr_reply_t    reply;
+    kvr_reply_t    reply = { 0 };
     kvr_attempt_t  at;
 
     setup();
@@ -380,8 +369,6 @@ replied(unsigned others)
     if (!others) {
         (void) end();
     }
-
-    memset(&reply, 0, sizeof(kvr_reply_t));
 
     reply.first = UNITS;
     reply.n = 1;
@@ -535,15 +522,11 @@ static void
 admitted(uint32_t held, unsigned taken, kvr_admission_e rc, uint64_t charge)
 {
     uint32_t            matched[KVR_PEERS] = { 0 };
-    kvr_view_t          v;
-    kvr_offer_t         offer;
-    kvr_admission_t     a;
+    kvr_view_t          v = { 0 };
+    kvr_offer_t         offer = { 0 };
+    kvr_admission_t     a = { 0 };
     kvr_queue_item_t    item;
     kvr_reservation_t   reserved;
-
-    memset(&v, 0, sizeof(kvr_view_t));
-    memset(&a, 0, sizeof(kvr_admission_t));
-    memset(&offer, 0, sizeof(kvr_offer_t));
 
     kvr_queue_item(&item, s.now, 3, 0, 1, 16 * UNIT, 0);
 

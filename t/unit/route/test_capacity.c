@@ -57,9 +57,8 @@ insert(uint32_t units, uint32_t matched)
 static void
 report(uint64_t tokens, uint64_t now)
 {
-    kvr_metrics_t  m;
+    kvr_metrics_t  m = { 0 };
 
-    memset(&m, 0, sizeof(kvr_metrics_t));
     m.set = KVR_METRICS_RUNNING|(tokens ? KVR_METRICS_CAPACITY : 0);
     m.capacity = tokens;
 
@@ -110,9 +109,7 @@ tell(kvr_kvevent_type_e type, uint32_t units)
 static uint32_t
 held(void)
 {
-    uint32_t  matched[KVR_PEERS];
-
-    memset(matched, 0, sizeof(matched));
+    uint32_t  matched[KVR_PEERS] = { 0 };
 
     (void) kvr_index_lookup(s.zone.index, s.chain, UNITS, s.pool.set, matched);
 
@@ -215,14 +212,11 @@ TEST(test_capacity_replies)
 {
     uint32_t       i;
     uint64_t       start;
-    kvr_reply_t    reply;
-    kvr_attempt_t  at;
+    kvr_reply_t    reply = { 0 };
+    kvr_attempt_t  at = { 0 };
 
     tell(KVR_KVEVENT_STORED, 10);
     start = clock_now();
-
-    memset(&at, 0, sizeof(kvr_attempt_t));
-    memset(&reply, 0, sizeof(kvr_reply_t));
 
     at.reservation.peer = s.peer;
     reply.unit = 1;

@@ -62,10 +62,8 @@ teardown(void)
 static kvr_attempt_t
 begin(uint32_t i)
 {
-    kvr_begin_t    b;
+    kvr_begin_t    b = { 0 };
     kvr_attempt_t  at;
-
-    memset(&b, 0, sizeof(kvr_begin_t));
 
     b.peer = peer[i];
     b.member = member[i];
@@ -96,10 +94,8 @@ static unsigned
 good(uint32_t i, uint64_t ms)
 {
     unsigned       rc;
-    kvr_first_t    f;
+    kvr_first_t    f = { 0 };
     kvr_attempt_t  at;
-
-    memset(&f, 0, sizeof(kvr_first_t));
 
     f.ok = 1;
     f.stream = 1;
@@ -126,10 +122,8 @@ bad(uint32_t i)
 static int
 sick(uint32_t i)
 {
-    kvr_view_t       v;
+    kvr_view_t       v = { 0 };
     kvr_candidate_t  c;
-
-    memset(&v, 0, sizeof(kvr_view_t));
 
     v.zone = &zone;
     v.pool = &pool;
@@ -153,14 +147,10 @@ pick(kvr_policy_e policy, unsigned all)
 {
     uint32_t              by_place[2];
     uint64_t              seen[1];
-    kvr_ring_t            ring;
+    kvr_ring_t            ring = { 0 };
     kvr_decision_t        d;
-    kvr_candidate_t       c[2];
-    kvr_policy_request_t  req;
-
-    memset(c, 0, sizeof(c));
-    memset(&req, 0, sizeof(kvr_policy_request_t));
-    memset(&ring, 0, sizeof(kvr_ring_t));
+    kvr_candidate_t       c[2] = { 0 };
+    kvr_policy_request_t  req = { 0 };
 
     c[0].sick = 1;
     c[1].sick = all;
@@ -333,10 +323,9 @@ refused(uint32_t i, kvr_trial_arm_e arm, uint32_t doubted)
 static unsigned
 served(uint32_t i, kvr_trial_arm_e arm, uint32_t doubted)
 {
-    kvr_first_t    f;
+    kvr_first_t    f = { 0 };
     kvr_attempt_t  at;
 
-    memset(&f, 0, sizeof(kvr_first_t));
     f.ok = 1;
 
     at = begin(i);
@@ -353,7 +342,7 @@ TEST(test_eject_trial)
 {
     uint32_t              k;
     unsigned              rc;
-    kvr_candidate_t       c[2];
+    kvr_candidate_t       c[2] = { 0 };
     kvr_outlier_fleet_t  *fleet;
 
     setup();
@@ -397,7 +386,6 @@ TEST(test_eject_trial)
 
     /* a single server is not divided; only usable others count */
 
-    memset(c, 0, sizeof(c));
     c[0].doubted = 1;
     util_check(kvr_eject_trial(c, 1, 0) == KVR_TRIAL_NONE, "alone");
 

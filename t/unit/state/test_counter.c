@@ -104,12 +104,11 @@ TEST(test_counter_values)
     uint32_t              i;
     kvr_member_t          member;
     kvr_engine_t          s;
-    kvr_counter_zone_t    zone;
+    kvr_counter_zone_t    zone = { 0 };
     const kvr_counter_t  *row;
 
     memset((void *) &member, 0, sizeof(kvr_member_t));
     memset((void *) &s, 0, sizeof(kvr_engine_t));
-    memset(&zone, 0, sizeof(kvr_counter_zone_t));
 
     member.requests = 7;
     member.responses[2] = 9;

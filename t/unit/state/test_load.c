@@ -289,12 +289,11 @@ heal(void *data, kvr_load_row_t *row, uint32_t column, _Atomic uint64_t *word)
 TEST(test_load_sweep)
 {
     uint32_t     n;
-    world_t      w;
+    world_t      w = { 0 };
     kvr_load_t  *load;
 
     load = table(ROWS, COLUMNS);
 
-    memset(&w, 0, sizeof(w));
     w.load = load;
 
     util_check(kvr_load_sweep(load, OWNER(0), alive, drop, heal, &w) == 0
@@ -352,12 +351,11 @@ TEST(test_load_sweep)
 /* postponed work is done by another sweep, once */
 TEST(test_load_sweep_again)
 {
-    world_t      w;
+    world_t      w = { 0 };
     kvr_load_t  *load;
 
     load = table(ROWS, COLUMNS);
 
-    memset(&w, 0, sizeof(w));
     w.load = load;
 
     util_check(kvr_load_claim(load, OWNER(1), 9) == 0, "claim");
@@ -416,7 +414,7 @@ TEST(test_load_sweep_again)
 /* a process id is used again: the start time distinguishes them */
 TEST(test_load_pid_reuse)
 {
-    world_t           w;
+    world_t           w = { 0 };
     kvr_load_t       *load;
     kvr_load_owner_t  one, two;
 
@@ -428,7 +426,6 @@ TEST(test_load_pid_reuse)
     util_check(one >> 32 == 4194303 && (uint32_t) one == 0xfffffffe, "owner");
     util_check(one != two, "the same");
 
-    memset(&w, 0, sizeof(w));
     w.load = load;
     w.others = 1;
     w.dead[w.ndead++] = one;
@@ -516,12 +513,11 @@ TEST(test_load_sweep_broken)
 
 TEST(test_load_release)
 {
-    world_t      w;
+    world_t      w = { 0 };
     kvr_load_t  *load;
 
     load = table(2, COLUMNS);
 
-    memset(&w, 0, sizeof(w));
     w.load = load;
 
     util_check(kvr_load_claim(load, OWNER(0), 9) == 0, "claim");
@@ -552,12 +548,11 @@ TEST(test_load_exhausted)
 {
     uint32_t     n;
     uint64_t     names[kvr_load_names_words(COLUMNS)];
-    world_t      w;
+    world_t      w = { 0 };
     kvr_load_t  *load;
 
     load = table(2, COLUMNS);
 
-    memset(&w, 0, sizeof(w));
     w.load = load;
 
     for (n = 0; n < 5; n++) {

@@ -307,12 +307,11 @@ index_learn(unsigned self)
 static void
 index_flush(void)
 {
-    uint8_t   fly[KEYS];
+    uint8_t   fly[KEYS] = { 0 };
     uint32_t  before[KEYS];
     unsigned  i, k, t, peer;
 
     peer = util_below(&rng, PEERS);
-    memset(fly, 0, sizeof(fly));
 
     for (t = 0; t < THREADS; t++) {
         for (i = 0; i < flying[t].n; i++) {
@@ -695,7 +694,7 @@ static void
 load_thread(unsigned self)
 {
     uint32_t           row, column, n, s;
-    uint64_t           word[COLUMNS];
+    uint64_t           word[COLUMNS] = { 0 };
     _Atomic uint64_t  *words;
     kvr_load_owner_t   owner;
 
@@ -714,7 +713,6 @@ load_thread(unsigned self)
     }
 
     words = kvr_load_words(load, row);
-    memset(word, 0, sizeof(word));
 
     for (column = 0; column < COLUMNS; column++) {
         util_check(__atomic_load_n(&words[column], SC) == 0,

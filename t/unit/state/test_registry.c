@@ -82,9 +82,8 @@ find(zone_t *z, const char *name)
 static void
 unname(zone_t *z, uint32_t row)
 {
-    uint64_t  names[KVR_REGISTRY_NAMES];
+    uint64_t  names[KVR_REGISTRY_NAMES] = { 0 };
 
-    memset(names, 0, sizeof(names));
     kvr_load_rename(z->load, row, names);
 }
 
@@ -344,7 +343,7 @@ TEST(test_registry_reuse)
 {
     unsigned  i;
     uint32_t  id[4], n, s;
-    uint64_t  names[KVR_REGISTRY_NAMES];
+    uint64_t  names[KVR_REGISTRY_NAMES] = { 0 };
     zone_t    z;
 
     static const char  *name[] = { "a:1", "b:1", "c:1", "d:1" };
@@ -376,7 +375,6 @@ TEST(test_registry_reuse)
 
     /* c is not named any more, but it has a request; then some bytes */
 
-    memset(names, 0, sizeof(names));
     names[0] = 0xb;
     kvr_load_rename(z.load, 0, names);
 

@@ -481,14 +481,13 @@ TEST(test_refused)
 /* an engine that was restarted meanwhile, by its first answer */
 TEST(test_start)
 {
-    kvr_metrics_t             m;
+    kvr_metrics_t             m = { 0 };
     kvr_zone_t                a, b;
     util_buf_t                file;
     kvr_zone_snapshot_read_t  r;
 
     setup(&a);
 
-    memset(&m, 0, sizeof(m));
     m.set = KVR_METRICS_START;
     m.start = 1000;
 
@@ -522,14 +521,13 @@ TEST(test_renamed)
     uint32_t                  i, matched[KVR_PEERS];
     unsigned                  c;
     kvr_zone_t                a, b;
-    util_buf_t                file;
+    util_buf_t                file = { 0 };
     kvr_zone_snapshot_t       s;
     kvr_zone_snapshot_read_t  r;
 
     setup(&a);
     a.registry->max_peers = PEERS;
 
-    memset(&file, 0, sizeof(file));
     kvr_zone_snapshot_begin(&s, &a, secret[0]);
 
     while (!s.done) {

@@ -591,10 +591,8 @@ escape_range(kvr_json_t *j, const char *text, size_t len)
     int          rc, canonical;
     size_t       n, used;
     uint8_t      dst[9];
-    util_buf_t   out;
+    util_buf_t   out = { 0 };
     uint64_t     start;
-
-    memset(&out, 0, sizeof(out));
 
     for (canonical = 0; canonical < 2; canonical++) {
 
@@ -657,13 +655,12 @@ TEST(test_json_escape)
 {
     unsigned      u, k;
     kvr_json_t    j;
-    util_buf_t    text;
+    util_buf_t    text = { 0 };
     util_rng_t    r;
     util_feed_t   f;
 
     static const size_t  sizes[] = { 1000000, 1, 5, 64 };
 
-    memset(&text, 0, sizeof(text));
     util_seed(&r, "json escape", 0);
 
     util_puts(&text, "\\\"\\\\\\/\\b\\f\\n\\r\\t");

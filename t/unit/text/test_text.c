@@ -104,14 +104,12 @@ run(const kvr_text_ops_t *ops, const job_t *job, util_cut_e cut, size_t n)
     int               rc, want_rc;
     size_t            used;
     uint64_t          out[MAX_DIGESTS];
-    util_buf_t        want, was;
+    util_buf_t        want = { 0 }, was = { 0 };
     kvr_json_t        j;
     kvr_block_t       b;
     util_feed_t       f;
     kvr_block_mark_t  mark;
 
-    memset(&want, 0, sizeof(want));
-    memset(&was, 0, sizeof(was));
     used = 0;
 
     before(&was, job->fill);
@@ -375,10 +373,8 @@ TEST(test_text_random)
     unsigned     i, k, m;
     job_t        job;
     util_rng_t   r;
-    util_buf_t   text;
+    util_buf_t   text = { 0 };
     util_cut_e   cut;
-
-    memset(&text, 0, sizeof(text));
 
     for (i = 0; i < util_cases(6000); i++) {
 
@@ -448,10 +444,8 @@ TEST(test_text_cuts)
     unsigned     i, k, c;
     job_t        job;
     util_rng_t   r;
-    util_buf_t   text;
+    util_buf_t   text = { 0 };
     util_cut_e   cut;
-
-    memset(&text, 0, sizeof(text));
 
     for (i = 0; i < util_cases(60); i++) {
 
@@ -493,7 +487,7 @@ TEST(test_text_edges)
     size_t       at, i, f, c;
     unsigned     k;
     job_t        job;
-    util_buf_t   text;
+    util_buf_t   text = { 0 };
 
     static const char *const  escapes[] = {
         "\\n", "\\\"", "\\\\", "\\\\\\\"", "\\\\\\\\\\n", "\\/", "\\u0041",
@@ -504,8 +498,6 @@ TEST(test_text_edges)
     };
 
     static const size_t  fills[] = { 0, 1, 63, 64, 191, 192, 255 };
-
-    memset(&text, 0, sizeof(text));
 
     job.op = OP_STRING;
     job.mark = 0;
@@ -565,11 +557,8 @@ TEST(test_text_edges)
 TEST(test_text_hex)
 {
     unsigned     c, i, k;
-    job_t        job;
-    util_buf_t   text;
-
-    memset(&text, 0, sizeof(text));
-    memset(&job, 0, sizeof(job));
+    job_t        job = { 0 };
+    util_buf_t   text = { 0 };
 
     job.op = OP_STRING;
 
@@ -628,13 +617,12 @@ raw_is(const char *text, int rc, const char *want)
     size_t       n;
     unsigned     k, c;
     uint64_t     out[4];
-    util_buf_t   buf;
+    util_buf_t   buf = { 0 };
     kvr_json_t   j;
     kvr_block_t  b;
     util_cut_e   cut;
     util_feed_t  f;
 
-    memset(&buf, 0, sizeof(buf));
     util_puts(&buf, want);
 
     for (k = 0; kernel(k); k++) {
@@ -669,7 +657,7 @@ raw_is(const char *text, int rc, const char *want)
 /* any value */
 TEST(test_text_raw)
 {
-    util_buf_t  text, want;
+    util_buf_t  text = { 0 }, want = { 0 };
 
     raw_is(" null ,", KVR_OK, "null");
     raw_is("true,", KVR_OK, "true");
@@ -689,9 +677,6 @@ TEST(test_text_raw)
     raw_is("[\"]\"", KVR_AGAIN, "");
 
     /* a number as long as you like */
-
-    memset(&text, 0, sizeof(text));
-    memset(&want, 0, sizeof(want));
 
     while (want.len < 700) {
         util_byte(&want, '0' + want.len % 10);

@@ -421,11 +421,9 @@ work_body(util_buf_t *b, const work_t *c)
 static int
 work_read(kvr_prompt_t *pr, kvr_json_fetch_pt get, void *data)
 {
-    kvr_prompt_conf_t  conf;
+    kvr_prompt_conf_t  conf = { 0 };
 
     static uint64_t    digests[20000], chain[4000];
-
-    memset(&conf, 0, sizeof(conf));
 
     conf.secret = util_secret;
     conf.path = (uint8_t *) "/v1/chat/completions";
@@ -492,7 +490,7 @@ work(const util_buf_t *body, const size_t *sizes, pieces_e kind,
 TEST(test_window_work)
 {
     unsigned    i, k, kind;
-    util_buf_t  body;
+    util_buf_t  body = { 0 };
 
     static const struct {
         const char  *what;
@@ -523,8 +521,6 @@ TEST(test_window_work)
         { 1, 1 }, { 1, 200 }, { 3, 7 }, { 129, 129 }, { 200, 200 },
         { 100, 4096 }, { 4095, 2 }, { 60000, 3 }, { 1 << 20, 1 }
     };
-
-    memset(&body, 0, sizeof(body));
 
     for (i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
 
