@@ -10,9 +10,6 @@ use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 my $t = Kvroute->new();
 
 my @e = $t->engines(4, '--hardware', 'none', '--model', 'm');
-my $servers = join "\n        ",
-              map { "server 127.0.0.1:%%E$_%% max_fails=0;" } 0 .. 3;
-
 my %upstreams = (
     plain  => 'kvroute_eject time=1h;',
     rr     => undef,
@@ -26,19 +23,12 @@ my %upstreams = (
     budget => 'kvroute_eject off retry_budget=20%;',
 );
 
-my ($upstreams, $locations) = ('', '');
+my $locations = '';
 
 for my $name (sort keys %upstreams) {
     my $eject = $upstreams{$name};
-    my $kvroute = defined $eject ? "kvroute kv_cache zone=z; $eject" : '';
 
-    $upstreams .= <<"EOF";
-    upstream $name {
-        zone $name 64k;
-        $kvroute
-        $servers
-    }
-EOF
+    $t->upstream($name, $eject || 'plain', 'E0 E1 E2 E3 max_fails=0');
 
     my $next = $name eq 'retry' || $name eq 'budget'
         ? 'error timeout http_500 http_502 http_503 non_idempotent'
@@ -48,24 +38,18 @@ EOF
     my $patience = $name eq 'hangs' ? '500ms' : '1h';
 
     $locations .= <<"EOF";
-        location /$name/ {
-            proxy_pass http://$name/;
-            proxy_buffering $buffering;
-            proxy_next_upstream $next;
-            proxy_next_upstream_tries 2;
-            proxy_read_timeout $patience;
-            proxy_http_version 1.1;
-        }
+    location /$name/ {
+        proxy_pass http://$name/;
+        proxy_buffering $buffering;
+        proxy_next_upstream $next;
+        proxy_next_upstream_tries 2;
+        proxy_read_timeout $patience;
+        proxy_http_version 1.1;
+    }
 EOF
 }
 
-$t->conf(<<"EOF");
-$upstreams
-
-$locations
-EOF
-
-$t->run();
+$t->conf($locations)->run();
 
 
 sub sick {
@@ -177,25 +161,30 @@ my %ways = (
     'empty-stream' => 'unclear',
 );
 
+# by turns: whoever is ejected again and again is out for longer and longer
+
+my $turn = 0;
+
 for my $case ((map { [$_ eq 'hang' ? 'hangs' : 'short', $_] } sort keys %ways),
               (map { [quick => $_] } 'error-in-stream=1', 'empty-stream'))
 {
     my ($upstream, $way) = @$case;
+    my $i = $turn++ % 4;
 
-    sick(2, $way);
+    sick($i, $way);
 
-    my $n = $t->peer($upstream, $e[2])->{ejections};
+    my $n = $t->peer($upstream, $e[$i])->{ejections};
 
     ok(wait_for(sub {
         send_some($upstream, 1, stream => JSON::PP::true);
-        return $t->peer($upstream, $e[2])->{ejections} > $n;
+        return $t->peer($upstream, $e[$i])->{ejections} > $n;
     }), "$upstream, $way: ejected");
-    is($t->peer($upstream, $e[2])->{ejected}{reason}, $ways{$way}, 'why');
+    is($t->peer($upstream, $e[$i])->{ejected}{reason}, $ways{$way}, 'why');
 
     cure();
     ok(wait_for(sub {
         send_some($upstream, 4);
-        return state($upstream, 2) eq 'up';
+        return state($upstream, $i) eq 'up';
     }), "$upstream, $way: back again");
 }
 
