@@ -75,8 +75,6 @@ kve_engine_tick(evutil_socket_t fd, short what, void *data)
 static int
 kve_server_init(kve_engine_t *e, int i)
 {
-    int            rc;
-    cJSON         *fake;
     kve_server_t  *s;
 
     s = &e->servers[i];
@@ -108,17 +106,6 @@ kve_server_init(kve_engine_t *e, int i)
         || (e->opt.request_log && s->log == NULL))
     {
         return -1;
-    }
-
-    if (e->opt.fake_metrics) {
-        fake = cJSON_Parse(e->opt.fake_metrics);
-        rc = fake ? kve_metrics_fake(s, fake) : -1;
-        cJSON_Delete(fake);
-
-        if (rc != 0) {
-            fprintf(stderr, "engine: bad --fake-metrics\n");
-            return -1;
-        }
     }
 
     kve_http_setup(s, kve_route);

@@ -35,8 +35,6 @@ typedef struct {
 
 
 static const kve_ctl_t  kve_ctls[] = {
-    KVE_CTL(fail_rate, KVE_CTL_NUM),
-    KVE_CTL(fail_status, KVE_CTL_INT),
     KVE_CTL(retry_after, KVE_CTL_NUM),
     KVE_CTL(fault_rate, KVE_CTL_NUM),
     KVE_CTL(fault_count, KVE_CTL_COUNT),
@@ -153,10 +151,6 @@ kve_control_apply(kve_server_t *s, const cJSON *v)
         return n < 0;
     }
 
-    if (strcmp(name, "fail_types") == 0) {
-        return kve_fault_types(v, &set->fail_types) != 0;
-    }
-
     if (strcmp(name, "fault") == 0) {
         if (cJSON_IsNull(v) || (str && *str == '\0')) {
             set->fault[0] = '\0';
@@ -178,15 +172,6 @@ kve_control_apply(kve_server_t *s, const cJSON *v)
 
     if (strcmp(name, "metrics") == 0) {
         return kve_control_metrics(s, str);
-    }
-
-    if (strcmp(name, "fake_metrics") == 0) {
-        if (cJSON_IsNull(v)) {
-            memset(&s->fake, 0, sizeof(kve_fake_t));
-            return 0;
-        }
-
-        return kve_metrics_fake(s, v);
     }
 
     if (strcmp(name, "clear_log") == 0) {
@@ -485,69 +470,5 @@ kve_control_handle(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
     }
 
     kve_control_show(&b, s, log);
-    kve_http_json(req, c, 200, &b);
-}
-
-
-/* the part of llm-d-inference-sim's /admin/config that exists here */
-
-void
-kve_admin_handle(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
-{
-    int              i, bad;
-    cJSON           *body;
-    kve_buf_t        b = { 0 };
-    const char      *name;
-    const cJSON     *v;
-    kve_settings_t   set;
-
-    if (evhttp_request_get_command(req) == EVHTTP_REQ_POST) {
-        body = kve_control_body(req);
-        set = s->settings;
-        bad = body == NULL;
-
-        cJSON_ArrayForEach(v, body) {
-
-            if (cJSON_IsNull(v)) {
-                continue;
-            }
-
-            if (strcmp(v->string, "failure-injection-rate") == 0) {
-                set.fail_rate = v->valuedouble / 100;
-                bad |= v->valuedouble < 0 || v->valuedouble > 100;
-
-            } else if (strcmp(v->string, "failure-types") == 0) {
-                bad |= kve_fault_types(v, &set.fail_types) != 0;
-
-            } else if (strcmp(v->string, "fake-metrics") == 0) {
-                bad |= kve_metrics_fake(s, v) != 0;
-
-            } else {
-                bad = 1;
-            }
-        }
-
-        cJSON_Delete(body);
-
-        if (bad) {
-            kve_control_refuse(c, req, "bad configuration");
-            return;
-        }
-
-        s->settings = set;
-    }
-
-    kve_buf_printf(&b, "{\"port\":%d,\"failure-injection-rate\":%.0f,"
-                   "\"failure-types\":[", s->port,
-                   s->settings.fail_rate * 100);
-
-    for (i = 0; (name = kve_fail_types[i].name) != NULL; i++) {
-        if (s->settings.fail_types >> i & 1) {
-            kve_buf_printf(&b, "%s\"%s\"",
-                           b.data[b.len - 1] == '[' ? "" : ",", name);
-        }
-    }
-
-    kve_buf_str(&b, "]}");
     kve_http_json(req, c, 200, &b);
 }

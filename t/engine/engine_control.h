@@ -11,8 +11,6 @@
 
 void kve_control_handle(kve_server_t *s, kve_conn_t *c,
     struct evhttp_request *req);
-void kve_admin_handle(kve_server_t *s, kve_conn_t *c,
-    struct evhttp_request *req);
 
 
 #endif

@@ -3,9 +3,6 @@
 #include <string.h>
 #include <time.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "base/engine_http.h"
 #include "body/engine_parse.h"
 #include "engine_info.h"
@@ -100,31 +97,6 @@ kve_info_models(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 }
 
 
-static void
-kve_info_version(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
-{
-    kve_buf_t  b = { 0 };
-
-    (void) s;
-
-    kve_buf_str(&b, "{\"version\":\"0.29.0+kve\"}");
-    kve_http_json(req, c, 200, &b);
-}
-
-
-static void
-kve_info_load(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
-{
-    kve_buf_t  b = { 0 };
-
-    /* always 0 unless it is told to count, as vLLM does it */
-
-    kve_buf_printf(&b, "{\"server_load\":%u}",
-                   s->engine->opt.load_tracking ? s->open_requests : 0);
-    kve_http_json(req, c, 200, &b);
-}
-
-
 static int
 kve_info_body(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req,
     kve_api_e api, kve_parsed_t *p)
@@ -148,91 +120,6 @@ kve_info_body(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req,
 
 
 static void
-kve_info_tokens(kve_buf_t *b, kve_server_t *s, const kve_buf_t *text, int tgi)
-{
-    size_t  i, n, bpt;
-
-    bpt = s->engine->opt.bytes_per_token;
-    kve_buf_str(b, "[");
-
-    for (i = 0; i < text->len; i += bpt) {
-        n = text->len - i < bpt ? text->len - i : bpt;
-        kve_buf_str(b, i ? "," : "");
-
-        if (!tgi) {
-            kve_buf_printf(b, "%u", (unsigned)
-                           (XXH3_64bits(text->data + i, n) % 150000));
-            continue;
-        }
-
-        kve_buf_printf(b, "{\"id\":%u,\"start\":%zu,\"stop\":%zu}",
-                       (unsigned) (XXH3_64bits(text->data + i, n) % 150000),
-                       i, i + n);
-    }
-
-    kve_buf_str(b, "]");
-}
-
-
-static void
-kve_info_tokenize(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
-{
-    size_t            len;
-    cJSON            *body;
-    kve_api_e         api;
-    kve_buf_t         b = { 0 }, text = { 0 };
-    const char       *content;
-    kve_parsed_t      p;
-    struct evbuffer  *in;
-
-    in = evhttp_request_get_input_buffer(req);
-    len = evbuffer_get_length(in);
-    body = cJSON_ParseWithLength(len ? (char *) evbuffer_pullup(in, -1) : "",
-                                 len);
-
-    content = kve_json_str(body, "content");
-    if (content == NULL) {
-        content = kve_json_str(body, "inputs");
-    }
-
-    if (content) {
-        /* llama.cpp and TGI */
-        kve_buf_str(&text, content);
-
-        if (s->engine->opt.dialect == KVE_TGI) {
-            kve_info_tokens(&b, s, &text, 1);
-
-        } else {
-            kve_buf_str(&b, "{\"tokens\":");
-            kve_info_tokens(&b, s, &text, 0);
-            kve_buf_str(&b, "}");
-        }
-
-        kve_buf_free(&text);
-        cJSON_Delete(body);
-        kve_http_json(req, c, 200, &b);
-        return;
-    }
-
-    api = kve_json_get(body, "messages") ? KVE_CHAT : KVE_COMPLETIONS;
-    cJSON_Delete(body);
-
-    if (kve_info_body(s, c, req, api, &p) != 0) {
-        return;
-    }
-
-    kve_buf_printf(&b, "{\"count\":%u,\"max_model_len\":%lld,\"tokens\":",
-                   kve_tokens(&s->engine->opt, p.prompts[0].len),
-                   (long long) s->engine->opt.max_model_len);
-    kve_info_tokens(&b, s, &p.prompts[0], 0);
-    kve_buf_str(&b, ",\"token_strs\":null}");
-
-    kve_parsed_free(&p);
-    kve_http_json(req, c, 200, &b);
-}
-
-
-static void
 kve_info_count_tokens(kve_server_t *s, kve_conn_t *c,
     struct evhttp_request *req)
 {
@@ -245,33 +132,6 @@ kve_info_count_tokens(kve_server_t *s, kve_conn_t *c,
 
     kve_buf_printf(&b, "{\"input_tokens\":%u}",
                    kve_tokens(&s->engine->opt, p.prompts[0].len));
-    kve_parsed_free(&p);
-    kve_http_json(req, c, 200, &b);
-}
-
-
-/* what a chat would be, and nothing of it computed */
-
-static void
-kve_info_render(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
-{
-    kve_api_e      api;
-    kve_buf_t      b = { 0 };
-    const char    *path;
-    kve_parsed_t   p;
-
-    path = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(req));
-
-    api = strstr(path, "/messages") ? KVE_MESSAGES
-          : strstr(path, "/chat") ? KVE_CHAT : KVE_COMPLETIONS;
-
-    if (kve_info_body(s, c, req, api, &p) != 0) {
-        return;
-    }
-
-    kve_buf_str(&b, "{\"token_ids\":");
-    kve_info_tokens(&b, s, &p.prompts[0], 0);
-    kve_buf_str(&b, ",\"token_offsets\":null}");
     kve_parsed_free(&p);
     kve_http_json(req, c, 200, &b);
 }
@@ -356,112 +216,6 @@ kve_info_loads(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 
 
 static void
-kve_info_server(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
-{
-    kve_buf_t            b = { 0 };
-    kve_stats_t          st;
-    const kve_config_t  *cf;
-
-    cf = kve_replica_config(s->model);
-    kve_replica_stats(s->model, &st);
-
-    kve_buf_str(&b, "{\"model_path\":");
-    kve_buf_quote(&b, s->engine->opt.model);
-    kve_buf_str(&b, ",\"served_model_name\":");
-    kve_buf_quote(&b, s->engine->opt.served.name[0]);
-    kve_buf_printf(&b, ",\"tp_size\":1,\"dp_size\":1,\"page_size\":%u,"
-                   "\"max_running_requests\":%u,\"max_total_num_tokens\":%u,"
-                   "\"context_length\":%lld,\"version\":\"0.5.9+kve\","
-                   "\"internal_states\":[{\"last_gen_throughput\":%.2f,"
-                   "\"memory_usage\":{\"token_capacity\":%u}}]}",
-                   cf->block_size, cf->max_seqs, st.blocks * cf->block_size,
-                   (long long) s->engine->opt.max_model_len,
-                   st.busy > 0 ? st.generation_tokens / st.busy : 0,
-                   st.blocks * cf->block_size);
-    kve_http_json(req, c, 200, &b);
-}
-
-
-/* llama.cpp: a slot for each sequence that may run */
-
-static void
-kve_info_slots(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
-{
-    char           value[16];
-    uint32_t       i, k, n, slots;
-    kve_buf_t      b = { 0 };
-    kve_job_t     *job;
-    kve_sub_t     *sub, *busy[64];
-    kve_stats_t    st;
-
-    kve_replica_stats(s->model, &st);
-
-    slots = kve_replica_config(s->model)->max_seqs;
-    slots = slots > 64 ? 64 : slots;
-    n = 0;
-
-    for (job = s->jobs; job; job = job->next) {
-        for (k = 0; job->submitted && k < (uint32_t) job->nsubs; k++) {
-            if (n < slots && kve_req_is_running(&job->subs[k].req)) {
-                busy[n++] = &job->subs[k];
-            }
-        }
-    }
-
-    if (n == slots
-        && kve_info_query(req, "fail_on_no_slot", value, sizeof(value)))
-    {
-        kve_http_error(req, c, 503, KVE_CHAT, "unavailable_error",
-                       "no slot available");
-        return;
-    }
-
-    kve_buf_str(&b, "[");
-
-    for (i = 0; i < slots; i++) {
-        sub = i < n ? busy[i] : NULL;
-
-        kve_buf_printf(&b, "%s{\"id\":%u,\"n_ctx\":%lld,"
-                       "\"speculative\":false,\"is_processing\":%s,"
-                       "\"n_prompt_tokens\":%u,"
-                       "\"n_prompt_tokens_processed\":%u,"
-                       "\"n_prompt_tokens_cache\":%u,\"next_token\":"
-                       "[{\"has_next_token\":%s,\"n_decoded\":%u}]}",
-                       i ? "," : "", i,
-                       (long long) s->engine->opt.max_model_len,
-                       sub ? "true" : "false",
-                       sub ? sub->req.prompt_tokens : 0,
-                       sub ? sub->req.prompt_tokens - sub->req.cached_tokens
-                           : 0,
-                       sub ? sub->req.cached_tokens : 0,
-                       sub ? "true" : "false",
-                       sub ? kve_req_tokens(s->rank[sub->job->rank], &sub->req) : 0);
-    }
-
-    kve_buf_str(&b, "]");
-    kve_http_json(req, c, 200, &b);
-}
-
-
-static void
-kve_info_props(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
-{
-    kve_buf_t  b = { 0 };
-
-    kve_buf_printf(&b, "{\"default_generation_settings\":{\"n_ctx\":%lld},"
-                   "\"total_slots\":%u,\"model_alias\":",
-                   (long long) s->engine->opt.max_model_len,
-                   kve_replica_config(s->model)->max_seqs);
-    kve_buf_quote(&b, s->engine->opt.model);
-    kve_buf_str(&b, ",\"model_path\":");
-    kve_buf_quote(&b, s->engine->opt.model);
-    kve_buf_str(&b, ",\"chat_template\":\"chatml\",\"build_info\":"
-                    "\"b11669-kve\",\"is_sleeping\":false}");
-    kve_http_json(req, c, 200, &b);
-}
-
-
-static void
 kve_info_reset(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 {
     int  i;
@@ -492,18 +246,8 @@ kve_info_sources(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 static const kve_info_t  kve_info[] = {
     { "/v1/models", kve_info_models },
     { "/models", kve_info_models },
-    { "/version", kve_info_version },
-    { "/load", kve_info_load },
-    { "/tokenize", kve_info_tokenize },
     { "/v1/messages/count_tokens", kve_info_count_tokens },
-    { "/v1/chat/completions/render", kve_info_render },
-    { "/v1/completions/render", kve_info_render },
-    { "/v1/messages/render", kve_info_render },
     { "/v1/loads", kve_info_loads },
-    { "/server_info", kve_info_server },
-    { "/get_server_info", kve_info_server },
-    { "/slots", kve_info_slots },
-    { "/props", kve_info_props },
     { "/kv_event_sources", kve_info_sources },
     { "/reset_prefix_cache", kve_info_reset },
     { "/flush_cache", kve_info_reset },

@@ -24,10 +24,6 @@ static const kve_route_t  kve_routes[] = {
     { "/v1/messages", KVE_MESSAGES },
     { "/v1/embeddings", KVE_EMBEDDINGS },
     { "/embeddings", KVE_EMBEDDINGS },
-    { "/generate", KVE_GENERATE_SGLANG },
-    { "/generate_stream", KVE_GENERATE_TGI },
-    { "/", KVE_GENERATE_TGI },
-    { "/completion", KVE_GENERATE_LLAMACPP },
     { NULL, KVE_CHAT }
 };
 
@@ -78,11 +74,6 @@ kve_route(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 
     if (strcmp(path, "/control") == 0) {
         kve_control_handle(s, c, req);
-        return;
-    }
-
-    if (strcmp(path, "/admin/config") == 0) {
-        kve_admin_handle(s, c, req);
         return;
     }
 

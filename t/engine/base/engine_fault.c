@@ -38,23 +38,6 @@ static const kve_fault_name_t  kve_fault_names[] = {
 };
 
 
-const kve_fail_type_t  kve_fail_types[] = {
-    { "rate_limit", 429, "rate_limit_error",
-      "Rate limit reached. Please try again later." },
-    { "invalid_api_key", 401, "invalid_request_error",
-      "Incorrect API key provided." },
-    { "context_length", 400, "invalid_request_error",
-      "This model's maximum context length is exceeded." },
-    { "server_error", 503, "server_error",
-      "The server is overloaded or not ready yet." },
-    { "invalid_request", 400, "invalid_request_error",
-      "Invalid request: missing required parameter." },
-    { "model_not_found", 404, "NotFoundError",
-      "The model does not exist." },
-    { NULL, 0, NULL, NULL }
-};
-
-
 kve_fault_e
 kve_fault_parse(const char *s, int *n)
 {
@@ -78,35 +61,4 @@ kve_fault_parse(const char *s, int *n)
     }
 
     return f->fault;
-}
-
-
-int
-kve_fault_types(const cJSON *list, unsigned *types)
-{
-    int           i;
-    unsigned      bits;
-    const cJSON  *item;
-
-    bits = 0;
-
-    cJSON_ArrayForEach(item, list) {
-
-        for (i = 0; kve_fail_types[i].name; i++) {
-            if (cJSON_IsString(item)
-                && strcmp(item->valuestring, kve_fail_types[i].name) == 0)
-            {
-                bits |= 1u << i;
-                break;
-            }
-        }
-
-        if (kve_fail_types[i].name == NULL) {
-            return -1;
-        }
-    }
-
-    *types = bits;
-
-    return 0;
 }

@@ -31,24 +31,8 @@ typedef enum {
 } kve_fault_e;
 
 
-/* one of llm-d-inference-sim's failures, each with its own status */
-
-typedef struct {
-    const char   *name;
-    int           status;
-    const char   *type;
-    const char   *message;
-} kve_fail_type_t;
-
-
-/* the last one has no name */
-extern const kve_fail_type_t  kve_fail_types[];
-
 /* a name and perhaps "=" and a number, which is in n then */
 kve_fault_e kve_fault_parse(const char *s, int *n);
-
-/* a bit for each name of the list; non-zero: one is unknown */
-int kve_fault_types(const cJSON *list, unsigned *types);
 
 
 #endif

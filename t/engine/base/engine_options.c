@@ -103,16 +103,12 @@ static const kve_opt_t  kve_opts[] = {
             "SGLang: cached tokens in usage"),
     KVE_OPT("enable-request-id-headers", KVE_OPT_FLAG, request_id_headers,
             "X-Request-Id comes back"),
-    KVE_OPT("enable-server-load-tracking", KVE_OPT_FLAG, load_tracking,
-            "/load counts"),
     KVE_OPT("orca-frontend", KVE_OPT_STR, orca_frontend, "python or rust"),
     KVE_OPT("disable-log-stats", KVE_OPT_FLAG, no_log_stats,
             "vLLM: /metrics without vllm: names"),
     KVE_OPT("disable-metrics", KVE_OPT_FLAG, no_metrics, "/metrics is 404"),
     KVE_OPT("metrics-engines", KVE_OPT_INT, metrics_engines,
             "vLLM: series per gauge, to be summed (1)"),
-    KVE_OPT("fake-metrics", KVE_OPT_STR, fake_metrics,
-            "JSON: running-requests, waiting-requests, ..."),
     KVE_OPT("metrics-fault", KVE_OPT_STR, metrics,
             "frozen, garbage, huge, empty, 404 or 500"),
     KVE_SET("metrics-delay", KVE_OPT_NUM, metrics_delay_ms, "ms (0)"),
@@ -128,12 +124,6 @@ static const kve_opt_t  kve_opts[] = {
     KVE_SET("keepalive-max", KVE_OPT_INT, keepalive_max,
             "requests in a connection (llama.cpp: 100, else any)"),
 
-    KVE_OPT("failure-injection-rate", KVE_OPT_NUM, fail_percent,
-            "percent of requests that fail (0)"),
-    KVE_OPT("failure-types", KVE_OPT_LIST, fail_names,
-            "rate_limit, server_error, ... (all of them)"),
-    KVE_SET("fail-status", KVE_OPT_INT, fail_status,
-            "one status instead of types"),
     KVE_SET("retry-after", KVE_OPT_NUM, retry_after,
             "s, sent with failures (none)"),
     KVE_OPT("fault", KVE_OPT_STR, fault, "see README.md"),
@@ -389,7 +379,7 @@ static int
 kve_options_names(kve_options_t *opt)
 {
     int          i;
-    cJSON       *list, *lora;
+    cJSON       *lora;
     const char  *name;
 
     if (opt->served.n == 0) {
@@ -403,21 +393,6 @@ kve_options_names(kve_options_t *opt)
         name = kve_json_str(lora, "name");
         opt->lora[opt->nloras++] = strdup(name ? name : opt->loras.name[i]);
         cJSON_Delete(lora);
-    }
-
-    list = cJSON_CreateArray();
-
-    for (i = 0; i < opt->fail_names.n; i++) {
-        cJSON_AddItemToArray(list,
-                             cJSON_CreateString(opt->fail_names.name[i]));
-    }
-
-    i = kve_fault_types(list, &opt->settings.fail_types);
-    cJSON_Delete(list);
-
-    if (i != 0) {
-        fprintf(stderr, "engine: unknown failure type\n");
-        return -1;
     }
 
     return 0;
@@ -483,10 +458,6 @@ kve_options_check(kve_options_t *opt)
 
     if (set->keepalive_max < 0) {
         set->keepalive_max = opt->dialect == KVE_LLAMACPP ? 100 : 0;
-    }
-
-    if (opt->fail_percent > 0) {
-        set->fail_rate = opt->fail_percent / 100;
     }
 
     return 0;

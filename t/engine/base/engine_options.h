@@ -29,9 +29,6 @@ typedef enum {
 /* what a flag sets for all and POST /control for one replica */
 
 typedef struct {
-    double              fail_rate;          /* 0 .. 1 */
-    int                 fail_status;        /* 0: one of fail_types */
-    unsigned            fail_types;         /* bit mask */
     double              retry_after;        /* s, negative: none */
 
     char                fault[48];          /* name[=number], or empty */
@@ -119,12 +116,9 @@ typedef struct {
     double              prefill_per_token;
     double              itl;
 
-    double              fail_percent;
-    kve_names_t         fail_names;
     const char         *fault;
     const char         *headers;
     const char         *metrics;
-    const char         *fake_metrics;
 
     int                 caching;
     int                 chunk_reuse;
@@ -135,7 +129,6 @@ typedef struct {
     int                 force_include_usage;
     int                 cache_report;
     int                 request_id_headers;
-    int                 load_tracking;
     int                 orca_rust;
 
     kve_settings_t      settings;

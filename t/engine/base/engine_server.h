@@ -83,16 +83,6 @@ typedef struct {
 } kve_stored_t;
 
 
-typedef struct {
-    uint32_t            running;
-    uint32_t            waiting;
-    double              kv_usage;
-    unsigned            running_set:1;
-    unsigned            waiting_set:1;
-    unsigned            kv_usage_set:1;
-} kve_fake_t;
-
-
 struct kve_server_s {
     kve_engine_t       *engine;
     int                 index;
@@ -116,7 +106,6 @@ struct kve_server_s {
 
     kve_settings_t      settings;
     kve_counters_t      counters;
-    kve_fake_t          fake;
     uint64_t            random;
     double              started;            /* wall clock */
     double              ready;              /* monotonic: end of loading */

@@ -142,22 +142,6 @@ kve_parse_limits(kve_parsed_t *p)
         p->max_tokens = kve_json_int(o, "max_output_tokens", -1);
         break;
 
-    case KVE_GENERATE_SGLANG:
-        o = kve_json_get(p->body, "sampling_params");
-        p->max_tokens = kve_json_int(o, "max_new_tokens", -1);
-        p->min_tokens = kve_json_int(o, "min_new_tokens", 0);
-        break;
-
-    case KVE_GENERATE_TGI:
-        o = kve_json_get(p->body, "parameters");
-        p->max_tokens = kve_json_int(o, "max_new_tokens", -1);
-        break;
-
-    case KVE_GENERATE_LLAMACPP:
-        p->max_tokens = kve_json_int(o, "max_tokens", -1);
-        p->max_tokens = kve_json_int(o, "n_predict", p->max_tokens);
-        break;
-
     default:
         p->max_tokens = kve_json_int(o, "max_tokens", -1);
         p->max_tokens = kve_json_int(o, "max_completion_tokens",
@@ -246,10 +230,6 @@ kve_parse_cut(kve_server_t *s, kve_parsed_t *p)
 
     n = kve_json_int(p->body, "truncate_prompt_tokens", -1);
 
-    if (p->api == KVE_GENERATE_TGI) {
-        n = kve_json_int(kve_json_get(p->body, "parameters"), "truncate", n);
-    }
-
     if (n <= 0) {
         return;
     }
@@ -284,13 +264,6 @@ kve_parse_body(kve_server_t *s, kve_api_e api, const char *data, size_t len,
     if (!cJSON_IsObject(p->body)) {
         kve_parsed_fail(p, 400, "BadRequestError", "JSON decode error");
         return;
-    }
-
-    /* two engines have /generate */
-
-    if (api == KVE_GENERATE_SGLANG && kve_json_get(p->body, "inputs")) {
-        api = KVE_GENERATE_TGI;
-        p->api = api;
     }
 
     kve_parse_root(s, p);
@@ -345,15 +318,6 @@ kve_parse_body(kve_server_t *s, kve_api_e api, const char *data, size_t len,
 
     case KVE_EMBEDDINGS:
         kve_parse_prompts(s, p, "input");
-        return;
-
-    case KVE_GENERATE_SGLANG:
-        kve_parse_prompts(s, p, kve_json_get(p->body, "input_ids")
-                                ? "input_ids" : "text");
-        return;
-
-    case KVE_GENERATE_TGI:
-        kve_parse_prompts(s, p, "inputs");
         return;
 
     default:

@@ -41,46 +41,6 @@ kve_inject_status(kve_job_t *job, int status, const char *type,
 }
 
 
-/* one of llm-d-inference-sim's failures, each with its own status */
-
-
-static int
-kve_inject_fail(kve_job_t *job)
-{
-    int                     i, n, pick;
-    kve_settings_t         *set;
-    const kve_fail_type_t  *fail;
-
-    set = &job->server->settings;
-
-    if (set->fail_status) {
-        job->fault = KVE_FAULT_STATUS;
-        job->fault_n = set->fail_status;
-        return 0;
-    }
-
-    for (i = 0, n = 0; kve_fail_types[i].name; i++) {
-        n += set->fail_types == 0 || (set->fail_types >> i & 1);
-    }
-
-    pick = kve_random(&job->server->random) % n;
-
-    for (i = 0; ; i++) {
-        if ((set->fail_types == 0 || (set->fail_types >> i & 1))
-            && pick-- == 0)
-        {
-            break;
-        }
-    }
-
-    fail = &kve_fail_types[i];
-    job->server->counters.faults++;
-    kve_inject_status(job, fail->status, fail->type, fail->message);
-
-    return 1;
-}
-
-
 int
 kve_inject_choose(kve_job_t *job)
 {
@@ -88,13 +48,6 @@ kve_inject_choose(kve_job_t *job)
     kve_settings_t  *set;
 
     set = &job->server->settings;
-
-    s = kve_http_header(job->http, "X-Return-Error");
-    if (s) {
-        job->fault_n = atoi(s);
-        job->fault = job->fault_n < 200 || job->fault_n > 599
-                     ? KVE_FAULT_INVALID : KVE_FAULT_STATUS;
-    }
 
     s = kve_http_header(job->http, "X-Engine-Fault");
     if (s) {
@@ -109,13 +62,6 @@ kve_inject_choose(kve_job_t *job)
         kve_http_error(job->http, job->conn, 400, job->parsed.api,
                        "invalid_request_error", "no such fault");
         kve_job_end(job, 400, "error");
-        return 1;
-    }
-
-    if (job->fault == KVE_FAULT_NONE && set->fail_rate > 0
-        && kve_random_unit(&job->server->random) < set->fail_rate
-        && kve_inject_fail(job))
-    {
         return 1;
     }
 

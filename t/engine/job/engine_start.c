@@ -170,9 +170,6 @@ kve_job_prefix(kve_job_t *job)
     case KVE_EMBEDDINGS:
         return "embd-";
 
-    case KVE_GENERATE_SGLANG:
-        return "";
-
     default:
         return "chatcmpl-";
     }
@@ -236,12 +233,6 @@ kve_job_create(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req,
     kve_parse(s, api, len ? (char *) evbuffer_pullup(in, -1) : "", len,
               &job->parsed);
     evbuffer_drain(in, len);
-
-    if (job->parsed.api == KVE_GENERATE_TGI) {
-        job->parsed.stream = strcmp(path, "/generate_stream") == 0
-                             || (strcmp(path, "/") == 0
-                                 && job->parsed.stream);
-    }
 
     snprintf(job->id, sizeof(job->id), "%s%016llx%016llx",
              kve_job_prefix(job), (unsigned long long) kve_random(&s->random),

@@ -95,9 +95,9 @@ kve_metrics_rank(kve_server_t *s, kve_buf_t *b, int rank)
 
     kve_replica_stats(s->rank[rank], &m.st);
 
-    m.running = s->fake.running_set ? s->fake.running : m.st.running;
-    m.waiting = s->fake.waiting_set ? s->fake.waiting : m.st.waiting;
-    m.kv_usage = s->fake.kv_usage_set ? s->fake.kv_usage : m.st.kv_usage;
+    m.running = m.st.running;
+    m.waiting = m.st.waiting;
+    m.kv_usage = m.st.kv_usage;
 
     switch (opt->dialect) {
 
@@ -288,70 +288,4 @@ kve_metrics_free(kve_server_t *s)
     s->nlora_sets = 0;
     s->steps_read = 0;
     kve_buf_free(&s->frozen);
-}
-
-
-/* llm-d-inference-sim's fake metrics: null and absent change nothing */
-
-int
-kve_metrics_fake(kve_server_t *s, const cJSON *fake)
-{
-    int           i;
-    kve_buf_t     b;
-    const char   *running, *waiting;
-    const cJSON  *v, *lora;
-
-    cJSON_ArrayForEach(v, fake) {
-
-        if (cJSON_IsNull(v)) {
-            continue;
-        }
-
-        if (strcmp(v->string, "running-requests") == 0) {
-            s->fake.running = kve_json_whole(v->valuedouble);
-            s->fake.running_set = 1;
-
-        } else if (strcmp(v->string, "waiting-requests") == 0) {
-            s->fake.waiting = kve_json_whole(v->valuedouble);
-            s->fake.waiting_set = 1;
-
-        } else if (strcmp(v->string, "kv-cache-usage") == 0) {
-            s->fake.kv_usage = v->valuedouble;
-            s->fake.kv_usage_set = 1;
-
-        } else if (strcmp(v->string, "loras") == 0) {
-
-            for (i = 0; i < s->nlora_sets; i++) {
-                free(s->lora_set[i]);
-            }
-
-            s->nlora_sets = 0;
-
-            cJSON_ArrayForEach(lora, v) {
-                if (s->nlora_sets == KVE_LORA_SETS) {
-                    break;
-                }
-
-                running = kve_json_str(lora, "running");
-                waiting = kve_json_str(lora, "waiting");
-
-                memset(&b, 0, sizeof(kve_buf_t));
-                kve_buf_printf(&b, "max_lora=\"%d\","
-                               "running_lora_adapters=\"%s\","
-                               "waiting_lora_adapters=\"%s\"",
-                               s->engine->opt.max_loras,
-                               running ? running : "",
-                               waiting ? waiting : "");
-
-                s->lora_seen[s->nlora_sets] = kve_json_num(lora, "timestamp",
-                                                           kve_wall());
-                s->lora_set[s->nlora_sets++] = b.data;
-            }
-
-        } else {
-            return -1;
-        }
-    }
-
-    return 0;
 }

@@ -16,8 +16,5 @@ void kve_metrics_handle(kve_server_t *s, kve_conn_t *c,
 void kve_metrics_done(kve_server_t *s, kve_sub_t *sub);
 void kve_metrics_free(kve_server_t *s);
 
-/* non-zero: not understood */
-int kve_metrics_fake(kve_server_t *s, const cJSON *fake);
-
 
 #endif

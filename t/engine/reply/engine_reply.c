@@ -388,42 +388,6 @@ kve_reply_timings(kve_buf_t *b, kve_job_t *job, const kve_sub_t *sub)
 }
 
 
-/* SGLang's own API */
-
-void
-kve_reply_meta(kve_buf_t *b, kve_job_t *job, const kve_sub_t *sub)
-{
-    uint32_t  n;
-
-    n = sub->finished || !job->parsed.stream ? sub->req.output_tokens
-                                             : sub->sent;
-
-    kve_buf_printf(b, "\"meta_info\":{\"id\":\"%s\",\"finish_reason\":",
-                   job->id);
-
-    if (n < sub->req.output_tokens) {
-        kve_buf_str(b, "null");
-
-    } else if (strcmp(sub->reply.finish, "length") == 0) {
-        kve_buf_printf(b, "{\"type\":\"length\",\"length\":%u}", n);
-
-    } else {
-        kve_buf_str(b, "{\"type\":\"stop\",\"matched\":151645}");
-    }
-
-    kve_buf_printf(b, ",\"prompt_tokens\":%u,\"weight_version\":\"default\","
-                   "\"total_retractions\":%u,\"completion_tokens\":%u,"
-                   "\"cached_tokens\":%u", sub->req.prompt_tokens,
-                   sub->req.preemptions, n, sub->req.cached_tokens);
-
-    if (n == sub->req.output_tokens) {
-        kve_buf_printf(b, ",\"e2e_latency\":%.6f", kve_now() - job->arrived);
-    }
-
-    kve_buf_str(b, "}");
-}
-
-
 const char *
 kve_reply_stop_reason(const kve_sub_t *sub)
 {

@@ -446,70 +446,6 @@ kve_stream_responses(kve_job_t *job, kve_sub_t *sub, kve_part_e kind,
 }
 
 
-/* the native APIs know nothing but text */
-
-static void
-kve_stream_native(kve_job_t *job, kve_sub_t *sub, uint32_t n,
-    const char *data, size_t len)
-{
-    kve_buf_t  *b;
-
-    b = &job->out;
-
-    switch (job->parsed.api) {
-
-    case KVE_GENERATE_SGLANG:
-        /* everything so far, in every event */
-        kve_buf_str(b, "data: {\"text\":\"");
-        kve_buf_escape(b, sub->reply.text.data,
-                       data + len - sub->reply.text.data);
-        kve_buf_str(b, "\",\"output_ids\":[");
-        kve_buf_printf(b, "%u],", (unsigned) (kve_mix(n) % 150000));
-        kve_reply_meta(b, job, sub);
-
-        if (job->nsubs > 1) {
-            kve_buf_printf(b, ",\"index\":%d", sub->index);
-        }
-
-        kve_buf_str(b, "}\n\n");
-        break;
-
-    case KVE_GENERATE_TGI:
-        /* no space after the colon */
-        kve_buf_printf(b, "data:{\"index\":%u,\"token\":{\"id\":%u,"
-                       "\"text\":\"", n,
-                       (unsigned) (kve_mix(n) % 150000));
-        kve_buf_escape(b, data, len);
-        kve_buf_str(b, "\",\"logprob\":-0.5,\"special\":false},"
-                       "\"generated_text\":");
-
-        if (n == sub->req.output_tokens) {
-            kve_buf_str(b, "\"");
-            kve_reply_part(b, sub, KVE_PART_CONTENT);
-            kve_buf_printf(b, "\",\"details\":{\"finish_reason\":\"%s\","
-                           "\"generated_tokens\":%u,\"seed\":null,"
-                           "\"input_length\":%u}}\n\n",
-                           strcmp(sub->reply.finish, "length") == 0
-                           ? "length" : "eos_token", n,
-                           sub->req.prompt_tokens);
-        } else {
-            kve_buf_str(b, "null,\"details\":null}\n\n");
-        }
-
-        break;
-
-    default:
-        kve_buf_str(b, "data: {\"index\":0,\"content\":\"");
-        kve_buf_escape(b, data, len);
-        kve_buf_printf(b, "\",\"tokens\":[%u],\"stop\":false,\"id_slot\":-1,"
-                       "\"tokens_predicted\":%u,\"tokens_evaluated\":%u}\n\n",
-                       (unsigned) (kve_mix(n) % 150000), n,
-                       sub->req.prompt_tokens);
-        break;
-    }
-}
-
-
 /* token n (from 1): what of it belongs to a part is shown */
 
 void
@@ -557,7 +493,6 @@ kve_stream_token(kve_job_t *job, kve_sub_t *sub, uint32_t n)
             break;
 
         default:
-            kve_stream_native(job, sub, n, data, to - from);
             break;
         }
 
@@ -651,16 +586,6 @@ kve_stream_close(kve_job_t *job)
         kve_buf_str(b, ",\"response\":");
         kve_reply_responses_object(b, job, "completed");
         kve_stream_event_end(job);
-        break;
-
-    case KVE_GENERATE_SGLANG:
-        kve_buf_str(b, "data: [DONE]\n\n");
-        break;
-
-    case KVE_GENERATE_LLAMACPP:
-        kve_buf_str(b, "data: ");
-        kve_reply_body(job, b);
-        kve_buf_str(b, "\n\n");
         break;
 
     default:

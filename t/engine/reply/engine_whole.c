@@ -189,115 +189,6 @@ kve_whole_messages(kve_buf_t *b, kve_job_t *job)
 
 
 static void
-kve_whole_sglang(kve_buf_t *b, kve_job_t *job)
-{
-    int         i;
-    uint32_t    k;
-    kve_sub_t  *sub;
-
-    kve_buf_str(b, job->parsed.single && job->nsubs == 1 ? "" : "[");
-
-    for (i = 0; i < job->nsubs; i++) {
-        sub = &job->subs[i];
-        kve_buf_str(b, i ? ",{\"text\":\"" : "{\"text\":\"");
-        kve_reply_part(b, sub, KVE_PART_CONTENT);
-        kve_buf_str(b, "\",\"output_ids\":[");
-
-        for (k = 0; k < sub->req.output_tokens; k++) {
-            kve_buf_printf(b, k ? ",%u" : "%u",
-                           (unsigned) (kve_mix(job->parsed.root + k)
-                                       % 150000));
-        }
-
-        kve_buf_str(b, "],");
-        kve_reply_meta(b, job, sub);
-        kve_buf_str(b, "}");
-    }
-
-    kve_buf_str(b, job->parsed.single && job->nsubs == 1 ? "" : "]");
-}
-
-
-static void
-kve_whole_tgi(kve_buf_t *b, kve_job_t *job)
-{
-    int                list;
-    char               s[32];
-    double             total, queue, inference;
-    kve_sub_t         *sub;
-    const cJSON       *parameters;
-    struct evkeyvalq  *h;
-
-    sub = &job->subs[0];
-    list = strcmp(job->path, "/") == 0;
-    parameters = kve_json_get(job->parsed.body, "parameters");
-
-    kve_buf_str(b, list ? "[{\"generated_text\":\""
-                        : "{\"generated_text\":\"");
-    kve_reply_part(b, sub, KVE_PART_CONTENT);
-    kve_buf_str(b, "\"");
-
-    if (kve_json_true(parameters, "details", 0)) {
-        kve_buf_printf(b, ",\"details\":{\"finish_reason\":\"%s\","
-                       "\"generated_tokens\":%u,\"seed\":null,"
-                       "\"prefill\":[],\"tokens\":[]}",
-                       strcmp(sub->reply.finish, "length") == 0 ? "length"
-                                                             : "eos_token",
-                       sub->req.output_tokens);
-    }
-
-    kve_buf_str(b, list ? "}]" : "}");
-
-    total = (kve_now() - job->arrived) * 1000;
-    queue = (sub->req.admit_time - sub->req.submit_time) * 1000
-            / job->server->engine->opt.speed;
-    inference = total - queue;
-
-    h = evhttp_request_get_output_headers(job->http);
-
-    evhttp_add_header(h, "x-compute-type", "1-emulated");
-    snprintf(s, sizeof(s), "%u", sub->req.prompt_tokens);
-    evhttp_add_header(h, "x-prompt-tokens", s);
-    snprintf(s, sizeof(s), "%u", sub->req.output_tokens);
-    evhttp_add_header(h, "x-generated-tokens", s);
-    snprintf(s, sizeof(s), "%.0f", queue);
-    evhttp_add_header(h, "x-queue-time", s);
-    snprintf(s, sizeof(s), "%.0f", inference);
-    evhttp_add_header(h, "x-inference-time", s);
-    snprintf(s, sizeof(s), "%.0f", inference / sub->req.output_tokens);
-    evhttp_add_header(h, "x-time-per-token", s);
-    snprintf(s, sizeof(s), "%.0f", total);
-    evhttp_add_header(h, "x-total-time", s);
-    evhttp_add_header(h, "x-compute-time", s);
-}
-
-
-static void
-kve_whole_llamacpp(kve_buf_t *b, kve_job_t *job)
-{
-    kve_sub_t  *sub;
-
-    sub = &job->subs[0];
-
-    kve_buf_str(b, "{\"index\":0,\"content\":\"");
-    kve_reply_part(b, sub, KVE_PART_CONTENT);
-    kve_buf_str(b, "\",\"tokens\":[],\"id_slot\":0,\"stop\":true,\"model\":");
-    kve_buf_quote(b, job->parsed.model);
-    kve_buf_printf(b, ",\"tokens_predicted\":%u,\"tokens_evaluated\":%u,"
-                   "\"generation_settings\":{\"n_predict\":%lld,"
-                   "\"stream\":false},\"has_new_line\":false,"
-                   "\"truncated\":false,\"stop_type\":\"%s\","
-                   "\"stopping_word\":\"\",\"tokens_cached\":%u,",
-                   sub->req.output_tokens, sub->req.prompt_tokens,
-                   (long long) job->parsed.max_tokens,
-                   strcmp(sub->reply.finish, "length") == 0 ? "limit" : "eos",
-                   sub->req.prompt_tokens + sub->req.output_tokens - 1);
-    kve_reply_timings(b, job, sub);
-    kve_buf_str(b, "}");
-}
-
-
-static void
 kve_whole_embeddings(kve_buf_t *b, kve_job_t *job)
 {
     int       i, k, dim;
@@ -357,18 +248,6 @@ kve_reply_body(kve_job_t *job, kve_buf_t *b)
 
     case KVE_EMBEDDINGS:
         kve_whole_embeddings(b, job);
-        break;
-
-    case KVE_GENERATE_SGLANG:
-        kve_whole_sglang(b, job);
-        break;
-
-    case KVE_GENERATE_TGI:
-        kve_whole_tgi(b, job);
-        break;
-
-    case KVE_GENERATE_LLAMACPP:
-        kve_whole_llamacpp(b, job);
         break;
     }
 
