@@ -5,8 +5,8 @@
 
 
 /*
- * For a fuzzer built without libFuzzer, at its end: runs it over the files and
- * folders of its arguments, and over every beginning of them.
+ * Included at the end of a fuzzer; without libFuzzer it runs the fuzzer over
+ * the files and folders of its arguments, and over every prefix of them.
  */
 
 
@@ -69,7 +69,7 @@ run(const char *name)
     (void) LLVMFuzzerTestOneInput(buf.p ? buf.p : piece, buf.len);
     files++;
 
-    /* and every beginning of it */
+    /* and every prefix of it */
 
     for (n = buf.len; n > 0; n -= n / 50 + 1) {
         (void) LLVMFuzzerTestOneInput(buf.p, n - 1);

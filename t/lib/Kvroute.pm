@@ -1,7 +1,7 @@
 package Kvroute;
 
-# What the tests share: an nginx with the module, engines behind it, requests
-# to it.  Core Perl only.
+# Test fixture: an nginx with the module, engines behind it, requests to it.
+# Core Perl only.
 #
 #     use lib 't/lib';
 #     use Kvroute;
@@ -44,7 +44,7 @@ our @ISA = qw(Kvroute::Client Kvroute::Servers Kvroute::Receipts);
 
 our @EXPORT = (@Test::More::EXPORT, qw(chat text wait_for version which));
 
-# a test is strict by using this
+# enables strict and warnings in the test
 
 sub import {
     strict->import();
@@ -100,8 +100,8 @@ sub new {
 }
 
 
-# A free port, given out once: to this test and, for as long as it runs, to no
-# other, and none that the system gives to clients.
+# Returns a free port that no other running test uses, outside the range that the
+# system gives to clients.
 
 my @claims;
 
@@ -117,7 +117,7 @@ sub port {
 }
 
 
-# several free ports in a row
+# Returns several consecutive free ports
 
 sub ports {
     my ($t, $n) = @_;
@@ -133,8 +133,8 @@ sub ports {
 }
 
 
-# nothing else has the name of a socket that is in no folder, and it goes with
-# its process
+# Claims a port for this process: an abstract socket name is unique, and vanishes
+# with the process
 
 sub claim {
     my ($t, $port) = @_;
@@ -155,7 +155,7 @@ sub claim {
 }
 
 
-# runs a program in the background
+# Runs a program in the background
 
 sub spawn {
     my ($t, $log, @cmd) = @_;
@@ -211,7 +211,7 @@ sub upstream {
 }
 
 
-# several, of servers that may fail without being set aside for it
+# Adds several, whose servers may fail without being marked as failed
 
 sub upstreams {
     my ($t, @upstreams) = @_;
@@ -311,7 +311,7 @@ sub command {
 }
 
 
-# nginx -t: what it prints, and whether it was content
+# Runs nginx -t; returns whether it succeeded, and its output
 
 sub check {
     my ($t) = @_;
@@ -353,7 +353,7 @@ sub run {
 }
 
 
-# the pids of the workers, of all that are there
+# Returns the pids of all workers
 
 sub workers {
     my ($t) = @_;
@@ -366,7 +366,7 @@ sub workers {
 }
 
 
-# the workers that are not shutting down
+# Returns the workers that are not shutting down
 
 sub active_workers {
     my ($t) = @_;
@@ -378,7 +378,7 @@ sub active_workers {
 }
 
 
-# reload; returns when all new workers are there
+# Reloads; returns when all new workers are running
 
 sub reload {
     my ($t) = @_;
@@ -394,7 +394,7 @@ sub reload {
         return @new == $t->{workers};
     }) or die "no reload: " . $t->log();
 
-    # the socket is shared: the old ones must have stopped to accept
+    # the socket is shared: old workers must have stopped accepting
 
     wait_for(sub {
         for my $pid (grep { $old{$_} } $t->workers()) {
@@ -408,7 +408,7 @@ sub reload {
 }
 
 
-# kills a process of nginx and waits until it is gone and replaced
+# Kills a worker and waits until it is gone
 
 sub kill_worker {
     my ($t, $pid, $signal) = @_;
@@ -463,7 +463,7 @@ sub access_log {
 }
 
 
-# the status of a peer, by the name of a variable that has its port
+# Returns the status as data
 
 sub status {
     my ($t, $uri) = @_;
@@ -474,16 +474,15 @@ sub status {
 }
 
 
-# JSON::PP takes four times as long for what the status page says, and tests
-# ask for it thousands of times: of ASCII without escapes it is Perl but for
-# the colons.  t/status.t reads the page with JSON::PP.
+# JSON::PP takes four times as long, and tests ask thousands of times.  ASCII
+# without escapes is Perl, apart from the colons.  t/status.t uses JSON::PP.
 
 my $token = qr/[{}\[\]:,]|"[^"\\]*"|-?\d[\d.eE+-]*|true|false|null/;
 
 sub decode {
     my ($json) = @_;
 
-    # a pattern may not be repeated more than 65,534 times at once
+    # Perl repeats a pattern at most 65,534 times
 
     1 while $json =~ /\G(?:$token){1,60000}+/gc;
 
@@ -510,9 +509,8 @@ sub peer {
 }
 
 
-# Active requests and pending bytes over all peers of all upstreams, nginx's
-# own count, and the requests that have had no event yet.  Tests ask for these
-# most often, so the page is not decoded.
+# Returns active requests, pending bytes, nginx's own count, and requests without
+# an event, summed over all peers.  Tests call this most, so it does not decode.
 
 sub load {
     my ($t) = @_;
@@ -531,7 +529,7 @@ sub load {
 }
 
 
-# waits until nothing is counted any more
+# Waits until all counters are zero
 
 sub idle {
     my ($t) = @_;
@@ -546,8 +544,8 @@ sub idle {
 
 # --- odds and ends
 
-# Waits for something, which may never come: in so many seconds on a machine that
-# is idle, and on a busy one for as many looks as an idle one has.
+# Waits for a condition: at most this many seconds on an idle machine; on a busy
+# one for as many checks as an idle one makes.
 
 sub wait_for {
     my ($sub, $timeout) = @_;
@@ -585,7 +583,7 @@ sub version {
 }
 
 
-# a program, of this system or brought by a make target
+# Returns the path of a program, from the build or the system
 
 sub which {
     my ($name) = @_;
@@ -614,7 +612,7 @@ sub write_file {
 }
 
 
-# stops nginx, and holds the log against what must not be in it
+# Stops nginx; fails if its log has an alert or a sanitizer report
 
 sub quit {
     my ($t) = @_;
@@ -644,7 +642,7 @@ sub done {
 }
 
 
-# whatever happens, no process and no folder is left behind
+# Removes all processes and the folder
 
 sub cleanup {
     my ($t) = @_;

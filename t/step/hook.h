@@ -11,10 +11,10 @@
 /*
  * A kill before the n-th store to shared memory.
  *
- * What is to be killed is compiled with -fsanitize=thread, so that the compiler
- * calls a function before each access to memory; hook.c has those functions in
- * place of the sanitizer's own.  Atomic stores, plain ones and those of
- * memcpy() are seen alike, in the order of the program.
+ * The code under test is compiled with -fsanitize=thread, so the compiler calls
+ * a function before each memory access; hook.c implements those functions
+ * instead of the sanitizer.  It sees atomic stores, plain ones and those of
+ * memcpy() in program order.
  */
 
 
@@ -22,10 +22,10 @@
 #include <stdint.h>
 
 
-/* called before a store to an address */
+/* Called before a store to an address. */
 void hook_store(const volatile void *addr);
 
-/* whether stores to an address are counted now */
+/* Returns whether stores to an address are counted now. */
 int hook_counts(const volatile void *addr);
 
 

@@ -9,8 +9,8 @@
 
 
 /*
- * All that processes share of a zone and a queue, in one piece of memory; the
- * process that lives on in it, and the one that is killed.
+ * The shared part of a zone and a queue, in one piece of memory; the process
+ * that survives, and the one that is killed.
  */
 
 
@@ -23,13 +23,13 @@
 #define LINES     1024
 #define UNIT      256
 #define UNITS     24             /* of a prompt */
-#define PROMPTS   12             /* of which the first KEPT are held */
+#define PROMPTS   12             /* of which the first KEPT are cached */
 #define KEPT      4
 #define PEERS     10             /* the last one is flushed, restarts, ... */
-#define HELD_BY   9              /* peers that hold the first prompts */
-#define NAMES     14             /* servers that may ever be there, */
+#define HELD_BY   9              /* peers that have the first prompts cached */
+#define NAMES     14             /* servers that can exist, */
 #define NUMBERS   12             /* and of them at a time */
-#define FEW       16             /* lines of a table that is full */
+#define FEW       16             /* lines of a full table */
 #define NOW       1000000ULL     /* ms */
 
 #define LIVING    kvr_load_owner(1, 1)
@@ -37,7 +37,7 @@
 #define DEAD      kvr_load_owner(3, 1)
 
 
-/* the shared part; registry, load and index lie behind it */
+/* the shared part; registry, load and index follow */
 typedef struct {
     kvr_hot_t           hot;
     kvr_receipts_t      receipts;
@@ -46,7 +46,7 @@ typedef struct {
 } world_shared_t;
 
 
-/* what the victim has begun to do, so that it may be found done afterwards */
+/* operation that the victim has begun, which can be found done afterwards */
 typedef struct {
     uint32_t            units[PROMPTS][KVR_PEERS];
     uint32_t            observed;
@@ -66,32 +66,32 @@ extern uint8_t         *world_memory;
 extern size_t           world_size;
 
 /*
- * As it is before anything is done: the living one has taught and waits.  full:
- * the table is too small for it all.
+ * The initial state: the surviving process has inserted prompts and waits.
+ * full: the table is too small for all of them.
  */
 void world_init(util_rng_t *rng, unsigned full);
 
-/* address of a server that may be there */
+/* Returns the address of a server that can exist. */
 const char *world_name(unsigned n);
 
-/* one thing that a process does, by number; 0 after the last one */
+/* Performs the n-th operation of a process; returns 0 after the last one. */
 const char *victim_op(unsigned n);
 void victim_begin(void);
 void victim_do(unsigned op, util_rng_t *rng);
 
-/* what must hold when the victim was killed, anywhere; or util_check() fails */
+/* Checks what must hold after the victim was killed at any store. */
 void world_check(util_rng_t *rng);
 
 /*
- * Part of world_check(): an ejected server is no candidate, and returns.  One
- * too many may be ejected, as the process that counts them may have died.
+ * Part of world_check(): an ejected server is not a candidate, and returns.
+ * One server too many can be ejected, if the process that counted them died.
  */
 void world_ejection(void);
 
-/* a receipt that can be told from one half written */
+/* Makes a decision record that differs from a half-written one. */
 void world_receipt(kvr_receipt_t *r, uint64_t n);
 
-/* the request of the living process that waits, and its queue */
+/* the waiting request of the surviving process, and its queue */
 extern kvr_queue_t       waiting;
 extern kvr_queue_item_t  waiter;
 

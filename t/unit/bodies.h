@@ -9,19 +9,19 @@
 
 
 /*
- * Random request bodies of all APIs, spelled in random ways: order of keys,
- * duplicates, white space, escapes.  The wilder ones hold what is no JSON, or
- * not for everybody.
+ * Random request bodies of all APIs in random spelling: order of keys,
+ * duplicates, white space, escapes.  The wilder ones are not JSON, or only for
+ * some parsers.
  */
 
 
 #include "util.h"
 
 
-/* a body, and a path that it may come by */
+/* Makes a body, and a path that accepts it. */
 void bodies_make(util_rng_t *r, util_buf_t *out, const char **path);
 
-/* damages it: bytes flipped, deleted, inserted, doubled, or the end cut off */
+/* Damages it: bytes flipped, deleted, inserted, doubled, or the end cut off */
 void bodies_damage(util_rng_t *r, util_buf_t *body);
 
 

@@ -9,40 +9,39 @@
 
 
 /*
- * What kvr_prompt_read() must find, worked out slowly and by other means: the
- * body parsed by cJSON, the canonical text built as kvr_message.h says, in
- * full, and cut in blocks hashed by the installed XXH3.
+ * The expected result of kvr_prompt_read(), computed slowly by other means:
+ * cJSON parses the body, the whole canonical text is built as kvr_message.h
+ * says, cut into blocks, and hashed by the installed XXH3.
  *
- * Where the reader differs from cJSON by design, in what it takes for JSON:
+ * The reader accepts other texts as JSON than cJSON does, by design:
  *
  *   reader only
- *     NUMBER      what starts like one and has no other characters than those
- *                 of numbers
- *     SURROGATE   lone halves of surrogate pairs, as Python takes them
- *     ESCAPE      "\x" in a text that is hashed or skipped: it stays as it is
- *     UNREAD      a string that is skipped may have any "\u"
- *     CONTAINER   a value that is skipped, or hashed as it stands, has its
- *                 brackets counted and no more: commas, literals, nesting
- *                 beyond cJSON's 1000
+ *     NUMBER      starts like a number and has only characters of numbers
+ *     SURROGATE   lone halves of surrogate pairs, as in Python
+ *     ESCAPE      "\x" in a text that is hashed or skipped stays unchanged
+ *     UNREAD      a skipped string may have any "\u"
+ *     CONTAINER   of a value that is skipped or hashed unchanged only brackets
+ *                 are counted: commas and literals are not checked, nor is
+ *                 nesting beyond cJSON's 1000
  *
  *   cJSON only
- *     NOT_OBJECT  no API has bodies that are no objects
+ *     NOT_OBJECT  the body of every API is an object
  *     BOM         at the start
  *     SPACE       control characters as white space
- *     HEX         "\u" without four digits, which it takes for a NUL byte
+ *     HEX         "\u" without four digits is a NUL byte
  *
  *   both, with another text
- *     CONTROL     raw control characters in strings stay raw; engines refuse
+ *     CONTROL     raw control characters in strings stay raw; engines reject
  *     NUL         "\u0000" does not end a string
  *
  *   and beyond JSON
- *     DEPTH       arrays and objects more than KVR_WALK_DEPTH deep in what is
- *                 descended into are left out of the canonical text
+ *     DEPTH       arrays and objects deeper than KVR_WALK_DEPTH are left out of
+ *                 the canonical text
  *
- * Since the engine checks the body anyway, none of these can do harm but a
- * guess where to send it.  oracle_verify() takes each difference as explained
- * only if it lies where the rule allows it: with all that was explained
- * replaced by plain JSON, cJSON must take the body.
+ * The engine checks the body anyway, so a difference can only affect the choice
+ * of the server.  oracle_verify() accepts a difference only where its rule
+ * allows it: cJSON must accept the body once the explained parts are replaced
+ * by plain JSON.
  */
 
 
@@ -75,7 +74,7 @@ typedef struct {
 } oracle_stats_t;
 
 
-/* what a reading gives, by the reader or by the oracle */
+/* result of the reader or of the oracle */
 
 #define ORACLE_MAX_CHAIN  4096
 
@@ -86,15 +85,15 @@ typedef struct {
 } oracle_result_t;
 
 
-/* salt, path and unit; secret and memory are given here */
+/* Reads a body; conf has salt, path and unit. */
 void oracle_read(oracle_result_t *res, const kvr_prompt_conf_t *conf,
     const uint8_t *body, size_t len, util_cut_e cut, size_t n);
 
-/* fails unless they are equal */
+/* Fails unless they are equal. */
 void oracle_same(const oracle_result_t *a, const oracle_result_t *b,
     const char *what);
 
-/* fails unless a reading of this body in one piece is as it must be */
+/* Fails unless this result of the body in one piece is right. */
 void oracle_verify(const oracle_result_t *res, const kvr_prompt_conf_t *conf,
     const uint8_t *body, size_t len, oracle_stats_t *stats);
 

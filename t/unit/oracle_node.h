@@ -9,9 +9,9 @@
 
 
 /*
- * What the oracle's files share: the values of a body as nodes that know their
- * place in the text, be they from cJSON's tree or read by the looser rules of
- * the reader; see oracle.h.
+ * Shared by the oracle's files: the values of a body as nodes with their place
+ * in the text, from cJSON's tree or read by the looser rules of the reader; see
+ * oracle.h.
  */
 
 
@@ -32,7 +32,7 @@ struct node_s {
     node_t          *next;
     node_t          *all;        /* to be freed */
 
-    const char      *string;     /* as cJSON has it */
+    const char      *string;     /* cJSON's value */
     double           number;
     util_buf_t       name;       /* of a key, decoded */
 
@@ -58,7 +58,7 @@ enum {
 typedef struct {
     node_t          *nodes;
     size_t           len;        /* of the body */
-    int              error;      /* not even by the rules of the reader */
+    int              error;      /* invalid by the rules of the reader too */
     unsigned        *explained;
 
     int              system;
@@ -70,46 +70,46 @@ typedef struct {
 } oracle_t;
 
 
-/* cJSON's tree, with the places in the text that its nodes were made of */
+/* cJSON's tree, with the places of its nodes in the text */
 node_t *node_json(oracle_t *o, const cJSON *json, const uint8_t **p,
     const uint8_t *e);
 
-/* a value as the reader sees one that it skips; NULL if not even that */
+/* Reads a value as the reader skips one; NULL if it is invalid. */
 node_t *node_loose(oracle_t *o, const uint8_t **p, const uint8_t *e);
 
-/* the items of an array or object: 0 if there are none to be had */
+/* Sets the items of an array or object; 0 if it has none. */
 int node_open(oracle_t *o, node_t *v);
 
-/* likewise, of a value of this kind that is not too deep */
+/* The same, of a value of this kind that is not too deep. */
 int node_opens(oracle_t *o, node_t *v, int kind, unsigned depth);
 
-/* a string as text; also proves that the slow reference agrees with cJSON */
+/* Decodes a string; also checks the slow reference against cJSON. */
 void node_string(oracle_t *o, node_t *v, util_buf_t *out, int canonical);
 
-/* whether this is the key of an item */
+/* Returns whether this is the key of an item. */
 int node_is(node_t *item, const char *name);
 
-/* the value of the last of the keys of that name */
+/* Returns the value of the last key of that name. */
 node_t *node_get(node_t *v, const char *name);
 
-/* a word: decoded, and cut; nothing if it is no string */
+/* Adds a word: decoded and cut; nothing if it is not a string. */
 void node_word(oracle_t *o, node_t *v, word_t *w, size_t max);
 int word_is(const word_t *w, const char *s);
 
-/* any value without insignificant white space */
+/* Adds any value without insignificant white space. */
 void node_raw(oracle_t *o, node_t *v, util_buf_t *out);
 
 void node_free(oracle_t *o);
 
 
-/* the digest of a value, as of root values and media; 0 for null */
+/* Returns the digest of a value, as of root values and media; 0 for null. */
 uint64_t oracle_digest(oracle_t *o, node_t *v);
 
-/* messages in their canonical form */
+/* Adds messages in their canonical form. */
 void oracle_content(oracle_t *o, node_t *v, unsigned depth, util_buf_t *out);
 void oracle_messages(oracle_t *o, node_t *v, unsigned depth, util_buf_t *out);
 
-/* what the reader must find in a body that was opened */
+/* Computes the expected result for an opened body. */
 void oracle_expect(oracle_t *o, node_t *body, const kvr_prompt_conf_t *conf,
     oracle_result_t *res);
 

@@ -8,7 +8,7 @@
 #define _PACK_H_INCLUDED_
 
 
-/* MessagePack and frames of ZMTP, written for the tests of what reads them. */
+/* Writes MessagePack and frames of ZMTP, for the tests of their readers. */
 
 
 #include "util.h"
@@ -19,16 +19,16 @@
 #include "../msgpack.h"
 
 
-/* a random value with all that is in it, about so deep */
+/* Adds a random value of about this depth. */
 void pack_any(util_buf_t *b, util_rng_t *r, unsigned depth);
 
-/* a frame, its flags those of ZMTP but for LONG */
+/* Adds a frame, with the flags of ZMTP except LONG. */
 void pack_frame(util_buf_t *b, unsigned flags, const void *data, size_t len);
 
-/* greeting and READY of a socket of this type */
+/* Adds greeting and READY of a socket of this type. */
 void pack_handshake(util_buf_t *b, const char *type);
 
-/* a message of three frames */
+/* Adds a message of three frames. */
 void pack_message(util_buf_t *b, const char *topic, uint64_t seq,
     const util_buf_t *payload);
 

@@ -9,14 +9,13 @@
 
 
 /*
- * Shared by the unit tests and the fuzzers (which are built with
- * UTIL_NO_CHECK): failures that say where they happened, random numbers that
- * can be had again, texts served in windows, and slow references that share
- * no code with the core.
+ * Shared by the unit tests and the fuzzers (built with UTIL_NO_CHECK): failures
+ * with their place, repeatable random numbers, texts served in windows, and
+ * slow references that share no code with the core.
  *
- *     KVR_TEST_SEED    another run of the random cases, default 1
- *     KVR_TEST_SCALE   how many of them, in percent, default 100
- *     KVR_TEST_DUMP    a file for the body that a test failed with
+ *     KVR_TEST_SEED    seed of the random cases, default 1
+ *     KVR_TEST_SCALE   their number, in percent, default 100
+ *     KVR_TEST_DUMP    file for the body of a failed test
  */
 
 
@@ -32,7 +31,7 @@
 #include "core/prompt/kvr_prompt.h"
 
 
-/* failures; the note says which case, kernel and window are at work */
+/* failures; the note names the current case, kernel and window */
 
 #define util_check(cond, ...)                                                 \
     do {                                                                      \
@@ -46,7 +45,7 @@ void util_fail(const char *file, int line, const char *cond, const char *fmt,
 void util_about(const void *data, size_t len);
 void util_note(const char *fmt, ...) __attribute__ ((format (printf, 1, 2)));
 
-/* bytes made printable, good until the fourth call after this one */
+/* Returns printable bytes, valid until the fourth call after this one. */
 const char *util_show(const void *data, size_t len);
 
 
@@ -108,22 +107,21 @@ void util_printf(util_buf_t *b, const char *fmt, ...)
     __attribute__ ((format (printf, 2, 3)));
 void util_drop(util_buf_t *b);
 
-/* reads a file of t/fuzz/corpus, which has what unit tests and fuzzers share */
+/* Reads a file of t/fuzz/corpus, the samples of unit tests and fuzzers. */
 void util_sample(util_buf_t *b, const char *room, const char *name);
 
 
 /*
- * A text served in windows, each of them a block of its own of the exact size,
- * so that ASan and valgrind see what is read beyond; the previous one is
- * overwritten and freed at the next call, whatever that returns.
+ * A text served in windows.  Each is a block of the exact size, so that ASan
+ * and valgrind see reads beyond it.  The next call overwrites and frees it.
  */
 
 typedef enum {
     UTIL_WHOLE = 0,
-    UTIL_CUT,                /* n: where the text falls in two */
+    UTIL_CUT,                /* n: where the text is cut in two */
     UTIL_STEP,               /* n: bytes from any offset, as from a file */
-    UTIL_GRID,               /* n: windows end at multiples, as of buffers */
-    UTIL_RANDOM              /* n: at most so many bytes, at random */
+    UTIL_GRID,               /* n: windows end at multiples, as buffers do */
+    UTIL_RANDOM              /* n: at most this many bytes, at random */
 } util_cut_e;
 
 typedef struct {
@@ -143,13 +141,13 @@ void util_feed(util_feed_t *f, const void *data, size_t len, util_cut_e cut,
 const uint8_t *util_fetch(void *data, uint64_t offset, size_t *len);
 void util_unfeed(util_feed_t *f);
 
-/* the k-th of the ways in which a text of len is to be cut; 0 after the last */
+/* Sets the k-th way to cut a text of len; returns 0 after the last. */
 int util_cut(size_t len, unsigned k, util_cut_e *cut, size_t *n);
 
 
 /*
- * The kernel that the reader takes: kvr_text_ops() is wrapped by the linker.
- * Returns 0 when there is no n-th.
+ * Sets the kernel of the reader; the linker wraps kvr_text_ops().  Returns 0 if
+ * there is no n-th.
  */
 
 int util_kernel(unsigned n);
@@ -160,27 +158,27 @@ const char *util_kernel_name(void);
 
 extern const uint8_t  util_secret[KVR_SECRET_LEN];
 
-/* XXH3 of the installed library, not of the kernels' own inlined one */
+/* XXH3 of the installed library, not the one inlined in the kernels */
 uint64_t util_digest(const void *data, size_t len);
 uint64_t util_mix(uint64_t a, uint64_t b);
 
-/* n values: the first ones of a system prompt, the rest of a session's own */
+/* Makes n values: the first ones of a system prompt, then of the session. */
 void util_chain(uint64_t *chain, uint64_t system, unsigned shared,
     uint64_t session, unsigned n);
 
 /*
- * The canonical form, or with canonical = 0 the decoded one, of the text of a
- * string after its opening quote; *used is what was read, with the closing
- * quote.  KVR_AGAIN: no closing quote, KVR_ERROR: an escape that is none.
- * Like the kernels, the canonical form only looks into "\u".
+ * Makes the canonical form, or with canonical = 0 the decoded one, of a string
+ * after its opening quote; *used is the number of bytes read, with the closing
+ * quote.  KVR_AGAIN: no closing quote, KVR_ERROR: an invalid escape.  Like the
+ * kernels, the canonical form decodes only "\u".
  */
 int util_string(const uint8_t *p, size_t len, util_buf_t *out, size_t *used,
     int canonical);
 
-/* a container without white space outside its strings, likewise */
+/* The same for a container, without white space outside its strings. */
 int util_raw(const uint8_t *p, size_t len, util_buf_t *out, size_t *used);
 
-/* digests of the blocks of a text, n of them; a rest is one if wanted */
+/* Returns the digests of the blocks of a text; finish: also of the rest. */
 size_t util_blocks(const util_buf_t *text, uint64_t *out, size_t max,
     int finish);
 

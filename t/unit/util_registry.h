@@ -8,7 +8,7 @@
 #define _UTIL_REGISTRY_H_INCLUDED_
 
 
-/* memory as a zone has it, and a registry with what it shares right behind it */
+/* Memory like a zone's: a registry followed by its shared part. */
 
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ typedef struct {
 } util_registry_t;
 
 
-/* zeros that begin on a cache line; to be freed by free() */
+/* Returns zeros, aligned to a cache line; free() frees them. */
 static inline void *
 util_zeroed(size_t size)
 {
@@ -58,7 +58,7 @@ util_registry_clear(kvr_registry_t *reg, uint32_t max_peers)
 }
 
 
-/* empty; to be freed by free() */
+/* Returns an empty registry; free() frees it. */
 static inline kvr_registry_t *
 util_registry(uint32_t max_peers)
 {

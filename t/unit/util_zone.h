@@ -12,7 +12,7 @@
 #include "core/route/kvr_route.h"
 
 
-/* a zone of so many peers at most, with a row of two that is this process's */
+/* A zone for at most this many peers, with two rows, one of this process. */
 static inline void
 util_zone(kvr_zone_t *z, uint32_t max_peers, uint64_t lines, uint64_t unit)
 {

@@ -1411,7 +1411,7 @@ kve_test_life(kve_life_t *lives, uint64_t seed, uint32_t max_run, int often,
     uint32_t            j, prefix;
     kve_life_t         *l;
     kve_config_t        cf;
-    kve_watch_t         watch;
+    kve_watch_t         watch = { 0 };
     kve_mirror_t        mirror = { 0 };
     kve_replica_t      *r;
     const kve_event_t  *ev;

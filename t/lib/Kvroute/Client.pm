@@ -38,7 +38,7 @@ sub request {
 }
 
 
-# sends a request; returns the connection
+# Sends a request; returns the connection
 
 sub start {
     my ($t, $line, $body, %arg) = @_;
@@ -121,7 +121,7 @@ sub connect {
 }
 
 
-# reads a response to its end
+# Reads a response to its end
 
 sub finish {
     my ($t, $s, $timeout) = @_;
@@ -141,7 +141,7 @@ sub finish {
 }
 
 
-# reads until the response holds something, e.g. a first event
+# Reads until the response contains something, e.g. a first event
 
 sub read_until {
     my ($t, $s, $re, $timeout) = @_;
@@ -216,7 +216,7 @@ sub parse {
 }
 
 
-# a chat request: text() or any string as the user's message, or messages
+# Returns a chat request: text() or any string as the user's message, or messages
 
 sub chat {
     my ($user, %arg) = @_;
@@ -228,7 +228,7 @@ sub chat {
 }
 
 
-# so many bytes of text that no other seed has
+# Returns text of this length; each seed has its own
 
 my %text;
 

@@ -1,7 +1,7 @@
 package Kvroute::Dns;
 
-# A DNS server for names that are resolved at run time: what it answers is in
-# files, which a test replaces.
+# A DNS server for names that are resolved at run time.  Its answers are in files
+# that a test replaces.
 
 use strict;
 use warnings;
@@ -10,8 +10,7 @@ use IO::Socket::INET;
 use Kvroute;
 
 
-# the addresses of NAME.test; of all names that have none of their own, if it
-# is ''
+# Sets the addresses of NAME.test, or with '' those of all other names
 
 sub records {
     my ($t, $name, @addrs) = @_;
@@ -22,7 +21,7 @@ sub records {
 }
 
 
-# the port of a server that ends with the test
+# Returns the port of a server that ends with the test
 
 sub serve {
     my ($t) = @_;
@@ -49,7 +48,7 @@ sub serve {
 }
 
 
-# no records: the name is unknown; TTL 0: asked for anew each time
+# no records: unknown name; TTL 0: the client asks each time
 
 sub answer {
     my ($t, $q) = @_;

@@ -1,6 +1,6 @@
 package Kvroute::Http2;
 
-# As much of HTTP/2 as tests need, over a connection to the port %%H2%%:
+# The part of HTTP/2 that tests need, over a connection to the port %%H2%%:
 #
 #     my $s = h2_connect($t);
 #     h2_post($s, STREAM, PATH, BODY, name => value, ...);    # or BODY a list of pieces
@@ -8,8 +8,8 @@ package Kvroute::Http2;
 #     my ($status) = h2_status($s, STREAM);
 #     my $ended = h2_ended($s, N);
 #
-# h2_status() is 200, 0 for another status or a connection that ends, -1 for a stream
-# that is reset; h2_ended() how many streams came to their end until N had.
+# h2_status() returns 200, 0 for another status or a closed connection, -1 for a reset
+# stream.  h2_ended() waits until N streams have ended and returns their number.
 
 use strict;
 use warnings;
@@ -66,7 +66,7 @@ sub h2_status {
 
         return 0 if $id != $stream;
 
-        # 200 stands in the static table
+        # 200 is in the static table
 
         $status = 200 if $type == HEADERS && $payload =~ /\x88/;
         $status = -1 if $type == RESET;
@@ -95,7 +95,7 @@ sub h2_ended {
 }
 
 
-# until one is the last, or there are no more
+# until the last one, or the end of the connection
 
 sub read_frames {
     my ($s, $last) = @_;

@@ -1,6 +1,6 @@
 package Kvroute::Publisher;
 
-# An engine that publishes KV events, and what nginx makes of them:
+# An engine that publishes KV events, and the state that nginx derives from them:
 #
 #     my $p = Kvroute::Publisher->new($t, UPSTREAM, ARGUMENTS of the engine)
 #
@@ -27,7 +27,7 @@ sub new {
 }
 
 
-# what the status has of it
+# Returns its row of the status
 
 sub events {
     my ($p) = @_;
@@ -36,12 +36,12 @@ sub events {
 }
 
 
-# what it tells itself
+# Returns its own counters
 
 sub published { return $_[0]->{t}->control($_[0]->{port})->{kv_events}; }
 
 
-# sources are connected a little before publishers know of it
+# nginx is connected slightly before the publisher counts it
 
 sub connected {
     my ($p) = @_;
@@ -52,7 +52,7 @@ sub connected {
 }
 
 
-# requests whose blocks were looked for
+# Returns the number of requests that attribution has finished
 
 sub looked_for {
     my $e = $_[0]->events();
@@ -61,7 +61,7 @@ sub looked_for {
 }
 
 
-# all that was published has been read
+# Waits until nginx has read all events
 
 sub read_all {
     my ($p) = @_;

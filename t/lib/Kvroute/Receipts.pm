@@ -1,7 +1,7 @@
 package Kvroute::Receipts;
 
-# What was decided for which request, and whether many decisions are spread as
-# they should be.
+# The decision record of each request, and tests of the distribution of many
+# decisions.
 #
 #     http { %%LOG%% ... }         # in the configuration
 #     $t->post('/?n=a', $body);
@@ -16,7 +16,7 @@ my @fields = qw(status addr policy reason peer model session prompt matched
                 best cost);
 
 
-# a log of receipts, by the argument "n" of the requests
+# Adds a log of decision records, by the argument "n" of the requests
 
 sub receipts {
     my ($t) = @_;
@@ -28,7 +28,7 @@ sub receipts {
 }
 
 
-# the receipt of a request; it is logged when the response has been sent
+# Returns the decision record of a request; it is logged after the response
 
 sub receipt {
     my ($t, $id) = @_;
@@ -47,8 +47,8 @@ sub receipt {
 }
 
 
-# the line of the access log that begins with a word: a line may be written long
-# after the client has its answer, and so behind those of later requests
+# Returns the line of the access log that begins with a word.  A line may be
+# written long after the client has its answer, after those of later requests
 
 sub logged {
     my ($t, $id) = @_;
@@ -60,7 +60,7 @@ sub logged {
 }
 
 
-# B0, B1, .. of an address
+# Returns the name, B0, B1, .., of an address
 
 sub name_of {
     my ($t, $address) = @_;
@@ -73,7 +73,7 @@ sub name_of {
 }
 
 
-# which backend a response is from
+# Returns the backend of a response
 
 sub from {
     my ($t, $r) = @_;
@@ -82,7 +82,7 @@ sub from {
 }
 
 
-# posts and tells the backend
+# Posts a request and returns the backend
 
 sub to {
     my ($t, $uri, $body, %headers) = @_;
@@ -91,8 +91,8 @@ sub to {
 }
 
 
-# The same when nothing else is on the peers.  A client may have its response
-# before its request is taken off, which the next choice may see.
+# The same on idle peers.  A client may have its response before the counters of
+# its request are released, and the next choice may see them.
 
 sub alone {
     my ($t, @request) = @_;
@@ -103,8 +103,8 @@ sub alone {
 }
 
 
-# So many requests in flight at once; calling what is returned ends them and
-# gives their responses.  The body may be a list of one for each.
+# Starts N requests that stay in flight; the returned function ends them and
+# returns their responses.  The body may be a list with one for each.
 
 my $holds = 0;
 
@@ -117,7 +117,7 @@ sub hold {
 
     $t->{held} ||= 0;
 
-    # those before may have been answered and not yet been taken off
+    # answered requests may still be counted
 
     Kvroute::wait_for(sub { ($t->load())[0] == $t->{held} });
 
@@ -143,7 +143,7 @@ sub hold {
 }
 
 
-# how often each thing occurs
+# Counts how often each thing occurs
 
 sub tally {
     my ($t, @things) = @_;
@@ -155,7 +155,7 @@ sub tally {
 }
 
 
-# Chi-square beyond these happens once in 10^10 runs of what is random, by degrees
+# Random choices exceed these values of chi-square once in 10^10 runs; by degrees
 # of freedom from 1.
 
 my @critical = (41.82, 46.05, 49.54, 52.67, 55.56, 58.29, 60.90);

@@ -1,16 +1,15 @@
 package Kvroute::Recorder;
 
-# Servers that keep what they are sent, and answer as they are told:
+# Servers that record their requests, and answer as the request asks:
 #
 #     recorder($t, NAME, ANSWER)
 #
-# The header X-<NAME> of a request, or X-<first letter of NAME>, is what its server
-# does, word by word:
+# The header X-<NAME> of a request, or X-<first letter of NAME>, is a list of actions:
 #
 #     wait FILE    waits until the file is there
 #     status N     answers with that status, and a body of JSON
 #     say TEXT     answers with the rest of the header
-#     gzip         answers, and says that it is compressed
+#     gzip         answers, marked as compressed
 #     bytes        answers in chunks of a byte
 #     head         sends the head of a stream
 #     event, end   and an event of it, and its end
@@ -19,11 +18,11 @@ package Kvroute::Recorder;
 #     reset, close ends the connection
 #     cut          answers, all but the last byte
 #     hold         waits until the other side leaves
-#     met ...      does the rest if the body tells of a meeting, else answers
+#     met ...      does the rest if the body names a meeting, else answers
 #
-# and without it answers with ANSWER.  What it was sent is in NAME's first letter
-# .sent, a JSON text a line; if the other side has left before it was answered that is
-# one, too: { name, gone, head }.
+# Without it the server answers with ANSWER.  Requests are in the file <first letter of
+# NAME>.sent, one JSON text a line.  A client that leaves before the answer adds a line
+# { name, gone, head }.
 
 use strict;
 use warnings;
@@ -66,7 +65,7 @@ sub recorder {
 }
 
 
-# whether the connection ends, and who has ended it
+# Performs the actions; returns whether the connection has ended, and by which side
 
 sub answer {
     my ($t, $c, $answer, @do) = @_;
@@ -151,7 +150,7 @@ sub whole {
 }
 
 
-# whether the other side has left, looked at for a while
+# Returns whether the other side leaves within a while
 
 sub gone {
     my ($c) = @_;
@@ -172,14 +171,14 @@ sub note {
 }
 
 
-# what servers of a kind were sent, and who has left
+# Returns the requests of servers of a kind, and the clients that left
 
 sub sent {
     my ($t, $kind) = @_;
 
     my $file = "$t->{dir}/$kind.sent";
 
-    # the last line may be on its way
+    # the last line may be incomplete
 
     my @lines = -e $file ? Kvroute::slurp($file) =~ /^(.*)\n/mg : ();
 

@@ -1,7 +1,6 @@
 package Kvroute::Servers;
 
-# What stands behind nginx: emulated engines, and small servers that misbehave
-# as they are told.
+# Servers behind nginx: emulated engines, and small servers that misbehave on request.
 
 use strict;
 use warnings;
@@ -12,7 +11,7 @@ use POSIX qw(:sys_wait_h);
 use Socket qw(SOL_SOCKET SO_LINGER);
 
 
-# starts emulated engines; their ports are %%E0%%, %%E1%%, ...
+# Starts emulated engines; their ports are %%E0%%, %%E1%%, ...
 
 sub engines {
     my ($t, $n, @args) = @_;
@@ -61,7 +60,7 @@ sub kill_engine {
 }
 
 
-# reads or changes the state of an engine
+# Reads or changes the state of an engine
 
 sub control {
     my ($t, $port, $what) = @_;
@@ -74,7 +73,7 @@ sub control {
 }
 
 
-# runs a sub with each connection to a port of its own: a small server
+# Starts a small server: runs a sub for each connection to its port
 
 sub serve {
     my ($t, $name, $sub, %arg) = @_;
@@ -93,8 +92,8 @@ sub serve {
 
     if ($pid == 0) {
 
-        # a group of its own, to be killed with all its connections; and no
-        # hold on the output of the test, which would not end before it
+        # Its own process group, so that cleanup kills all its connections. Its
+        # output is closed: the test harness waits for the end of that.
 
         setpgrp(0, 0);
         open STDOUT, '>', '/dev/null';
@@ -121,7 +120,7 @@ sub serve {
 }
 
 
-# A server that does what the header X-<NAME> of a request says:
+# Starts a server that does what the header X-<NAME> of a request says:
 #
 #     close        closes the connection instead of answering
 #     reset        the same, with an RST
@@ -135,11 +134,10 @@ sub serve {
 #                  behind "wait FILE"
 #     stream N     sends a comment, and N events as they are asked for: each
 #                  when the file of X-Step with that number is there
-#     packed N     the same, as if compressed, with what looks like a comment
+#     packed N     the same, marked as compressed, with bytes like a comment
 #
-# and without it answers with its name, the path and the number of requests
-# that came by this connection.  X-Rank of the answer is the rank that it was
-# told, if any.
+# Without the header it answers with its name, the path and the number of
+# requests on this connection.  X-Rank of the answer is the rank in the request.
 
 sub backend {
     my ($t, $name, %arg) = @_;
@@ -226,7 +224,7 @@ sub backend_connection {
 }
 
 
-# the name of the backend that answered, and the rank that it was told
+# Returns the name of the backend that answered, and the rank in the request
 
 sub answered_by {
     my ($t, $r) = @_;
@@ -236,7 +234,7 @@ sub answered_by {
 }
 
 
-# reads a request with its body; returns its head, or both
+# Reads a request with its body; returns its head, or both
 
 sub backend_read {
     my ($c, $data) = @_;
@@ -274,7 +272,7 @@ sub backend_send {
 }
 
 
-# what a backend was asked for, in order
+# Returns the requests of a backend, in order
 
 sub backend_log {
     my ($t, $name) = @_;
@@ -283,7 +281,7 @@ sub backend_log {
 }
 
 
-# the lines that servers have added to a file since it was looked at last
+# Returns the lines that servers have added to a file since the last call
 
 sub new_lines {
     my ($t, $file) = @_;
@@ -291,7 +289,7 @@ sub new_lines {
     my $lines = substr(Kvroute::slurp("$t->{dir}/$file"),
                        $t->{lines_read}{$file} // 0);
 
-    # one may be on its way
+    # the last one may be incomplete
 
     $lines =~ s/[^\n]*\z//;
     $t->{lines_read}{$file} += length $lines;
@@ -300,7 +298,7 @@ sub new_lines {
 }
 
 
-# lets a backend go on that waits for a file
+# Makes the file that a backend waits for
 
 sub step {
     my ($t, $file) = @_;

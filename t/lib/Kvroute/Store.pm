@@ -1,6 +1,6 @@
 package Kvroute::Store;
 
-# A Redis or Valkey of a test's own, and commands to it.
+# A Redis or Valkey server for one test, and commands to it.
 #
 #     my $store = Kvroute::Store->new($t, '--requirepass', 'x') or skip;
 #     $store->command('XLEN', 'kvroute:{z}');
@@ -12,10 +12,10 @@ use warnings;
 use IO::Socket::INET;
 
 
-# The program that KVROUTE_REDIS names, or one that is installed.
+# Returns the program that KVROUTE_REDIS names, or an installed one.
 #
-# Debian's redis-tools has the server as well, under the name of another tool:
-# without the package redis-server, which would run one
+# Debian's redis-tools contains the server under the name of another tool; the
+# package redis-server would start one
 
 sub binary {
     my ($t) = @_;
@@ -78,8 +78,8 @@ sub stop {
 }
 
 
-# The answer to a command: text as it is, lists as they are written in the
-# protocol; undef if there is none.
+# Returns the answer to a command: text unchanged, lists as in the protocol;
+# undef if there is none.
 
 sub command {
     my ($s, @words) = @_;

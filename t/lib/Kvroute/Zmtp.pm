@@ -1,7 +1,7 @@
 package Kvroute::Zmtp;
 
-# What is published with ZeroMQ, read over TCP: as much of ZMTP 3.0 as a subscriber and
-# a dealer speak, and MessagePack.
+# A client for ZeroMQ over TCP: the part of ZMTP 3.0 that a subscriber and a dealer
+# need, and MessagePack.
 #
 #     my $z = Kvroute::Zmtp->new(SUB => $port, 'topic');
 #     my ($topic, $seq, $payload) = @{$z->message()};
@@ -59,7 +59,7 @@ sub send {
 }
 
 
-# so many bytes; dies if nothing comes
+# Reads this many bytes; dies if nothing comes
 
 sub take {
     my ($z, $n) = @_;
@@ -83,7 +83,7 @@ sub take_frame {
 }
 
 
-# the frames of the next message
+# Returns the frames of the next message
 
 sub message {
     my ($z) = @_;

@@ -8,7 +8,7 @@
 #define _INDEX_H_INCLUDED_
 
 
-/* A table of one process, and operations on it for the tests of kvr_index. */
+/* A table of one process, and operations for the tests of kvr_index. */
 
 
 #include "util.h"
@@ -23,7 +23,7 @@
 #define ALL          UINT64_MAX
 #define FRACTION     8               /* bits of a clock below one unit */
 #define START        1024
-#define CLAIM        (1U << 24)      /* units that a claim is good for */
+#define CLAIM        (1U << 24)      /* units that a claim lasts */
 
 #define LARGE        KVR_INDEX_CAPACITY_MAX
 
@@ -32,7 +32,7 @@ static kvr_index_t  *ix;
 static uint32_t      matched[KVR_PEERS];
 
 
-/* a table that ends where its memory ends, and peers of one capacity */
+/* Makes a table that ends with its memory, and peers of one capacity. */
 static inline void
 table(uint64_t lines, unsigned peers, uint64_t capacity)
 {
@@ -73,7 +73,7 @@ table(uint64_t lines, unsigned peers, uint64_t capacity)
 }
 
 
-/* the n-th value of a chain of this name */
+/* Returns the n-th value of the chain of this name. */
 static inline uint64_t
 value(uint64_t name, uint32_t n)
 {
@@ -115,7 +115,7 @@ lookup(const uint64_t *c, uint32_t n, unsigned peer)
 }
 
 
-/* the peer computes so many units of other prompts */
+/* The peer computes this many units of other prompts. */
 static inline void
 compute(unsigned peer, uint64_t units)
 {
@@ -133,7 +133,7 @@ compute(unsigned peer, uint64_t units)
 }
 
 
-/* passes over the whole table, and reads each line */
+/* Reads each line of the whole table. */
 static inline void
 sweep(unsigned peer)
 {
@@ -163,7 +163,7 @@ find(uint64_t key)
 }
 
 
-/* as the sweep frees a line */
+/* Frees a line as the sweep does. */
 static inline void
 lose(kvr_index_line_t *line)
 {
@@ -172,7 +172,7 @@ lose(kvr_index_line_t *line)
 }
 
 
-/* sets the clocks to after so many units, of all peers and of the table */
+/* Advances all clocks, of peers and of the table, by this many units. */
 static inline void
 set_clocks(uint64_t peer, uint64_t all)
 {

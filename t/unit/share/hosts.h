@@ -8,7 +8,7 @@
 #define _KVR_T_SHARE_HOSTS_H_INCLUDED_
 
 
-/* Three hosts that tell each other of the same peers, each with its own numbers. */
+/* Three hosts that share updates of the same peers; each has its own slots. */
 
 
 #include "util_registry.h"
@@ -26,7 +26,7 @@
 #define CAPACITY  1000000
 #define LEASE     3000
 
-/* units between two entries that are told, where each stands for two */
+/* units between two published entries, if each stands for two */
 #define SLACK     (2 * KVR_INDEX_PUBLISHED)
 
 
@@ -58,7 +58,7 @@ hosts_begin(void)
         secret[i] = (uint8_t) util_next(&rng);
     }
 
-    /* every second chain goes on from the one before, from some place on */
+    /* Every second chain continues the one before. */
 
     for (i = 0; i < CHAINS; i++) {
         for (k = 0; k < DEPTH; k++) {
@@ -116,7 +116,7 @@ hosts_end(void)
 }
 
 
-/* a host's next batch goes to all, itself included */
+/* Sends a host's next batch to all, itself included. */
 static void
 flush(unsigned from, unsigned flags)
 {
