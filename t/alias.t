@@ -13,23 +13,14 @@ my $t = Kvroute->new(workers => 2);
 my $p = Kvroute::Publisher->new($t, 'one', '--kv-cache-size', 1024);
 my ($e, $live, $replay) = @$p{qw(port live replay)};
 
+$t->upstream('one', "server 127.0.0.1:$e;", "server 127.0.0.2:$e down;",
+             "kvroute_events port=$live replay=$replay aliases=256k;");
+$t->upstream('two', "server 127.0.0.1:$e;", "server 127.0.0.2:$e down;",
+             "kvroute_events port=$live replay=$replay;");
+
 $t->conf(<<"EOF");
     kvroute_zone zone=z:4m;
     client_body_buffer_size 1m;
-    upstream one {
-        zone one 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:$e;
-        server 127.0.0.2:$e down;
-        kvroute_events port=$live replay=$replay aliases=256k;
-    }
-    upstream two {
-        zone two 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:$e;
-        server 127.0.0.2:$e down;
-        kvroute_events port=$live replay=$replay;
-    }
 
     add_header X-Matched \$kvroute_matched_bytes always;
     location /one/ { proxy_pass http://one/; }

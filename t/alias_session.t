@@ -20,16 +20,12 @@ my $p = Kvroute::Publisher->new($t, 'one', '--max-num-seqs', AT_ONCE, '--kv-cach
 
 my ($e, $live, $replay) = @$p{qw(port live replay)};
 
+$t->upstream('one', "server 127.0.0.1:$e;", "server 127.0.0.2:$e down;",
+             "kvroute_events port=$live replay=$replay aliases=1m session=\$request_id;");
+
 $t->conf(<<"EOC");
     kvroute_zone zone=z:4m;
     client_body_buffer_size 1m;
-    upstream one {
-        zone one 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:$e;
-        server 127.0.0.2:$e down;
-        kvroute_events port=$live replay=$replay aliases=1m session=\$request_id;
-    }
 
     add_header X-Matched \$kvroute_matched_bytes always;
     location / {

@@ -63,17 +63,13 @@ sub publish {
 
 publish();
 
+$t->upstream('u', 'zone u 2m;', 'kvroute kv_cache zone=z;', '%%ENGINES%%');
+
 $t->conf(<<'EOC')->run();
     kvroute_zone zone=z:16m max_peers=512;
 
     resolver 127.0.0.1:%%DNS%% valid=1s ipv6=off;
     resolver_timeout 5s;
-
-    upstream u {
-        zone u 2m;
-        kvroute kv_cache zone=z;
-        %%ENGINES%%
-    }
 
     location / {
         proxy_next_upstream error timeout non_idempotent;

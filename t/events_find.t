@@ -120,17 +120,15 @@ EOF
 
 my $servers = join '', map { "server 127.0.1.$_:$t->{vars}{answers};\n" } 1 .. @answers;
 
+$t->upstream('answers', 'zone answers 256k;',
+             'kvroute kv_cache zone=answers_z;', 'kvroute_events port=auto;',
+             $servers);
+
 $t->conf(<<"EOF");
     kvroute_zone zone=z:8m;
     kvroute_zone zone=two:8m;
     kvroute_zone zone=answers_z:8m;
 $upstreams
-    upstream answers {
-        zone answers 256k;
-        kvroute kv_cache zone=answers_z;
-        kvroute_events port=auto;
-        $servers
-    }
 
     location /engine/ { proxy_pass http://engine/; }
 EOF

@@ -89,28 +89,20 @@ my $locations = join '', map {
     "        location /$_/ { proxy_pass http://$_/; }\n"
 } sort keys %says;
 
+$t->upstream('a', 'kvroute kv_cache zone=one;',
+             "kvroute_events port=$zmq replay=$replay;",
+             "server 127.0.0.1:$engine;");
+$t->upstream('b', 'kvroute kv_cache zone=one;',
+             "kvroute_events port=$zmq replay=$replay;",
+             "server 127.0.0.1:$engine;");
+$t->upstream('c', 'kvroute kv_cache zone=two;',
+             "kvroute_events port=$zmq replay=$replay;",
+             "server 127.0.0.1:$engine;");
+
 $t->conf(<<"EOF");
     kvroute_zone zone=one:2m;
     kvroute_zone zone=two:2m;
 $upstreams
-    upstream a {
-        zone a 64k;
-        kvroute kv_cache zone=one;
-        kvroute_events port=$zmq replay=$replay;
-        server 127.0.0.1:$engine;
-    }
-    upstream b {
-        zone b 64k;
-        kvroute kv_cache zone=one;
-        kvroute_events port=$zmq replay=$replay;
-        server 127.0.0.1:$engine;
-    }
-    upstream c {
-        zone c 64k;
-        kvroute kv_cache zone=two;
-        kvroute_events port=$zmq replay=$replay;
-        server 127.0.0.1:$engine;
-    }
 
 $locations
     location /a/ { proxy_pass http://a/; }

@@ -67,6 +67,9 @@ $t->upstream('busy', 'kvroute least_request zone=y;', 'B',
 $t->upstream('over', 'kvroute kv_cache zone=x;', 'E3 E4');
 $t->upstream('proxy', 'kvroute kv_cache zone=x;', 'P', 'E3 backup');
 
+$t->upstream('named', 'kvroute least_request zone=namedz;', 'E0',
+             'kvroute_health interval=50ms fails=2 passes=2 timeout=1h status=404;');
+
 $t->conf(<<'EOF');
     kvroute_zone zone=z:2m;
     kvroute_zone zone=y:2m;
@@ -75,14 +78,6 @@ $t->conf(<<'EOF');
     access_log %%DIR%%/access.log kv;
 
     kvroute_zone zone=namedz:1m;
-
-    upstream named {
-        zone named 64k;
-        kvroute least_request zone=namedz;
-        server 127.0.0.1:%%E0%%;
-        kvroute_health interval=50ms fails=2 passes=2 timeout=1h
-                       status=404;
-    }
 
     location /over/ {
         proxy_pass http://over/;

@@ -47,14 +47,12 @@ $t->{vars}{HTTP2} = $t->{version} =~ /http_v2_module/
 $t->upstream('small', 'B0 B1');
 $t->upstream('large', 'kvroute kv_cache zone=second;', 'B2 B3');
 
+$t->upstream('other', 'plain', 'B4');
+
 $t->conf(<<'EOF');
     %%LOG%%
     kvroute_zone zone=z:2m;
     kvroute_zone zone=second:2m block=1024;
-
-    upstream other {
-        server 127.0.0.1:%%B4%%;
-    }
 
     map $kvroute_model $pool {
         volatile;

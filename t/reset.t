@@ -23,30 +23,13 @@ $t->upstream('small', 'kvroute kv_cache zone=little;',
              'kvroute_queue max=1 timeout=1h;', 'B0 max_conns=1 max_fails=0');
 $t->upstream('failing', 'B0 max_fails=1 fail_timeout=1h', 'B1 max_fails=0');
 
+$t->upstream('engines', 'E0 E1', $ask);
+$t->upstream('unasked', 'E3', 'server 127.0.0.1:1 down;');
+$t->upstream('sick', 'E2', 'server 127.0.0.1:1;', $ask);
+
 $t->conf(<<"EOC");
     kvroute_zone zone=z:2m;
     kvroute_zone zone=little:1m;
-
-    upstream engines {
-        zone engines 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E0%%;
-        server 127.0.0.1:%%E1%%;
-        $ask
-    }
-    upstream unasked {
-        zone unasked 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E3%%;
-        server 127.0.0.1:1 down;
-    }
-    upstream sick {
-        zone sick 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E2%%;
-        server 127.0.0.1:1;
-        $ask
-    }
 
     client_body_buffer_size 1m;
     location /v1/ { proxy_pass http://engines; }

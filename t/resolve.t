@@ -58,6 +58,21 @@ sub become {
 
 records('127.0.0.2', '127.0.0.3');
 
+$t->upstream('u', 'zone u 256k;', 'kvroute kv_cache zone=z;',
+             'server engines.test:%%ENGINES%% resolve max_fails=0;',
+             'keepalive 8;');
+$t->upstream('queued', 'zone queued 256k;', 'kvroute kv_cache zone=z;',
+             'kvroute_queue max=10 timeout=1h;',
+             'server engines.test:%%ENGINES%% resolve max_conns=1 max_fails=0;');
+$t->upstream('heard', 'zone heard 256k;', 'kvroute kv_cache zone=y;',
+             'kvroute_events port=auto;',
+             'server heard.test:%%E0%% resolve max_fails=0;');
+$t->upstream('ranked', 'zone ranked 256k;', 'kvroute kv_cache zone=r;',
+             'kvroute_ranks 4;',
+             'server ranked.test:%%MANY%% resolve max_fails=0;');
+$t->upstream('many', 'zone many 256k;', 'kvroute kv_cache zone=y;',
+             'server many.test:%%MANY%% resolve max_fails=0;');
+
 $t->conf(<<'EOC')->run();
     kvroute_zone zone=z:2m;
     kvroute_zone zone=y:2m;
@@ -66,39 +81,6 @@ $t->conf(<<'EOC')->run();
 
     resolver 127.0.0.1:%%DNS%% valid=1s ipv6=off;
     resolver_timeout 5s;
-
-    upstream u {
-        zone u 256k;
-        kvroute kv_cache zone=z;
-        server engines.test:%%ENGINES%% resolve max_fails=0;
-        keepalive 8;
-    }
-    upstream queued {
-        zone queued 256k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=10 timeout=1h;
-        server engines.test:%%ENGINES%% resolve max_conns=1 max_fails=0;
-    }
-
-    upstream heard {
-        zone heard 256k;
-        kvroute kv_cache zone=y;
-        kvroute_events port=auto;
-        server heard.test:%%E0%% resolve max_fails=0;
-    }
-
-    upstream ranked {
-        zone ranked 256k;
-        kvroute kv_cache zone=r;
-        kvroute_ranks 4;
-        server ranked.test:%%MANY%% resolve max_fails=0;
-    }
-
-    upstream many {
-        zone many 256k;
-        kvroute kv_cache zone=y;
-        server many.test:%%MANY%% resolve max_fails=0;
-    }
 
     location /many/ {
         proxy_next_upstream error timeout non_idempotent;

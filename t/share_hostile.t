@@ -232,17 +232,14 @@ my $zones = join '', map {
 EOC
 } @names;
 
+$t->upstream('llm', 'zone llm 256k;', 'kvroute kv_cache zone=z;', 'B');
+
 $t->conf(<<"EOC");
 %%LOG%%
     kvroute_zone zone=z:8m key_file=%%DIR%%/key;
     kvroute_share zone=z server=redis://127.0.0.1:%%STORE%%;
 
 $zones
-    upstream llm {
-        zone llm 256k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B%%;
-    }
 
     location / { proxy_pass http://llm; }
 EOC

@@ -76,6 +76,8 @@ $t->{vars}{H2} = $t->port();
 $t->upstream('s', 'S max_fails=0', 'S max_fails=0 backup', 'keepalive 4;');
 $t->upstream('e', 'E0 E1 E2');
 
+$t->upstream('plain', 'plain', 'S max_fails=0', 'keepalive 4;');
+
 $t->conf(<<'EOF');
     proxy_cache_path %%DIR%%/cache keys_zone=c:1m;
     log_format kv '$request_uri $status|$kvroute_prompt_tokens|$kvroute_cached_tokens'
@@ -83,10 +85,6 @@ $t->conf(<<'EOF');
                   '|$upstream_addr';
     access_log %%DIR%%/access.log kv;
 
-    upstream plain {
-        server 127.0.0.1:%%S%% max_fails=0;
-        keepalive 4;
-    }
     upstream lc { zone lc 64k; kvroute kv_cache zone=z;
                   server 127.0.0.1:%%E3%%; }
     upstream sg { zone sg 64k; kvroute kv_cache zone=z;

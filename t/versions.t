@@ -43,16 +43,12 @@ EOC
                                 qw(sticky drain);
 }
 
+$t->upstream('kept', '%%BEFORE%%', 'kvroute kv_cache zone=z;', 'B0',
+             '%%AFTER%%');
+
 $t->conf(<<"EOC")->run();
     add_header X-Reason \$kvroute_reason;
 
-    upstream kept {
-        zone kept 64k;
-        %%BEFORE%%
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%%;
-        %%AFTER%%
-    }
     $upstreams
 
     proxy_http_version 1.1;

@@ -177,8 +177,8 @@ sub spawn {
 
 # Adds an upstream to the configuration, and a location of its name unless the
 # configuration has one.  An item that ends with ";" is a directive.  Others are
-# servers: variables of ports, then parameters of each.  The upstream has
-# "kvroute kv_cache zone=z;" unless the test gives it another "kvroute" or the
+# servers: variables of ports, then parameters of each.  The upstream has a zone
+# of 64k and "kvroute kv_cache zone=z;" unless the test gives it others or the
 # item "plain".
 #
 #     $t->upstream('fifo', 'kvroute_queue max=4 order=fifo;', 'B0 B1 max_conns=1');
@@ -186,8 +186,9 @@ sub spawn {
 sub upstream {
     my ($t, $name, @items) = @_;
 
-    my @lines = ("zone $name 64k;");
+    my @lines;
 
+    push @lines, "zone $name 64k;" unless grep { /^zone / } @items;
     push @lines, 'kvroute kv_cache zone=z;'
         unless grep { /^(plain$|kvroute(_shadow)?[ ;])/ } @items;
 
