@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Aliases: which block of an engine is which place of a prompt is found out, what
-# is removed is no more held, what comes back is; and what two upstreams, a
-# reload, a killed worker and an emptied cache do to that.
+# Aliases: events are attributed to the entries of the prompt that caused them.
+# Removed blocks are no longer cached, stored ones are again; also with two
+# upstreams, a reload, a killed worker and an emptied cache.
 
 use lib 't/lib';
 use Kvroute;

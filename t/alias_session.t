@@ -1,8 +1,7 @@
 #!/usr/bin/perl
 
-# Whose blocks are which, where engines say it (session=): prompts of one length, all at
-# once, so that nothing but that tells them apart; and clients that would have the engine
-# say something else.
+# Attribution by session=: prompts of one length, all at once, so that only the
+# session distinguishes them; and clients that send a session of their own.
 
 use lib 't/lib';
 use JSON::PP;

@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 
-# The control API: flush, capacity and reset, by address; errors in JSON; what
-# is done is logged and may be done twice.  Nothing is done for a GET, nor for
-# another site's page.  Draining is in the policies' tests; that reset leaves no
-# counter is in t/reset.t.
+# The control API: flush, capacity and reset, by address. Errors are JSON; each
+# action is logged and can be repeated. GET and requests of another site's page
+# change nothing. Draining is in the policies' tests, the counters after reset
+# in t/reset.t.
 
 use lib 't/lib';
 use JSON::PP;

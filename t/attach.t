@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 
-# kvroute_upstream: into upstreams that somebody else has written, by name.
+# kvroute_upstream attaches, by name, to upstreams that are defined elsewhere.
 
 use lib 't/lib';
 use Kvroute;

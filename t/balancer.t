@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 
-# What users expect of any balancer of nginx, and where this one does better.
+# What users expect of any nginx balancer, and where this one does better.
 
 use lib 't/lib';
 use Kvroute;

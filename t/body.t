@@ -1,6 +1,7 @@
 #!/usr/bin/perl
 
-# Bodies however they come: read where they lie, and passed on as they are.
+# Bodies however they come: the module reads them in memory or in a file, and
+# nginx passes them on unchanged.
 
 use Digest::SHA qw(sha1_hex);
 use lib 't/lib';

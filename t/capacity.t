@@ -1,8 +1,7 @@
 #!/usr/bin/perl
 
-# What the cache of a server is taken to hold, and where that comes from: what
-# an operator sets holds against an engine's reports, and a report holds for as
-# long as it is repeated, and for no more than can be.
+# The capacity of a server's cache and its source: an operator's value outweighs
+# an engine's reports. A report counts as long as it is repeated and possible.
 
 use lib 't/lib';
 use JSON::PP;

@@ -1,9 +1,8 @@
 #!/usr/bin/perl
 
-# Real clients: curl, over HTTP/1.1, HTTP/2 and HTTP/3, and the openai and
-# anthropic SDKs in releases that run on Node.js 18 (t/clients/package.json).
-# What they get from an upstream with the module is what they get from one
-# without it.
+# Real clients: curl over HTTP/1.1, HTTP/2 and HTTP/3, and the openai and
+# anthropic SDKs in releases for Node.js 18 (t/clients/package.json). They get
+# the same answers from an upstream with the module as without it.
 #
 # Debian 12's curl has no HTTP/3, nor has its nginx: KVROUTE_CURL is another
 # one, as t/matrix/run has it.

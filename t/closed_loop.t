@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# The closed loop: predicted against delivered cached tokens.  An engine that
-# forgets is found out by its responses alone, after three prefixes and no
-# less; one that says nothing of its cache is left alone.
+# Predicted against delivered cached tokens. Three prefixes reveal an engine
+# that forgets, by its responses alone; an engine that reports nothing of its
+# cache is not judged.
 
 use lib 't/lib';
 use Kvroute;

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Errors of the configuration name the word that is wrong, with file and line;
-# warnings what has no effect, and what to write instead.
+# Configuration errors name the wrong word, file and line; warnings name what
+# has no effect and what to write instead.
 
 use FindBin;
 use lib 't/lib';

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Counters are exact whatever happens: clients that go, workers that are
-# killed, reloads, forced shutdowns, more processes than rows.
+# Counters are exact: clients that leave, killed workers, reloads, forced
+# shutdowns, more processes than rows.
 
 use lib 't/lib';
 use Kvroute;

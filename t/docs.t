@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# The documentation: links lead somewhere, every directive, variable, metric
-# and reason of the source is described, and what is described exists.
+# The documentation: links work, every directive, variable, metric and reason of
+# the source is described, and every described one exists.
 
 use strict;
 use warnings;

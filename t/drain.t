@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# What keeps requests from a peer under every policy: a cap on its pending
-# work, max_conns, being drained, warming up, being down; and the control API.
+# What keeps requests from a peer under every policy: a cap on pending work,
+# max_conns, draining, slow start, down; and the control API.
 
 use lib 't/lib';
 use Kvroute;

@@ -1,7 +1,8 @@
 #!/usr/bin/perl
 
-# A server that is drained gets empty, though all prompts begin alike: what
-# others hold as well makes no prompt its own, and after timeout= nothing does.
+# A drained server gets empty although all prompts share a prefix: a prefix that
+# other servers have cached too keeps no prompt there, and after timeout=
+# nothing does.
 
 use Digest::SHA qw(sha512);
 use MIME::Base64;

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Early decisions: headers of the upstream request say where it goes, and what
-# is reserved for it is given back, whatever becomes of the request.
+# Early decisions: headers of the upstream request name the server, and its
+# reservation is always released.
 
 use lib 't/lib';
 use Kvroute;

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Servers that do worse than the others: each way of being sick with the
-# emulated engine, beside round robin, and how many retries an outage gets.
+# Ejection: each fault of the emulated engine, compared with round robin, and
+# the number of retries in an outage.
 
 use lib 't/lib';
 use Kvroute;

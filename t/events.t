@@ -1,8 +1,7 @@
 #!/usr/bin/perl
 
-# KV events: what engines store and remove, in each encoding; gaps, replays,
-# restarts, reloads; publishers that are none; and that predictions are better
-# for it.
+# KV events: stored and removed blocks in each encoding; gaps, replays,
+# restarts, reloads; ports that are not publishers; better predictions.
 
 use lib 't/lib';
 use JSON::PP;

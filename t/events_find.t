@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Publishers of KV events that are found by asking engines for them (port=auto);
-# answers that are wrong, or that name other hosts; ranks.
+# port=auto: nginx asks engines for their publishers; wrong answers, answers
+# that name other hosts; ranks.
 
 use lib 't/lib';
 use JSON::PP;

@@ -1,7 +1,8 @@
 #!/usr/bin/perl
 
-# Publishers of KV events that are none, or mean harm: nobody else is held up, and the log
-# stays short.  And one engine that several listen to, reloads at bad moments, and the end.
+# Broken and hostile publishers of KV events: they delay no other, and the log
+# stays short. One engine with several listeners, reloads at bad moments, and
+# shutdown.
 
 use lib 't/lib';
 use IO::Select;

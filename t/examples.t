@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# The examples: nginx reads each configuration, those of Kubernetes as well, and
-# requests go through those that can be served here.  YAML, alert rules and the
-# dashboard are checked by what is there to check them.
+# The examples: nginx -t accepts each configuration, those of Kubernetes too,
+# and requests pass those that can run here. YAML, alert rules and the dashboard
+# are checked by the tools that are installed.
 
 use FindBin;
 use lib 't/lib';

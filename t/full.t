@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# A zone of as many servers as there can be, and more than that: who has no
-# number is chosen by load, and gets one when another is gone.
+# A zone with the maximum number of servers, and more: servers without a slot
+# are chosen by load, and get one when another server is removed.
 
 use lib 't/lib';
 use Kvroute;

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Health: a peer that loads is starting, one that fails is left out and warmed
-# up when it is back, one under pressure is spared but has not failed; when all
-# are down they are tried anyway.
+# Health: a loading peer is starting, a failed one is avoided and warmed up when
+# it returns, one under pressure is spared but has not failed; when all are down
+# they are tried anyway.
 
 use lib 't/lib';
 use Kvroute;

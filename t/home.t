@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Homes: two hosts that tell each other nothing put what begins alike at the
-# same servers, if both say hosts= and have one key, or share by a store that
-# is not there; without it they do not.
+# Preferred servers: two hosts that share nothing send the same prefixes to the
+# same servers, if both have hosts= and one key, or share by a store that is not
+# there; otherwise they do not.
 
 use lib 't/lib';
 use Kvroute;

@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 
-# One prompt that everybody sends at once: 64 requests on 4 peers.
+# One prompt in 64 concurrent requests on 4 peers.
 
 use lib 't/lib';
 use Kvroute;

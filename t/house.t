@@ -1,38 +1,38 @@
 #!/usr/bin/perl
 
-# The house: which rooms there are, and what keeps them apart.
+# The house: the folders ("rooms") of the sources, and the rules between them.
 #
-#     t/house.t                the rules, and that each of them can be broken
-#     t/house.t report FILE    the rooms as a table, their figures as JSON
+#     t/house.t                checks the rules, and that each can be broken
+#     t/house.t report FILE    prints the rooms as a table, figures as JSON
 #
 # The rules (t/lib/Kvroute/House.pm):
 #
-#     upward    a file includes, and uses, what is on lower floors or in its room
-#     module    the router includes, and uses, nothing of an extension, nor does
-#               one extension of another
-#     face      and of other rooms only their faces
+#     upward    a file includes and uses only lower floors and its own room
+#     module    the router includes and uses nothing of an extension, and no
+#               extension includes or uses another one
+#     face      a file includes only the faces of other rooms
 #     include   an include names its room
 #     circle    no file calls another that calls it, directly or by a third;
-#               nor do headers include one another
-#     header    what a file exports stands in the header of its name, or of
-#               which its name is a longer one, or in a face or the *_int.h of
-#               its room; a prototype has a function
-#     name      what a file exports begins with the file's name, that of such a
+#               headers do not include one another
+#     header    an exported name is declared in the header of its file, in one
+#               whose name begins the file's name, or in a face or the *_int.h
+#               of its room; each prototype has a function
+#     name      an exported name begins with the file's name, that of such a
 #               header, the last words of it (kvr_line_ in kvr_index_line.h), or
-#               what the table has for the room
-#     basename  nginx puts all objects of folders of one name into one
-#     nginx, libc, static     core has no ngx_, no memory, clock, log or
-#               descriptor of its own, and no variable
-#     lines     700 a file
-#     room      4 to 14 files a room, each file in one; faces exist
+#               a prefix in the table
+#     basename  nginx puts the objects of folders of one name into one folder
+#     nginx, libc, static     core uses no ngx_ name, allocates nothing, reads no
+#               clock, logs nothing, opens nothing, and has no variable
+#     lines     at most 700 lines a file
+#     room      4 to 14 files a room, each file in one room; faces exist
 #     sequence  only core/route inserts and undoes predictions
 #
-# The table, floor by floor: the room, its faces | beginnings of names that
-# its files may export beside their own | flags:
+# The table, floor by floor: the room, its faces | other prefixes of names that
+# its files export | flags:
 #
 #     core    the rules for core
 #     root    includes name the room
-#     inner   may include what is no face: it measures single functions
+#     inner   may include other headers than faces: it measures single functions
 #     any     any number of files
 
 use strict;
@@ -116,7 +116,7 @@ my $table = <<'END';
 23 sim            * | kvs_   | any
 END
 
-# who alone may call these is core/route
+# only core/route may call these
 
 my @sequence = qw(kvr_index_insert kvr_index_refresh kvr_index_undo);
 
@@ -128,7 +128,7 @@ my $rooms = Kvroute::House::rooms($table);
 my @modules = map { s/.*\///r } glob "$root/ngx_http_kvroute*_module";
 my $files = Kvroute::House::sources($root, @modules, 't/engine', 'bench');
 
-# the build makes one file: what it has around the page
+# the build makes this file from the page
 
 my $status = 'ngx_http_kvroute_module/status';
 

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# The machines that hunt for defects work, and find none in some seconds: one
-# life of nginx under chaos (make chaos), and a kill at each store to shared
-# memory that a dozen calls make (make step-kill).
+# The commands that search for defects work, and find none in some seconds: one
+# run of chaos (make chaos), and a kill at each store to shared memory of a
+# dozen operations (make step-kill).
 
 use FindBin;
 use File::Basename qw(dirname);

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# kvroute_inspect: what is in the body chooses the upstream.  Bodies in memory
-# and in temporary files, in pieces, chunked, over HTTP/2; and that what
-# arrives at the engine is what the client has sent.
+# kvroute_inspect: the body chooses the upstream. Bodies in memory and in
+# temporary files, in pieces, chunked, over HTTP/2; the engine receives what the
+# client sent.
 
 use Digest::MD5 qw(md5_hex);
 use lib 't/lib';

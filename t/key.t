@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# The key of a zone: two hosts that have the same one put prompts at the same
-# servers.  A key that is no good is refused, and none is ever shown.
+# The key of a zone: two hosts with the same key send prompts to the same
+# servers. A bad key is refused, and keys are never shown.
 
 use lib 't/lib';
 use Kvroute;

@@ -1,9 +1,8 @@
 #!/usr/bin/perl
 
-# Workers that are killed at the worst of instants: inside nginx's lock of the
-# servers, or while they count (t/die.c puts the trap there).  Whatever is not
-# behind that lock goes on at once, and what is, too, if it can be known whose
-# lock it was.
+# Workers killed at the worst instants: inside nginx's lock of the servers, or
+# between counters (t/die.c sets the trap). Requests that do not need the lock
+# go on at once; others too, if the owner of the lock is known.
 
 use File::Basename qw(dirname);
 use lib 't/lib';

@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 
-# A worker dies inside nginx's lock of the servers, with requests in flight, and
-# the first to look is a worker of an older configuration, which has other
-# servers and other locks: it leaves what it cannot put right to the dead
-# worker's successor, which here comes late.  (make chaos found that.)
+# A worker dies inside nginx's lock of the servers with requests in flight. The
+# first to notice is a worker of an older configuration, with other servers and
+# locks: it leaves to the dead worker's successor what it cannot repair. (Found
+# by make chaos.)
 
 use File::Basename qw(dirname);
 use lib 't/lib';

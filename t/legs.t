@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Prefill and decode by two servers: what each of them is sent, byte for byte,
-# and what follows when one of them fails.
+# Prefill and decode by two servers: the requests that each receives, byte for
+# byte, and what follows if one fails.
 
 use JSON::PP;
 

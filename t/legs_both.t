@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Two legs at once: what either server is sent, and that neither is left waiting
-# for the other one, whoever fails or leaves, and when.
+# Prefill and decode requests at the same time: what each server receives; if
+# one fails or leaves, the other does not wait for it.
 
 use JSON::PP;
 

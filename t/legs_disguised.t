@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Members that tell engines of transfers, in every disguise: none of them gets
-# through a location with kvroute_prefill, and honest bodies do.  Some hundred
-# bodies by a seed; REQUESTS= and SEED= make more and others.
+# Members of bodies that control transfers, in every disguise: none passes a
+# location with kvroute_prefill, and honest bodies do. Some hundred bodies by a
+# seed; REQUESTS= and SEED= change that.
 
 use strict;
 use warnings;

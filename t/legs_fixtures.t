@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# What other routers send to the two servers of a request (t/legs, recorded), and
-# what we send for the same one: each difference is in the tables below.
+# What other routers send to the two servers of a request (t/legs, recorded),
+# and what we send: each difference is in the tables below.
 
 use FindBin;
 use JSON::PP;

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Two servers for one request, and clients that mean ill; and what else nginx
-# does with such a request: mirror, post_action, auth_request, error_page,
-# HTTP/2, bodies in memory, in a file, in chunks with trailers.
+# Two servers for one request with malicious clients; and mirror, post_action,
+# auth_request, error_page, HTTP/2, bodies in memory, in a file, in chunks with
+# trailers.
 
 use JSON::PP;
 

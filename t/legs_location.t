@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Two servers for one request, and what else its location says: errors that are
-# intercepted, files that are stored, other locations that it leads to.
+# Two servers for one request and the other directives of its location:
+# intercepted errors, stored files, redirects to other locations.
 
 
 use lib 't/lib';

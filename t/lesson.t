@@ -1,8 +1,7 @@
 #!/usr/bin/perl
 
-# What becomes of what the index was taught: it stands when the engine has
-# answered, also where no client and no filter sees the answer; and what is
-# taught by one policy is right for the others.
+# Index updates: they stay once the engine has answered, also if no client or
+# filter sees the answer; and updates by one policy are right for the others.
 
 use lib 't/lib';
 use Kvroute;

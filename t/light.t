@@ -1,9 +1,8 @@
 #!/usr/bin/perl
 
-# What computes no prompt that stays in the KV cache: it teaches nothing, is
-# predicted nothing, counts in no share and delays nobody; it goes by load.  And
-# what is computed without a look into the cache: it teaches, but is predicted
-# nothing.
+# Requests whose prompt does not stay in the KV cache: they update nothing, get
+# no prediction, count in no share, delay no other, and go by load. Requests
+# that skip the cache lookup update the index and get no prediction.
 
 use lib 't/lib';
 use Kvroute;

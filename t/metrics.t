@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 
-# What a full configuration shows: all policies, queue, probe and health, names
-# that must be escaped.  The text for Prometheus keeps to its format and says
-# what the JSON says; promtool is asked too where it is ("make promtool" brings
-# it).  The JSON has the names of NGINX Plus's API where they mean the same.
+# A full configuration in the status: all policies, queue, probe and health,
+# names that need escaping. The Prometheus text is valid and equals the JSON;
+# promtool checks it if installed ("make promtool"). JSON keys equal those of
+# NGINX Plus's API where they mean the same.
 
 use lib 't/lib';
 use JSON::PP;

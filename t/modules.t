@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# The router alone, and extensions beside it: each can be left out, and added or
-# removed by a reload; those of another build are refused.
+# The router alone and with extensions: each can be left out, and added or
+# removed by a reload; one of another build is refused.
 
 use lib 't/lib';
 use Kvroute;

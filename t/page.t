@@ -1,8 +1,7 @@
 #!/usr/bin/perl
 
-# The status page: that nginx sends what its source says, and, in Debian's
-# chromium by Playwright, that it shows what the JSON says.  Screenshots are
-# left in build/page.
+# The status page: nginx sends it unchanged, and Debian's chromium, by
+# Playwright, shows what the JSON says. Screenshots are in build/page.
 
 use FindBin;
 use lib 't/lib';

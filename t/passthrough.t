@@ -1,10 +1,9 @@
 #!/usr/bin/perl
 
-# Byte for byte: what a client gets with the module is what it gets without.
-# One corpus of responses by every way that nginx has to pass them on: buffered
-# or not, through temporary files, its cache, its gzip; as parts of a page, put
-# before and after one, after X-Accel-Redirect; to clients of HTTP/1.0, 1.1 and
-# 2, whole responses and HEAD.
+# Clients get the same bytes with the module as without it. One corpus of
+# responses in every way that nginx passes them on: buffered or not, through
+# temporary files, cache, gzip; as parts of a page, before and after one, after
+# X-Accel-Redirect; over HTTP/1.0, 1.1 and 2, with GET and HEAD.
 
 use lib 't/lib';
 use IO::Select;

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# The policies that look at load and prompts, and where they may be written:
-# upstreams, locations, "if", inherited, replaced and switched off.
+# The policies by load and prompt, and where they can be written: upstreams,
+# locations, "if", inherited, replaced and switched off.
 
 use lib 't/lib';
 use Kvroute;

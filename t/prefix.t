@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# The policy "prefix", prompts that all begin alike under every policy, and
-# documents that are shared elsewhere than at the beginning.
+# The policy "prefix"; prompts that all share a prefix under every policy;
+# documents that are shared at other places.
 
 use lib 't/lib';
 use Kvroute;

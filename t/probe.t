@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Asking engines: capacity, load of others, restarts, in every dialect; answers
-# that are late, wrong, huge or missing; reloads and quitting with probes on.
+# Probes: capacity, load of others, restarts, in every dialect; answers that are
+# late, wrong, huge or missing; reloads and shutdown during probes.
 
 use lib 't/lib';
 use Kvroute;

@@ -1,6 +1,7 @@
 #!/usr/bin/perl
 
-# The queue: who waits, in which order they are let in, and how waiting ends.
+# The queue: which requests wait, in which order they are admitted, and how
+# waiting ends.
 
 use IO::Select;
 use lib 't/lib';

@@ -1,8 +1,7 @@
 #!/usr/bin/perl
 
-# Those that wait and whose client or worker goes: streams of HTTP/2 that are
-# reset, connections of HTTP/2 that end, post_action, and
-# worker_shutdown_timeout.
+# Waiting requests whose client or worker leaves: HTTP/2 resets, closed HTTP/2
+# connections, post_action, worker_shutdown_timeout.
 
 use IO::Select;
 use lib 't/lib';

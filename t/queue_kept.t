@@ -1,8 +1,7 @@
 #!/usr/bin/perl
 
-# What is kept of those that wait, and for how long: what peers hold of their
-# prompts, the files of their bodies, their places; and whom a tenant is told
-# from.
+# What is kept for waiting requests and for how long: cached prefixes, files of
+# bodies, places; and how a tenant is identified.
 
 use lib 't/lib';
 use Kvroute;

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# An engine that turns all away at once always has room.  Those that wait do not
-# rush through it, to be tried elsewhere beyond what the others may have.
+# An engine that rejects every request at once always has room. Waiting requests
+# do not rush through it to be retried elsewhere beyond the others' limits.
 
 use lib 't/lib';
 use Kvroute;

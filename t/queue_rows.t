@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# More workers than most machines have: each has a row of the queue's board to
-# itself, so that all of them together let no more wait than max= says.
+# More workers than most machines have: each has its own row of the queue, so
+# all of them together keep max=.
 
 use lib 't/lib';
 use Kvroute;

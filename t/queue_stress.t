@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 
-# Many that wait at once, in two workers, while clients leave, nginx is reloaded
-# and workers are killed: each request is answered once, but for those whose
-# client or worker is gone, none reaches the peer twice, and nothing is left
-# counted.  STRESS_SEED, STRESS_PARKED.
+# Many waiting requests in two workers, while clients leave, nginx reloads and
+# workers are killed: each request is answered once, except those whose client
+# or worker is gone; none reaches the peer twice; all counters end at zero.
+# STRESS_SEED, STRESS_PARKED.
 
 use lib 't/lib';
 use Kvroute;

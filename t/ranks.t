@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# kvroute_ranks: data-parallel ranks behind one address, each with a cache of
-# its own, are targets of their own.
+# kvroute_ranks: data-parallel ranks behind one address are targets of their
+# own, each with its own cache.
 
 use FindBin;
 use lib 't/lib';

@@ -1,8 +1,7 @@
 #!/usr/bin/perl
 
-# Ranks that are turned on and off by a reload, or become more or fewer, while
-# requests are open and others come; and two upstreams of one zone that have
-# ranks of the same servers.
+# A reload turns ranks on and off, or changes their number, with open requests
+# and new ones; two upstreams of one zone have ranks of the same servers.
 
 use lib 't/lib';
 use Kvroute;

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Internal redirects: what a location says of the body (its salt, how much of
-# it is read, by which path, whether the reply is learned) holds there, and
-# nothing of what was read in the location before is left.
+# Internal redirects: settings of the location (salt, limit of the body, path,
+# learning of replies) apply there, and nothing remains of what the location
+# before read.
 
 use lib 't/lib';
 use Kvroute;

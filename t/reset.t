@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# "reset" of the API leaves no counter: all numbers of the status are walked, as
-# JSON and as text for Prometheus, and what is no counter is named here.  So is
-# a number that is added to the status, or this fails.
+# "reset" of the API clears every counter: all numbers of the status, as JSON
+# and Prometheus text, are compared. Numbers that are not counters are listed
+# here, so a new number must be listed or cleared.
 
 use lib 't/lib';
 use JSON::PP;

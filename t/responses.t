@@ -1,9 +1,8 @@
 #!/usr/bin/perl
 
-# Responses that are kept live in the memory of one engine: who asks for one by
-# its id, for what it was made of, to cancel or to delete it, comes to that one,
-# under each policy, after reloads and from each worker.  What nobody knows goes
-# by load, whatever it looks like.
+# Stored responses live in the memory of one engine: requests that name one by
+# id, to continue, retrieve, cancel or delete it, go to that engine, under each
+# policy, after reloads and from each worker. Unknown ids go by load.
 
 use lib 't/lib';
 use Kvroute;

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# kvroute_shadow: beside another method nothing is routed, failed or changed,
-# and what the policy would have found is counted.
+# kvroute_shadow: next to another method it routes, fails and changes nothing,
+# and counts what the policy would have found.
 
 use FindBin;
 use lib 't/lib';

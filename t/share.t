@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Hosts that route as one: what one has put where the others know, and what one
-# has in flight counts for the others; whatever becomes of the store between
-# them, no request fails, and sharing goes on when it is back.
+# Hosts that route as one: each knows the prefixes and the requests in flight of
+# the others. No request fails whatever happens to the store, and sharing
+# resumes when it returns.
 
 use lib 't/lib';
 use Kvroute;

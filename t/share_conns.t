@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# max_conns=fleet: the limit of a server, or those of all places where it is
-# listed, holds for the requests of all hosts together.
+# max_conns=fleet: the limit of a server, or of all its entries, applies to the
+# requests of all hosts together.
 
 use lib 't/lib';
 use Kvroute;

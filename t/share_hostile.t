@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# A store that others write to, and what is no store: whatever is in the stream
-# or comes as an answer, a host goes on sharing or says why not, asks no more
-# often than it should, and leaks nothing.
+# A store with foreign writers, and ports that are not a store: whatever they
+# send, a host keeps sharing or says why not, keeps its rate of requests, and
+# leaks nothing.
 
 use lib 't/lib';
 use Kvroute;

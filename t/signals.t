@@ -1,9 +1,8 @@
 #!/usr/bin/perl
 
-# What follows from what engines tell: where adapters are, preemptions, the
-# policies by=waiting and by=kv, ORCA headers, mandatory probes, probes at
-# another address, streams that outweigh checks, upgraded connections; and that
-# a killed worker is not the end of asking.
+# Decisions by engines' reports: adapters, preemptions, by=waiting and by=kv,
+# ORCA headers, mandatory probes, probes at another address, streams that
+# outweigh checks, upgraded connections; probes go on after a killed worker.
 
 use lib 't/lib';
 use Kvroute;

@@ -1,8 +1,7 @@
 #!/usr/bin/perl
 
-# The file of a zone: a restart finds what was known; a file that is no good is
-# refused with a line in the log, and nginx starts cold; nothing else is ever
-# written over.
+# The file of a zone: a restart knows the prefixes from before. nginx refuses a
+# bad file with a line in the log and starts cold; it overwrites no other file.
 
 use lib 't/lib';
 use Kvroute;

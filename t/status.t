@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# The status: JSON and its parts, text for Prometheus, the page's place,
-# redirects, and that all of them say what was done.
+# The status: JSON and its parts, Prometheus text, the page's location,
+# redirects; all agree with the requests made.
 
 use lib 't/lib';
 use JSON::PP;

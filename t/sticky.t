@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Sessions: what names one, what binds it, and what becomes of it when its peer
-# is full, drained, dead, or one of more than there were.
+# Sessions: what names and binds one, and what follows if its peer is full,
+# drained, dead, or the list of peers changes.
 
 use lib 't/lib';
 use Kvroute;

@@ -1,10 +1,9 @@
 #!/usr/bin/perl
 
-# Twenty seconds (STRESS_SECONDS) of mixed load: streams, aborts, bodies of
-# 1 KB to 2 MB, with five reloads and three killed workers.  Each request of a
-# connection that survived is answered, all counters end at zero, and prefixes
-# from before the reloads are still known: the engines hold all they are given,
-# so that none of it is forgotten for their sake.
+# Twenty seconds (STRESS_SECONDS) of mixed load: streams, aborts, bodies of 1 KB
+# to 2 MB, five reloads and three killed workers. Each request of a surviving
+# connection is answered, all counters end at zero, and prefixes from before the
+# reloads are still known: the engines' caches hold all of them.
 
 use lib 't/lib';
 use JSON::PP;

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# What the status counts for models and tenants: who has a name there, who is
-# counted with the others, and what is shown of a tenant.
+# Counters by model and tenant: which have a row of their own, which share one,
+# and how a tenant is shown.
 
 use lib 't/lib';
 use Kvroute;

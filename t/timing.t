@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# First tokens: an engine that tells nothing of its cache is timed.  One that
-# is small is found out; of one that is large, and uneven, nothing is forgotten;
-# and what tells by itself, or does not stream, is not timed.
+# First tokens: engines that report nothing of their cache are timed. A small
+# cache is noticed, a large and uneven one is not underestimated; engines that
+# report, or do not stream, are not timed.
 
 use lib 't/lib';
 use Kvroute;

@@ -1,8 +1,7 @@
 #!/usr/bin/perl
 
-# Probes and health checks over TLS and with a key: what is checked of the
-# certificate, what is said when it fails, and that what is no health is not
-# taken for it.
+# Probes and health checks over TLS and with a key: checks of the certificate,
+# messages if they fail, and answers that are not health.
 
 use lib 't/lib';
 use Kvroute;

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Answers that blame the client, 4xx above all: an engine that answers so where
-# the others do not is ejected.  A client whose requests are bad ejects no
-# server, also where affinity sends all of them to one.
+# Answers that blame the client, 4xx above all: an engine that sends them where
+# the others do not is ejected. A client with bad requests ejects no server,
+# even if affinity sends all of them to one.
 
 use lib 't/lib';
 use Kvroute;

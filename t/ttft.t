@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Time to first token: of a stream it is that, of an answer that comes as a
-# whole the time of all of it.  The two are counted apart, in all formats.
+# Time to first token of a stream, and the total time of an answer in one piece:
+# counted apart, in all formats.
 
 use lib 't/lib';
 use Kvroute;

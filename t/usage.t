@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Watching responses: not a byte of them changes, and what they tell of tokens,
-# their first event and their ids is found out.
+# Responses are watched: their bytes do not change; tokens, first event and ids
+# are found.
 
 use lib 't/lib';
 use Kvroute;

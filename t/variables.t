@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Variables in headers, both ways: text of a body, of a path or of a client's
-# header must not become a header, or a request, of its own.
+# Variables in headers, both ways: text of a body, a path or a client's header
+# cannot become a header or a request.
 
 use lib 't/lib';
 use Kvroute;

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# What the status says of an upstream in one colour and in words; what it keeps
-# of the last minutes over a reload; trace ids of receipts; where the API is.
+# The colour and the words of the status for an upstream; its last minutes
+# survive a reload; trace ids of decision records; the location of the API.
 
 use lib 't/lib';
 use Kvroute;
