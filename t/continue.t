@@ -3,13 +3,9 @@
 # kvroute_continue: an answer that breaks goes on at another server, in the same
 # response, and reads as if it had not; or it ends with an error event.
 
-use strict;
-use warnings;
-
-use FindBin;
 use JSON::PP;
 
-use lib "$FindBin::Bin/lib";
+use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
@@ -31,9 +27,7 @@ $t->upstream('limited', 'kvroute_eject fails=1000 share=100% retry_budget=1%;', 
 $t->upstream('queue', 'kvroute_queue max=8 timeout=60s;', 'kvroute_eject off;',
              map { "E$_ max_fails=0 max_conns=1" } 0, 1);
 
-$t->conf(<<'EOC');
-http {
-%%TEMP%%
+$t->conf(<<'EOC')->run();
     log_format kv '$http_x_n $kvroute_continued $kvroute_cut';
     access_log %%DIR%%/access.log kv;
 
@@ -48,35 +42,26 @@ http {
         3 $http_x_fault3;
     }
 
-%%UPSTREAMS%%
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_set_header X-Engine-Fault $fault;
+    proxy_buffering off;
+    proxy_read_timeout 1s;
+    kvroute_continue on;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-
-        proxy_http_version 1.1;
-        proxy_set_header Connection "";
-        proxy_set_header X-Engine-Fault $fault;
-        proxy_buffering off;
-        proxy_read_timeout 1s;
-        kvroute_continue on;
-
-        location / { proxy_pass http://llm/; }
-        location /buffered/ { proxy_buffering on; proxy_pass http://llm/; }
-        location /file/ { client_body_buffer_size 1k; proxy_pass http://llm/; }
-        location /off/ { kvroute_continue off; proxy_pass http://llm/; }
-        location /short/ { kvroute_continue on max=1k; proxy_pass http://llm/; }
-        location /once/ { kvroute_continue on tries=1; proxy_pass http://llm/; }
-        location /salted/ { kvroute_salt $http_x_salt; proxy_pass http://llm/; }
-        location /tgi/ { proxy_pass http://tgi/; }
-        location /one/ { proxy_pass http://one/; }
-        location /limited/ { kvroute_continue on tries=100; proxy_pass http://limited/; }
-        location /queue/ { proxy_read_timeout 60s; proxy_pass http://queue/; }
-        location /kvroute/ { kvroute_status; access_log off; }
-    }
-}
+    location / { proxy_pass http://llm/; }
+    location /buffered/ { proxy_buffering on; proxy_pass http://llm/; }
+    location /file/ { client_body_buffer_size 1k; proxy_pass http://llm/; }
+    location /off/ { kvroute_continue off; proxy_pass http://llm/; }
+    location /short/ { kvroute_continue on max=1k; proxy_pass http://llm/; }
+    location /once/ { kvroute_continue on tries=1; proxy_pass http://llm/; }
+    location /salted/ { kvroute_salt $http_x_salt; proxy_pass http://llm/; }
+    location /tgi/ { proxy_pass http://tgi/; }
+    location /one/ { proxy_pass http://one/; }
+    location /limited/ { kvroute_continue on tries=100; proxy_pass http://limited/; }
+    location /queue/ { proxy_read_timeout 60s; proxy_pass http://queue/; }
 EOC
 
-$t->run();
 
 my $true = JSON::PP::true;
 my $n = 0;

@@ -76,7 +76,7 @@ is(util_buf_t *out, const char *want)
     "\"},\"finish_reason\":null}]}\n\n"
 
 
-START_TEST(test_answer_scan)
+TEST(test_answer_scan)
 {
     size_t       from;
     const char  *s = "data: a\r\n\r\nx\n\n";
@@ -94,10 +94,9 @@ START_TEST(test_answer_scan)
         util_check((i != 0) == (n == 11), "%zu", n);
     }
 }
-END_TEST
 
 
-START_TEST(test_answer_parts)
+TEST(test_answer_parts)
 {
     util_buf_t    out = { 0 };
     kvr_answer_t  a;
@@ -143,11 +142,10 @@ START_TEST(test_answer_parts)
                "%.*s", (int) a.given, text);
     util_drop(&out);
 }
-END_TEST
 
 
 /* a character that is cut stays here until it is whole */
-START_TEST(test_answer_characters)
+TEST(test_answer_characters)
 {
     util_buf_t    out = { 0 };
     kvr_answer_t  a;
@@ -188,10 +186,9 @@ START_TEST(test_answer_characters)
 
     util_drop(&out);
 }
-END_TEST
 
 
-START_TEST(test_answer_ends)
+TEST(test_answer_ends)
 {
     util_buf_t    out = { 0 };
     kvr_answer_t  a;
@@ -239,11 +236,10 @@ START_TEST(test_answer_ends)
 
     util_drop(&out);
 }
-END_TEST
 
 
 /* what cannot be continued, by what the answer has, and by the request */
-START_TEST(test_answer_refusals)
+TEST(test_answer_refusals)
 {
     util_buf_t        out = { 0 };
     kvr_again_t       b;
@@ -298,10 +294,9 @@ START_TEST(test_answer_refusals)
 
     util_drop(&out);
 }
-END_TEST
 
 
-START_TEST(test_answer_bodies)
+TEST(test_answer_bodies)
 {
     util_buf_t    out = { 0 };
     kvr_again_t   b;
@@ -352,11 +347,10 @@ START_TEST(test_answer_bodies)
 
     util_drop(&out);
 }
-END_TEST
 
 
 /* bytes of any kind, as an engine or a client may send them */
-START_TEST(test_answer_random)
+TEST(test_answer_random)
 {
     util_rng_t    rng;
     util_buf_t    out = { 0 }, in = { 0 };
@@ -403,15 +397,3 @@ START_TEST(test_answer_random)
     util_drop(&out);
     util_drop(&in);
 }
-END_TEST
-
-
-util_tests(NULL, NULL,
-    { "scan", &test_answer_scan },
-    { "parts", &test_answer_parts },
-    { "characters", &test_answer_characters },
-    { "ends", &test_answer_ends },
-    { "refusals", &test_answer_refusals },
-    { "bodies", &test_answer_bodies },
-    { "random", &test_answer_random }
-);
