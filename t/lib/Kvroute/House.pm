@@ -305,7 +305,9 @@ sub uses {
 
             my @rooms = @{$h->{room}}{$from, $to};
 
-            $calls{$from}{$to} = $name;
+            # a table that a header makes is a register, not a call
+
+            $calls{$from}{$to} = $name if bare($h->{files}{$from}) =~ /\b\Q$name\E\b/;
 
             wrong($h, 'module', $from, "uses $name of $to") if apart(@rooms);
             wrong($h, 'upward', $from, "uses $name of $to") unless may(@rooms);
