@@ -303,7 +303,7 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
             at->named = 1;
 
             if (at->core.reservation.peer != KVR_REGISTRY_NONE
-                && !ngx_http_kvroute_balance_native(at))
+                && !ngx_http_kvroute_balance_fallback(at))
             {
                 ngx_http_kvroute_session_name(at->ctx, at->conf,
                                               at->core.reservation.peer, u->id,

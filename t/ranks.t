@@ -363,7 +363,7 @@ ok(wait_for(sub { 4 == (() = $t->access_log()
                         =~ m{^/unsaid/\S+ 200 \S+ - (?!affinity)\S+ moved }mg) }),
    'the rank is not known, and who has the prompt neither');
 my $said = () = Kvroute::slurp("$t->{dir}/error.log")
-          =~ /"told" are not told the rank.*write/g;
+          =~ /"told" do not receive the rank.*write/g;
 ok($said >= 1 && $said <= $t->{workers}, 'each worker says once how to write it');
 
 

@@ -7,11 +7,10 @@
 /*
  * An attempt: one peer in use by one request, from get() to free().
  *
- * While it lasts it is counted in this process's row: as active to its end, as
- * pending to the first event of the response.  What the index learned from it
- * stands if the peer answered 2xx, and is taken back if it did not.  All of it
- * can be ended twice: a worker that is made to quit may destroy the request's
- * pool before free() comes.
+ * Until its end it counts as active in this process's row, and until the first
+ * event of the response as pending.  Its index update stands if the peer answers
+ * 2xx, and is undone otherwise.  Ending an attempt twice is harmless: a worker
+ * that quits may destroy the request's pool before free() is called.
  */
 
 
@@ -19,20 +18,15 @@
 #include "balance/ngx_http_kvroute_balance_int.h"
 
 
-/* ms; how exactly it is known when a peer last sent something */
+/* ms; precision of the time when a peer last sent something */
 #define NGX_HTTP_KVROUTE_ALIVE       100
 
 
-static void ngx_http_kvroute_attempt_insert_documents(
-    ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_reinsert(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_ttft(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_report(ngx_http_kvroute_attempt_t *at,
     const kvr_tokens_t *tokens);
-static void ngx_http_kvroute_attempt_extend(ngx_http_kvroute_attempt_t *at);
-static uint32_t ngx_http_kvroute_attempt_kind(ngx_http_request_t *r,
-    unsigned stream);
 static void ngx_http_kvroute_attempt_tally(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t status, ngx_uint_t state);
 static void ngx_http_kvroute_attempt_state(kvr_member_t *member,
@@ -61,8 +55,6 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
         ngx_http_kvroute_eject_retries(at, begin->member);
     }
 
-    /* what it holds in another upstream's queue is no part of this */
-
     reserved = ngx_http_kvroute_reserve_held(&at->ctx->reserved, conf);
 
     kvr_attempt_begin(&at->core, &conf->zone->core, begin, reserved,
@@ -74,15 +66,15 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
 
 
 /*
- * A conversation without a key is told by what follows the beginning that
- * others hold as well.
+ * A conversation without a key is identified by the first block behind the
+ * prefix that other peers have cached too.
  */
 void
 ngx_http_kvroute_attempt_drain(ngx_http_kvroute_attempt_t *at)
 {
-    uint32_t           i, k, id, others;
-    uint64_t          *chain, key;
-    kvr_zone_t        *zone;
+    uint32_t                 i, k, id, others;
+    uint64_t                *chain, key;
+    kvr_zone_t              *zone;
     ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = at->ctx;
@@ -129,15 +121,18 @@ ngx_http_kvroute_attempt_drain(ngx_http_kvroute_attempt_t *at)
 void
 ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
 {
-    uint32_t                 peer;
+    uint32_t                 i, peer;
     uint64_t                *chain;
     kvr_insert_t             in;
+    kvr_documents_t         *documents;
     ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = at->ctx;
     peer = at->core.reservation.peer;
 
-    if (peer == KVR_REGISTRY_NONE || !ctx->parsed || at->rank.astray) {
+    if (peer == KVR_REGISTRY_NONE || !ctx->parsed || at->rank.unknown
+        || ngx_http_kvroute_balance_fallback(at))
+    {
         return;
     }
 
@@ -160,30 +155,22 @@ ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
 
     kvr_attempt_insert(&at->core, &at->conf->zone->core, &in);
 
-    /* an extension wants it when it has ended */
+    /* an extension needs the chain when the attempt has ended */
 
     if (kvr_hooks_wants(&at->conf->zone->core, peer)) {
         ngx_http_kvroute_prompt_keep_chain(ctx->request, ctx, at->conf->zone);
     }
 
-    if (at->policy->conf.documents != KVR_DOCUMENTS_OFF) {
-        ngx_http_kvroute_attempt_insert_documents(at);
+    if (at->policy->conf.documents == KVR_DOCUMENTS_OFF) {
+        return;
     }
-}
 
-
-static void
-ngx_http_kvroute_attempt_insert_documents(ngx_http_kvroute_attempt_t *at)
-{
-    uint32_t          i;
-    kvr_documents_t  *documents;
-
-    documents = ngx_http_kvroute_prompt_documents(at->ctx->request, at->ctx,
-                                             at->conf->zone);
+    documents = ngx_http_kvroute_prompt_documents(ctx->request, ctx,
+                                                  at->conf->zone);
 
     for (i = 0; documents && i < documents->n; i++) {
         kvr_index_note(at->conf->zone->sh->index, documents->document[i].digest,
-                       at->core.reservation.peer);
+                       peer);
     }
 }
 
@@ -259,7 +246,7 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
         ngx_http_kvroute_prompt_free_chain(ctx);
     }
 
-    /* of the others it is no time to a token */
+    /* light requests have no first token */
 
     if (peer != KVR_REGISTRY_NONE && !ctx->light) {
         ngx_http_kvroute_attempt_ttft(at);
@@ -303,7 +290,7 @@ ngx_http_kvroute_attempt_ttft(ngx_http_kvroute_attempt_t *at)
     member = &sh->registry->member[at->member];
     upstream = &sh->registry->upstream[member->upstream];
 
-    /* what is no stream begins when all of it is there: it is counted apart */
+    /* other responses start when they are complete: count them separately */
 
     kvr_add(&member->firsts[at->stream], 1);
     kvr_add(&member->ttft[at->stream], ttft);
@@ -316,9 +303,8 @@ ngx_http_kvroute_attempt_ttft(ngx_http_kvroute_attempt_t *at)
 
 
 /*
- * Ends an attempt, here and in nginx's own balancer, if pc is not NULL.  The
- * two are one right after the other, as a worker may be killed in between.  The
- * insert is undone afterwards, since to hash the body again takes time.
+ * The first two calls are adjacent, because a worker may be killed between
+ * them.  The insert is undone later, because hashing the body again takes time.
  */
 void
 ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
@@ -342,7 +328,7 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
 
     ctx = at->ctx;
 
-    /* a last line without its end */
+    /* the last line may have no end */
 
     if (at->watched) {
         at->watched = 0;
@@ -366,15 +352,25 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
 }
 
 
-/* a response is over: what was predicted is held against what was delivered */
+void
+ngx_http_kvroute_attempt_cleanup(void *data)
+{
+    ngx_http_kvroute_attempt_end(data, NULL, 0);
+}
+
+
+/* Compares what was predicted with what the engine delivered. */
 static void
 ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
 {
     unsigned                 rc;
+    kvr_reply_t             *reply;
     kvr_settle_t             settle;
+    ngx_http_request_t      *r;
     ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = at->ctx;
+    r = ctx->request;
 
     if (at->core.reservation.peer == KVR_REGISTRY_NONE
         || !ctx->parsed || ctx->extra)
@@ -382,9 +378,17 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    ngx_http_kvroute_attempt_extend(at);
+    /* the engine has cached the reply, and the next prompt contains it */
 
-    /* what was transferred is told as cached, or as computed */
+    reply = ctx->reply;
+
+    if (reply && !reply->bad && reply->n && !at->rank.unknown
+        && ctx->usage.mode == KVR_RESPONSE_REPLY)
+    {
+        kvr_attempt_extend(&at->core, &at->conf->zone->core, reply);
+    }
+
+    /* engines report transferred tokens as cached, or as computed */
 
     if (ctx->leg && ctx->leg->decode) {
         return;
@@ -396,8 +400,10 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    settle.kind = ngx_http_kvroute_attempt_kind(ctx->request,
-                                                ctx->usage.stream);
+    /* the endpoint and mode: engines report tokens for some of them only */
+
+    settle.kind = (ngx_hash_key(r->uri.data, r->uri.len) & 15) << 1
+                  | ctx->usage.stream;
     settle.seconds = (uint32_t) ngx_time();
     settle.unsized = ctx->odd;
     settle.sampled = ctx->sampled;
@@ -406,9 +412,9 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
                             &settle, (uint64_t) ngx_current_msec);
 
     if (rc & KVR_ATTEMPT_FORGOT) {
-        ngx_log_error(NGX_LOG_NOTICE, ctx->request->connection->log, 0,
-                      "kvroute peer %V has forgotten what it was taught",
-                      &ctx->peer);
+        ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
+                      "kvroute peer %V no longer has what the index predicts: "
+                      "its entries are removed", &ctx->peer);
     }
 
     if (rc & KVR_ATTEMPT_REPORT) {
@@ -453,36 +459,7 @@ ngx_http_kvroute_attempt_report(ngx_http_kvroute_attempt_t *at,
 }
 
 
-/* the reply is in the engine's cache, and will be in the next prompt */
-static void
-ngx_http_kvroute_attempt_extend(ngx_http_kvroute_attempt_t *at)
-{
-    kvr_reply_t  *reply;
-
-    reply = at->ctx->reply;
-
-    if (reply == NULL || reply->bad || reply->n == 0 || at->rank.astray
-        || at->ctx->usage.mode != KVR_RESPONSE_REPLY)
-    {
-        return;
-    }
-
-    kvr_attempt_extend(&at->core, &at->conf->zone->core, reply);
-}
-
-
-/* endpoint and mode, in which an engine has its fields or has not */
-static uint32_t
-ngx_http_kvroute_attempt_kind(ngx_http_request_t *r, unsigned stream)
-{
-    return (ngx_hash_key(r->uri.data, r->uri.len) & 15) << 1 | stream;
-}
-
-
-/*
- * How this peer has answered; 0: it has not.  While it is being connected to,
- * nginx still keeps what the one before has answered.
- */
+/* While nginx connects to a peer, it still has the previous peer's status. */
 ngx_uint_t
 ngx_http_kvroute_attempt_status(ngx_http_kvroute_attempt_t *at)
 {
@@ -520,7 +497,7 @@ ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
     if (state & NGX_PEER_FAILED) {
         kvr_add(&member->fails, 1);
 
-        /* this one is too many: when it is back it will be warmed up */
+        /* one failure too many: warm the peer up when it recovers */
 
         peer = at->rrp.current;
 
@@ -545,7 +522,7 @@ ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
 }
 
 
-/* a request is over at a peer: what it was, for its model and its tenant */
+/* Counts the attempt for the request's model and tenant. */
 static void
 ngx_http_kvroute_attempt_tally(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t status, ngx_uint_t state)
@@ -578,7 +555,7 @@ ngx_http_kvroute_attempt_tally(ngx_http_kvroute_attempt_t *at,
 }
 
 
-/* nginx's own measures; a time of -1 has not come */
+/* Adds what nginx measured; -1: not reached. */
 static void
 ngx_http_kvroute_attempt_state(kvr_member_t *member,
     ngx_http_upstream_state_t *state)

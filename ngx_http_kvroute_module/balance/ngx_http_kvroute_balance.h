@@ -12,16 +12,15 @@
  * The balancer: what nginx calls for an upstream and for each request on it.
  *
  *     _upstream  init, get and free
- *     _shadow    beside another balancer, routing nothing
- *     _native    what is left to nginx's own round robin
- *     _rank      ranks of a server that are told apart
- *     _early     decides before the upstream request is made
- *     _prepare   what there is to find out before a decision
- *     _match     what a request has to do with which peer
- *     _choose    the peers put before the policy
- *     _receipt   what was decided, and why
+ *     _shadow    observes another balancer without routing
+ *     _rank      data-parallel ranks of a server
+ *     _early     decides before nginx creates the upstream request
+ *     _prepare   gathers everything a decision needs
+ *     _match     what each peer has cached of the prompt, session and model
+ *     _choose    makes candidates of the peers and asks the policy
+ *     _receipt   records the decision and its reason
  *     _attempt   one peer in use by one request
- *     _eject     what its end tells of the server, retries
+ *     _eject     what the end of an attempt says about the peer; retries
  */
 
 
@@ -30,51 +29,51 @@
 #include "core/policy/kvr_policy.h"
 
 
-/* the peers that have a request's model, and those that would unload another */
+/* peers that have loaded the model, and peers that would unload another one */
 typedef struct {
     kvr_set_t                    loaded;
     kvr_set_t                    evicts;
 } ngx_http_kvroute_models_t;
 
 
-/* who decides where a request goes, and when */
+/* how and when a peer is chosen */
 typedef enum {
-    NGX_HTTP_KVROUTE_DECIDE = 0,  /* the policy, in get() */
-    NGX_HTTP_KVROUTE_AHEAD,       /* the policy, now: there is no upstream
-                                     request yet */
-    NGX_HTTP_KVROUTE_DECIDED,     /* it did so ahead, and get() keeps to it */
-    NGX_HTTP_KVROUTE_BODYLESS,    /* nginx's round robin, and why */
-    NGX_HTTP_KVROUTE_BYPASS
+    NGX_HTTP_KVROUTE_DECIDE = 0,  /* by the policy, in get() */
+    NGX_HTTP_KVROUTE_AHEAD,       /* by the policy, before the upstream request
+                                     exists */
+    NGX_HTTP_KVROUTE_DECIDED,     /* AHEAD is done: get() takes that peer */
+    NGX_HTTP_KVROUTE_BODYLESS,    /* fallback, round robin: no body */
+    NGX_HTTP_KVROUTE_BYPASS       /* the same: "off" or kvroute_bypass */
 } ngx_http_kvroute_mode_e;
 
 
-/* what was decided before the upstream request was made */
+/* an early decision */
 typedef struct {
     kvr_decision_t               d;
-    kvr_begin_t                  begin;     /* where it is to begin */
+    kvr_begin_t                  begin;
     ngx_http_kvroute_list_t     *list;      /* primary servers, or backups */
     ngx_uint_t                   index;     /* of the peer in its list */
-    ngx_uint_t                   offered;   /* that of its session was */
+    ngx_uint_t                   offered;   /* the session's peer was offered */
     ngx_uint_t                   config;    /* of the list */
-    uint32_t                     rank;      /* as headers have it, or UNSET */
+    uint32_t                     rank;      /* in the headers, or UNSET */
     uint64_t                     took;      /* ns */
-    ngx_http_kvroute_reserve_t  *reserved;  /* to hold the place, if AHEAD */
+    ngx_http_kvroute_reserve_t  *reserved;  /* gets the reservation, if AHEAD */
 } ngx_http_kvroute_early_t;
 
 
-/* of a server with ranks */
+/* rank of the peer in use */
 typedef struct {
     uint32_t                     number;    /* of the engine, or UNSET */
-    unsigned                     any:1;     /* the pin is any rank of it */
-    unsigned                     wanted:1;  /* and these alone were offered */
-    unsigned                     astray:1;  /* which of the engine's ranks has
-                                               the request is not known */
+    unsigned                     any:1;     /* the pin allows any rank */
+    unsigned                     wanted:1;  /* only the pin's ranks were
+                                               offered */
+    unsigned                     unknown:1; /* the engine chooses the rank */
 } ngx_http_kvroute_rank_t;
 
 
 /*
- * One request on one upstream: what nginx hands to get() and free().  It is in
- * the request's pool and lives as long as that.
+ * One request on one upstream: the data of get() and free(), in the request's
+ * pool.
  */
 struct ngx_http_kvroute_attempt_s {
     /* the round robin data must be first */
@@ -86,40 +85,41 @@ struct ngx_http_kvroute_attempt_s {
 
     uint32_t                    *matched;   /* units, by peer; or NULL */
     uint32_t                    *documents;  /* bytes, by peer; or NULL */
-    kvr_hot_view_t              *hot;      /* for the next decision, or NULL */
-    kvr_hot_keys_t              *counted;   /* when its answer begins */
-    ngx_http_kvroute_models_t   *models;    /* NULL: all have its model */
+    kvr_popular_view_t          *popular;   /* for the next decision, or NULL */
+    kvr_popular_keys_t          *counted;   /* at the first token, or NULL */
+    ngx_http_kvroute_models_t   *models;    /* NULL: all have the model */
 
-    ngx_http_kvroute_session_t   session;   /* or the prefix: its key */
-    kvr_home_t                   home;      /* credit 0: it has none */
-    uint32_t                     pin;       /* peers, or UNSET */
-    uint32_t                     owner;     /* of the response before */
+    ngx_http_kvroute_session_t   session;   /* or the key of the prefix */
+    kvr_home_t                   home;      /* credit 0: none */
+    uint32_t                     pin;       /* peer, or UNSET */
+    uint32_t                     owner;     /* peer of the previous response */
 
     ngx_http_kvroute_mode_e      mode;
     ngx_http_kvroute_early_t    *early;     /* AHEAD, DECIDED; or NULL */
     ngx_http_kvroute_rank_t      rank;
 
     kvr_attempt_t                core;      /* of the peer in use */
-    uint64_t                     began;     /* ns, this decision */
+    uint64_t                     began;     /* ns, start of the decision */
     uint64_t                     receipt;   /* its number */
 
     unsigned                     tries:8;
     unsigned                     busy:1;    /* the session's peer is full */
-    unsigned                     over:1;    /* may go beyond max_conns */
-    unsigned                     pinned:1;  /* or was to be */
-    unsigned                     stream:1;  /* the response is one */
+    unsigned                     over:1;    /* may exceed max_conns */
+    unsigned                     pinned:1;  /* kvroute_pin names a peer */
+    unsigned                     stream:1;  /* the response is a stream */
     unsigned                     stale:1;   /* one stale connection forgiven */
-    unsigned                     watched:1; /* its response is looked at */
-    unsigned                     named:1;   /* which has told its id */
-    unsigned                     denied:1;  /* it is the last try: budget */
-    uint32_t                     silent;    /* member that was put out */
-    uint32_t                     member;    /* that counts it, the rank's */
+    unsigned                     watched:1; /* the response is being read */
+    unsigned                     named:1;   /* the response's id is known */
+    unsigned                     denied:1;  /* retry budget spent: last try */
+    uint32_t                     silent;    /* 1 + member that was ejected, not
+                                               logged yet; 0: none */
+    uint32_t                     member;    /* for counters; the rank's */
 };
 
 
-/* whether nginx's round robin decides */
+/* Tells whether round robin chooses instead of a policy. */
 static ngx_inline ngx_uint_t
-ngx_http_kvroute_balance_native(ngx_http_kvroute_attempt_t *at)
+ngx_http_kvroute_balance_fallback(ngx_http_kvroute_attempt_t *at)
 {
     return at->mode >= NGX_HTTP_KVROUTE_BODYLESS;
 }
@@ -135,35 +135,35 @@ ngx_int_t ngx_http_kvroute_upstream_init(ngx_conf_t *cf,
 ngx_int_t ngx_http_kvroute_early_init(ngx_conf_t *cf);
 
 /*
- * Decides where a request goes at an upstream, before the upstream request is
- * made, and reserves a place there; what was reserved before is given back.
- * Variables of the request tell the decision from then on.  The body has been
- * read (ngx_http_kvroute_inspect()).
+ * Decides where a request goes at an upstream before nginx creates the upstream
+ * request, and makes a reservation there in place of an older one.  From then
+ * on variables have the decision.  The body must have been read
+ * (ngx_http_kvroute_inspect()).
  *
- * If reserved is that of the context, get() of this upstream takes it over.
- * Another one is the caller's, who gives it back once by
- * ngx_http_kvroute_reserve_release(): in a cleanup of the request at the latest.
+ * If reserved is the context's, get() of this upstream takes it over.  The
+ * caller owns any other reservation and calls
+ * ngx_http_kvroute_reserve_release() once, at the latest in a cleanup of the
+ * request.
  *
- * NGX_DECLINED: there is nobody to be had, or nginx's own round robin decides;
- * what was reserved before is held still.
+ * NGX_DECLINED: no usable peer, or a fallback; an older reservation is kept.
  */
 ngx_int_t ngx_http_kvroute_early(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_reserve_t *reserved);
 
-/* _shadow: wraps what an upstream has; before nginx sets upstreams up */
+/* Wraps the method of an upstream; called before nginx sets up upstreams. */
 void ngx_http_kvroute_shadow_add(ngx_http_kvroute_srv_conf_t *kscf);
 
-/* _prepare: a peer, by its number, is not offered to this attempt */
+/* Excludes a peer, by its slot, from an attempt. */
 void ngx_http_kvroute_prepare_avoid(ngx_http_kvroute_attempt_t *at,
     uint32_t peer);
 
-/* _choose: gives this worker's memory back */
+/* Frees the candidates of this worker. */
 void ngx_http_kvroute_choose_exit(void);
 
-/* _attempt: the first event of the body, the prompt is computed */
+/* Called at the first event of the response: the prompt is computed. */
 void ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at);
 
-/* it streams: checks that time out do not say that it is down */
+/* Notes that the peer sends, so that health checks that time out do not count. */
 void ngx_http_kvroute_attempt_alive(ngx_http_kvroute_attempt_t *at);
 
 

@@ -13,7 +13,7 @@
 #include "zone/ngx_http_kvroute_zone.h"
 
 
-/* a peer's bit in the bitmap of those that were tried */
+/* a peer's bit in nginx's bitmap of tried peers */
 #define ngx_http_kvroute_tried_word(i)  ((i) / (8 * sizeof(uintptr_t)))
 #define ngx_http_kvroute_tried_bit(i)                                         \
     ((uintptr_t) 1 << (i) % (8 * sizeof(uintptr_t)))
@@ -21,7 +21,7 @@
     (((n) + (8 * sizeof(uintptr_t) - 1)) / (8 * sizeof(uintptr_t)))
 
 
-/* a candidate's peer, and where that stands in the list */
+/* the peer of a candidate, and its index in the list */
 typedef struct {
     ngx_http_upstream_rr_peer_t  *peer;
     ngx_uint_t                    index;
@@ -29,41 +29,34 @@ typedef struct {
 } ngx_http_kvroute_offer_t;
 
 
-/* _prepare: a request on an upstream, of which nothing is known yet */
+/* _prepare: Creates an attempt. */
 ngx_http_kvroute_attempt_t *ngx_http_kvroute_prepare(
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf);
 
-/* what nginx sets up for a request when its upstream begins */
+/* Sets the peers, as nginx does when an upstream request begins. */
 ngx_int_t ngx_http_kvroute_prepare_peers(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 
-/* finds out what there is to know before a decision, the body read for it */
+/* Gathers everything a decision needs, reading the body if necessary. */
 ngx_int_t ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 
-/*
- * _native: takes a peer by nginx's own round robin.  NGX_DECLINED: the request
- * is not native any more, and the policy has to be asked.
- */
-ngx_int_t ngx_http_kvroute_native_get(ngx_peer_connection_t *pc,
-    ngx_http_kvroute_attempt_t *at);
-
-/* _match: nothing is known of any peer */
+/* _match: Clears what is known of the peers. */
 void ngx_http_kvroute_match_init(ngx_http_kvroute_attempt_t *at);
 
-/* finds out what the request has to do with which peer */
+/* Looks up what the peers have for the request. */
 void ngx_http_kvroute_match(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 
-/* makes the rings that a policy needs, before the lock is taken */
+/* Builds the rings that the policy needs, before the lock is taken. */
 void ngx_http_kvroute_match_rings(ngx_http_kvroute_attempt_t *at,
     ngx_log_t *log);
 
-/* _choose: makes room for all candidates that an upstream can have */
+/* _choose: Allocates candidates for the longest list of an upstream. */
 ngx_int_t ngx_http_kvroute_choose_init(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log);
 
-/* the list that is chosen from now: primary servers, or backups */
+/* Returns the list in use: primary servers, or backups. */
 static ngx_inline ngx_http_kvroute_list_t *
 ngx_http_kvroute_balance_list(ngx_http_kvroute_attempt_t *at)
 {
@@ -71,132 +64,137 @@ ngx_http_kvroute_balance_list(ngx_http_kvroute_attempt_t *at)
 }
 
 /*
- * Locks the peers for writing.  If the list was changed since the request has
- * begun, it is matched against the new one.  NULL: the lock is not held.
+ * Locks the peers for writing.  If the list has changed since init(), the
+ * request is matched again.  NULL: the lock is not held.
  */
 ngx_http_upstream_rr_peers_t *ngx_http_kvroute_choose_lock(
     ngx_peer_connection_t *pc, ngx_http_kvroute_attempt_t *at);
 
 /*
- * Asks the policy; called under the peers' lock.  NULL: there is no peer to be
- * had, or the policy would rather have none of them.  If it is asked ahead the
- * peer is not taken, but reserved.
+ * Asks the policy and takes the peer, or reserves it if AHEAD; called under the
+ * peers' lock.  NULL: no usable peer, or the policy wants none of them.
  */
 ngx_http_upstream_rr_peer_t *ngx_http_kvroute_choose(
     ngx_http_kvroute_attempt_t *at, ngx_uint_t *index, ngx_uint_t *offered,
     kvr_decision_t *d);
 
 /*
- * Takes the peer that was reserved when the policy was asked ahead; NULL: it is
- * not in this list, or cannot be had now.
+ * Takes the peer of an early decision.  NULL: it is not in this list, or it is
+ * unusable now.
  */
 ngx_http_upstream_rr_peer_t *ngx_http_kvroute_choose_decided(
     ngx_http_kvroute_attempt_t *at, ngx_uint_t *index);
 
 /*
- * Asks the policy without taking the peer, nor anything else that another
- * balancer would notice.  Returns the number of the peer, UNSET if there is none, or the
- * list was changed meanwhile.
+ * Asks the policy without taking the peer or changing anything that another
+ * balancer uses.  Returns the peer, or UNSET if there is none or the list has
+ * changed.
  */
 uint32_t ngx_http_kvroute_choose_shadow(ngx_http_kvroute_attempt_t *at,
     kvr_decision_t *d, uint32_t *rate);
 
-/* _early: the attempt that was decided early, if for this upstream, or NULL */
+/* _early: Returns the early decision if it is for this upstream, or NULL. */
 ngx_http_kvroute_attempt_t *ngx_http_kvroute_early_take(
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf);
 
-/* takes the peer decided on, or else asks the policy; under the peers' lock */
+/* Takes the peer decided on, or asks the policy again; under the peers' lock. */
 ngx_http_upstream_rr_peer_t *ngx_http_kvroute_early_get(
     ngx_http_kvroute_attempt_t *at, ngx_uint_t *index, ngx_uint_t *offered,
     kvr_decision_t *d);
 
 /*
- * _rank: the targets of a peer that may be offered, from *from up to *to.
- * With a header these are narrowed down to its rank, unless a misfit will do;
- * without, the engine chooses, which is counted at the address.
+ * _rank: Sets the targets of a peer that can be offered, from *from up to *to.
+ * If a header names a rank, only that one, unless another_rank is set.  Without
+ * a header the engine chooses, and the address counts the request.
  */
 void ngx_http_kvroute_rank_offer(ngx_http_kvroute_attempt_t *at,
-    ngx_http_kvroute_list_t *list, ngx_uint_t i, ngx_uint_t misfit,
+    ngx_http_kvroute_list_t *list, ngx_uint_t i, ngx_uint_t another_rank,
     ngx_uint_t *from, ngx_uint_t *to);
 
-/* whether the request wants this peer, by any of its ranks */
+/* Tells whether the request is pinned to this peer, with any rank. */
 ngx_uint_t ngx_http_kvroute_rank_wanted(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_uint_t i);
 
-/* what a target has of its own as a candidate: the rest is its address's */
+/* Sets the fields of a candidate that differ between ranks. */
 void ngx_http_kvroute_rank_candidate(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,
     kvr_candidate_t *c);
 
 /*
- * Keeps its weight in smooth round robin.  That of the first rank, and of those
- * without a number, is that of nginx's peer.
+ * Keeps the current weight of smooth round robin.  nginx's peer keeps that of
+ * the first rank and of ranks without a slot.
  */
 void ngx_http_kvroute_rank_turn(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,
     kvr_candidate_t *c);
 
 /*
- * What belongs to the target that is taken: its rank, and whether it is astray:
- * the header names no rank, or another one.  Returns the target that the request
- * is counted at: that of the address if the one taken has no number.
+ * Sets the rank of the target taken.  The rank is unknown if the header names
+ * none or another one.  Returns the target that counts the request: the
+ * address's if the one taken has no slot.
  */
 ngx_uint_t ngx_http_kvroute_rank_take(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_uint_t i, ngx_uint_t target);
 
-/* _receipt: what was decided and why, for variables */
-void ngx_http_kvroute_receipt_tell(ngx_http_kvroute_attempt_t *at,
+/* _receipt: Keeps the decision and its reason for variables. */
+void ngx_http_kvroute_receipt_keep(ngx_http_kvroute_attempt_t *at,
     kvr_decision_t *d, ngx_str_t *name);
 
-/* the same for status and log as well: it is done */
+/* Does the same, counts the decision, and adds a receipt for the status. */
 void ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, kvr_decision_t *d);
 
-/* ns; nginx's own clock stands still within an event */
+/* Returns ns; nginx's own clock stands still within an event. */
 uint64_t ngx_http_kvroute_receipt_clock(void);
 
-/* _attempt: called under the peers' lock, nothing but arithmetic */
+/* _attempt: Counts the request at a peer; called under the peers' lock. */
 void ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
     kvr_begin_t *begin);
 
-/* of a peer that is drained: counts the session that still goes there */
+/* Counts the session if the peer is being drained. */
 void ngx_http_kvroute_attempt_drain(ngx_http_kvroute_attempt_t *at);
 
-/* the index learns at the pick: siblings of a burst follow the first one */
+/* Inserts the prompt at the pick, so that a burst follows its first request. */
 void ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at);
 
-/* ends it, here and in nginx's own balancer, if pc is not NULL */
+/* Ends the attempt, and if pc is not NULL nginx's own accounting of it. */
 void ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
     ngx_peer_connection_t *pc, ngx_uint_t state);
 
-/* how this peer has answered; 0: it has not */
+/* Ends an attempt as ctx->end(): the request or its body is no longer there. */
+void ngx_http_kvroute_attempt_cleanup(void *data);
+
+/* Returns the status of the peer's response; 0: none. */
 ngx_uint_t ngx_http_kvroute_attempt_status(ngx_http_kvroute_attempt_t *at);
 
-/* counts how the peer answered, if it did */
+/* Counts the result of the attempt. */
 void ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t state);
 
 /*
- * _eject: called under the peers' lock: counts a request, or its retry, against
- * the budget of retries; if that is spent, this try is the last one
+ * _eject: Counts a request or its retry for the retry budget; called under the
+ * peers' lock.  If the budget is spent, this try is the last one.
  */
 void ngx_http_kvroute_eject_retries(ngx_http_kvroute_attempt_t *at,
     uint32_t member);
 
-/* the attempt has ended so; before free() of nginx's own */
+/* Applies the retry budget when an attempt ends, before nginx's free(). */
 void ngx_http_kvroute_eject_final(ngx_http_kvroute_attempt_t *at,
     ngx_peer_connection_t *pc, kvr_outlier_e reason, ngx_uint_t state);
 
-/* what the engine is to blame for, by the status of its answer; 0: none */
+/* Returns what counts against the engine, by its response; 0: nothing. */
 kvr_outlier_e ngx_http_kvroute_eject_reason(ngx_http_kvroute_attempt_t *at,
     ngx_peer_connection_t *pc, ngx_uint_t state, ngx_uint_t status);
 
-/* how a request comes to the candidate picked; ELSEWHERE: to be asked again */
+/* Returns the arm of a trial; KVR_TRIAL_ELSEWHERE: ask the policy again. */
 kvr_trial_arm_e ngx_http_kvroute_eject_trial(ngx_http_kvroute_attempt_t *at,
     kvr_candidate_t *cand, ngx_uint_t n, uint32_t pick, uint64_t random);
 
-/* logs what KVR_EJECT_... bits say; the members are in the attempt */
+/* Logs ejections and returns, by KVR_EJECT_... bits; members are in at->core. */
 void ngx_http_kvroute_eject_log(ngx_http_kvroute_attempt_t *at, unsigned bits);
+
+/* Logs the ejection of a silent peer, once the lock is released. */
+void ngx_http_kvroute_eject_log_silent(ngx_http_kvroute_attempt_t *at);
 
 
 #endif /* _NGX_HTTP_KVROUTE_BALANCE_INT_H_INCLUDED_ */

@@ -5,11 +5,10 @@
 
 
 /*
- * What is known of the peers, put before the policy.
+ * Makes candidates of the usable peers, and asks the policy.
  *
- * What belongs to the request is looked up beforehand, without a lock: how much
- * of its prompt each peer holds, where its session is bound.  What belongs to
- * the peers is read under their lock, at the moment of the decision.
+ * What depends on the request was looked up before, without a lock.  The state
+ * of the peers is read under their lock, at the moment of the decision.
  */
 
 
@@ -20,12 +19,10 @@
 static ngx_inline ngx_uint_t ngx_http_kvroute_choose_eligible(
     ngx_http_kvroute_attempt_t *at, ngx_http_upstream_rr_peer_t *peer,
     ngx_uint_t i, ngx_uint_t hinted, kvr_member_t *member, time_t now);
-static void ngx_http_kvroute_choose_begin(ngx_http_kvroute_attempt_t *at,
-    ngx_http_upstream_rr_peer_t *peer, kvr_begin_t *begin);
 static void ngx_http_kvroute_choose_reserve(ngx_http_kvroute_attempt_t *at,
     kvr_begin_t *begin);
 static ngx_uint_t ngx_http_kvroute_choose_offer(
-    ngx_http_kvroute_attempt_t *at, kvr_view_t *v, ngx_uint_t misfit,
+    ngx_http_kvroute_attempt_t *at, kvr_view_t *v, ngx_uint_t another_rank,
     ngx_uint_t *named, ngx_uint_t *offered);
 static ngx_uint_t ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at,
     kvr_view_t *v, ngx_uint_t count, ngx_uint_t named, ngx_uint_t offered,
@@ -34,7 +31,7 @@ static void ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at,
     kvr_view_t *v);
 
 
-/* room of this worker for one decision, over the longest list */
+/* scratch memory of this worker, for the longest list */
 
 static kvr_candidate_t           *ngx_http_kvroute_candidate;
 static ngx_http_kvroute_offer_t  *ngx_http_kvroute_offer;
@@ -95,9 +92,8 @@ ngx_http_kvroute_choose_exit(void)
 
 
 /*
- * If servers were added or removed since init(), nginx's own balancers give up;
- * there is no need to: what was found out about those that are left still
- * holds.
+ * nginx's own balancers fail a request if servers were added or removed since
+ * init().  This one matches the request again.
  */
 ngx_http_upstream_rr_peers_t *
 ngx_http_kvroute_choose_lock(ngx_peer_connection_t *pc,
@@ -128,7 +124,7 @@ ngx_http_kvroute_choose_lock(ngx_peer_connection_t *pc,
                        "kvroute peers changed: %ui %ui", config,
                        at->rrp.config);
 
-        /* a probe or the status may have seen it first: they make no room */
+        /* a probe or the status may have read the new list, without scratch */
 
         if ((config != conf->config
              && ngx_http_kvroute_peers_find(conf, 1, pc->log) != NGX_OK)
@@ -152,7 +148,7 @@ ngx_http_kvroute_choose_lock(ngx_peer_connection_t *pc,
         at->rrp.config = conf->config;
         pc->tries = ngx_max(pc->tries, 1);
 
-        /* matched[] goes by number, and new ones may have been given out */
+        /* matched[] is by slot, and slots may have changed */
 
         ngx_http_kvroute_match_init(at);
         ngx_http_kvroute_match(at->ctx->request, at);
@@ -181,7 +177,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
     count = ngx_http_kvroute_choose_offer(at, &view, 0, &named, offered);
 
-    /* no peer has the rank in the header: fall back to any rank */
+    /* no peer has the rank in the header: use any rank */
 
     if (kvr_unlikely(count == 0 && at->conf->ranks
                      && at->mode == NGX_HTTP_KVROUTE_DECIDED))
@@ -208,7 +204,8 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     begin.arm = KVR_TRIAL_NONE;
 
     if (kvr_unlikely(ngx_http_kvroute_candidate[d->pick].flags
-                     || at->rank.wanted || at->policy->conf.strict))
+                     || at->rank.wanted || at->policy->conf.strict
+                     || ngx_http_kvroute_balance_fallback(at)))
     {
         begin.arm = ngx_http_kvroute_eject_trial(at, ngx_http_kvroute_candidate,
                                                  count, d->pick, view.random);
@@ -227,7 +224,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     if (kvr_unlikely(at->conf->ranks)) {
         t = ngx_http_kvroute_rank_take(at, list, i, t);
 
-        if (at->rank.astray) {
+        if (at->rank.unknown) {
             d->matched = 0;
         }
 
@@ -244,7 +241,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     begin.pending = at->ctx->bytes + at->ctx->extra;
     begin.pending -= ngx_min(d->matched, begin.pending);
 
-    /* what is transferred was not held there */
+    /* transferred blocks were not cached there */
 
     if (kvr_unlikely(at->ctx->leg && at->ctx->leg->decode)) {
         d->matched = (at->matched == NULL || id == KVR_REGISTRY_NONE) ? 0
@@ -259,7 +256,14 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
         ngx_http_kvroute_choose_reserve(at, &begin);
 
     } else {
-        ngx_http_kvroute_choose_begin(at, offer->peer, &begin);
+
+        /*
+         * Keep these two adjacent.  If the worker dies between them peer->conns
+         * stays one too high; after both, healing undoes it.
+         */
+
+        offer->peer->conns++;
+        ngx_http_kvroute_attempt_begin(at, &begin);
     }
 
     if (id != KVR_REGISTRY_NONE) {
@@ -272,21 +276,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 }
 
 
-/*
- * One right after the other: of a worker killed in between nginx has a
- * connection too many, of one killed after both it is taken back.
- */
-static void
-ngx_http_kvroute_choose_begin(ngx_http_kvroute_attempt_t *at,
-    ngx_http_upstream_rr_peer_t *peer, kvr_begin_t *begin)
-{
-    peer->conns++;
-
-    ngx_http_kvroute_attempt_begin(at, begin);
-}
-
-
-/* what it holds already is given back after the new one is counted */
+/* Reserves a place, and then releases the older reservation. */
 static void
 ngx_http_kvroute_choose_reserve(ngx_http_kvroute_attempt_t *at,
     kvr_begin_t *begin)
@@ -341,7 +331,7 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
             continue;
         }
 
-        /* who has no number is known by its place, while the list is that */
+        /* a peer without a slot is identified by its index in this list */
 
         if (begin.member == KVR_REGISTRY_NONE
             && (list != early->list || i != early->index
@@ -350,7 +340,7 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
             continue;
         }
 
-        /* of several places of a server any will do */
+        /* a server that is listed several times: any entry will do */
 
         if (!ngx_http_kvroute_hinted_away(pc, peer)
             && ngx_http_kvroute_choose_eligible(at, peer, i, 0, NULL, now)
@@ -365,7 +355,7 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
         return NULL;
     }
 
-    /* it may have fewer ranks now */
+    /* the server may have fewer ranks now */
 
     t = list->first[i];
 
@@ -383,7 +373,10 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
 
     at->member = list->member[t];
 
-    ngx_http_kvroute_choose_begin(at, peer, &begin);
+    /* adjacent, as in choose() */
+
+    peer->conns++;
+    ngx_http_kvroute_attempt_begin(at, &begin);
 
     *index = i;
 
@@ -432,12 +425,12 @@ ngx_http_kvroute_choose_shadow(ngx_http_kvroute_attempt_t *at,
 
 
 /*
- * Makes candidates of all peers that may be had.  named: one of them is the one
- * that the request wants; offered: one is that of its session.
+ * Makes candidates of all usable peers.  Sets named if one of them is the peer
+ * that the request names, and offered if one is the peer of its session.
  */
 static ngx_uint_t
 ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
-    ngx_uint_t misfit, ngx_uint_t *named, ngx_uint_t *offered)
+    ngx_uint_t another_rank, ngx_uint_t *named, ngx_uint_t *offered)
 {
     time_t                         now;
     uint32_t                       head, conns;
@@ -487,7 +480,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
         if (peer->max_conns && !at->over
             && ngx_http_kvroute_peers_full(at->conf, list, i, peer, v->own))
         {
-            /* this request goes elsewhere, the session does not */
+            /* this request goes elsewhere, the session stays bound */
 
             for ( /* void */ ; t < last; t++) {
                 at->busy |= (list->id[t] == at->session.bound
@@ -497,7 +490,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
             continue;
         }
 
-        /* back from failures, or put back */
+        /* recovered, or added again: warm it up */
 
         if (member && kvr_get(&member->lost)) {
             kvr_set(&member->lost, 0);
@@ -506,14 +499,14 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
 
         if (kvr_unlikely(ranks)) {
 
-            /* of a server that is wanted any rank will do, and no other's */
+            /* pinned to a server with ranks: offer its ranks only */
 
             if (ngx_http_kvroute_rank_wanted(at, list, i)) {
                 count = 0;
                 at->rank.wanted = 1;
             }
 
-            ngx_http_kvroute_rank_offer(at, list, i, misfit, &t, &last);
+            ngx_http_kvroute_rank_offer(at, list, i, another_rank, &t, &last);
         }
 
         for ( /* void */ ; t < last; t++) {
@@ -556,7 +549,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
 }
 
 
-/* whether nginx would try a peer, but for its max_conns */
+/* Tells whether nginx would try a peer, apart from its max_conns. */
 static ngx_inline ngx_uint_t
 ngx_http_kvroute_choose_eligible(ngx_http_kvroute_attempt_t *at,
     ngx_http_upstream_rr_peer_t *peer, ngx_uint_t i, ngx_uint_t hinted,
@@ -586,7 +579,7 @@ ngx_http_kvroute_choose_eligible(ngx_http_kvroute_attempt_t *at,
 }
 
 
-/* whether the policy picks one of the candidates */
+/* Asks the policy.  Returns 0 if it picks none of the candidates. */
 static ngx_uint_t
 ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     ngx_uint_t count, ngx_uint_t named, ngx_uint_t offered, kvr_decision_t *d)
@@ -641,7 +634,12 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
         return 0;
     }
 
-    /* whose turn it is, the balancer that routes says */
+    if (kvr_unlikely(ngx_http_kvroute_balance_fallback(at)) && !req.retry) {
+        d->reason = at->mode == NGX_HTTP_KVROUTE_BYPASS ? KVR_REASON_BYPASS
+                                                        : KVR_REASON_BODYLESS;
+    }
+
+    /* with a shadow, the other balancer keeps the weights */
 
     if (kvr_policy_needs(req.policy) & KVR_NEEDS_TURNS && !at->conf->shadow) {
         for (n = 0; n < count; n++) {
@@ -663,7 +661,7 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
 }
 
 
-/* what belongs to the request */
+/* Sets what the candidates depend on, apart from the peers. */
 static void
 ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at, kvr_view_t *v)
 {

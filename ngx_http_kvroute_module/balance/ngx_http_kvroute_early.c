@@ -5,19 +5,19 @@
 
 
 /*
- * Decides before the upstream request is made, so that its headers can say
- * what was decided.  nginx makes the request first and asks the balancer then.
+ * Decides before nginx creates the upstream request, so that headers of the
+ * upstream request can have the decision.  nginx creates the request first, and
+ * asks the balancer afterwards.
  *
- * The decision is that of get(), by the same lists and under the same lock, but
- * the peer is not taken: a place is reserved there, which the request holds
- * (request/ngx_http_kvroute_reserve.c).  The attempt that was decided for goes
- * with it.  init() takes the attempt over, and get() takes that peer, if it can
- * still be had; so a request is matched and decided once.  Else, and when a try
- * has failed, it is decided anew: headers are made already, and what no longer
- * fits is told by the reason and by $kvroute_early.
+ * The decision is made as in get(), with the same lists and lock.  Instead of
+ * taking the peer, it makes a reservation there
+ * (request/ngx_http_kvroute_reserve.c), together with the attempt.  init() takes
+ * the attempt over, and get() takes the peer if it is still usable, so a request
+ * is matched and decided once.  If the peer is unusable, or a try has failed,
+ * get() decides again.  The headers are then out of date, and the reason and
+ * $kvroute_early say so.
  *
- * What nginx's own round robin gives a peer is not decided early, nor are
- * subrequests: headers of those say nothing.
+ * A fallback to round robin is not decided early, nor are subrequests.
  */
 
 
@@ -69,7 +69,7 @@ ngx_http_kvroute_early_handler(ngx_http_request_t *r)
 
     ctx = ngx_http_kvroute_request_get_ctx(r);
 
-    /* decided in another location, or reserved by its queue */
+    /* a reservation of another location's decision or queue */
 
     if (ctx && ctx->reserved.core.held
         && (ctx->reserved.conf != conf
@@ -80,7 +80,7 @@ ngx_http_kvroute_early_handler(ngx_http_request_t *r)
 
     if (!wanted) {
 
-        /* nor do headers here tell what was decided there */
+        /* headers here must not have the other location's decision */
 
         if (ctx && r->content_handler) {
             ngx_http_kvroute_early_forget(ctx);
@@ -102,7 +102,7 @@ ngx_http_kvroute_early_handler(ngx_http_request_t *r)
 
     rc = ngx_http_kvroute_early(ctx, conf, &ctx->reserved);
 
-    /* get() will see what there is to be had */
+    /* NGX_DECLINED: get() decides */
 
     return rc == NGX_ERROR ? NGX_HTTP_INTERNAL_SERVER_ERROR : NGX_DECLINED;
 }
@@ -141,7 +141,7 @@ ngx_http_kvroute_early(ngx_http_kvroute_ctx_t *ctx,
         return NGX_ERROR;
     }
 
-    if (ngx_http_kvroute_balance_native(at)) {
+    if (ngx_http_kvroute_balance_fallback(at)) {
         return NGX_DECLINED;
     }
 
@@ -169,7 +169,7 @@ ngx_http_kvroute_early_forget(ngx_http_kvroute_ctx_t *ctx)
 }
 
 
-/* of the backup servers only if none of the others can be had, as in get() */
+/* Chooses a backup server only if no primary server is usable, as get() does. */
 static ngx_int_t
 ngx_http_kvroute_early_choose(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at)
@@ -195,7 +195,7 @@ ngx_http_kvroute_early_choose(ngx_http_request_t *r,
         best = ngx_http_kvroute_choose(at, &i, &offered, &d);
         next = peers->next;
 
-        /* the peer may be gone after the lock is */
+        /* without the lock nginx can free the peer */
 
         if (best) {
             s.data = name;
@@ -216,17 +216,13 @@ ngx_http_kvroute_early_choose(ngx_http_request_t *r,
 
     } while (best == NULL && next);
 
-    if (at->silent) {
-        at->core.eject.ejected = at->silent - 1;
-        ngx_http_kvroute_eject_log(at, KVR_EJECT_EJECTED);
-        at->silent = 0;
-    }
+    ngx_http_kvroute_eject_log_silent(at);
 
     if (best == NULL) {
         return NGX_DECLINED;
     }
 
-    ngx_http_kvroute_receipt_tell(at, &d, &s);
+    ngx_http_kvroute_receipt_keep(at, &d, &s);
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "kvroute early: %V %s", &s, kvr_reason_name(d.reason));
@@ -245,8 +241,8 @@ ngx_http_kvroute_early_take(ngx_http_kvroute_ctx_t *ctx,
     ctx->reserved.attempt = NULL;
 
     /*
-     * "proxy_pass" by a variable has led to another upstream; or headers are
-     * made, and the rank is in none of them: the engine will choose
+     * A "proxy_pass" with a variable led to another upstream, or no header has
+     * the rank, so the engine chooses one.
      */
 
     if (at->conf != conf || ctx->moved
@@ -265,7 +261,7 @@ ngx_http_kvroute_early_take(ngx_http_kvroute_ctx_t *ctx,
 }
 
 
-/* legs tell in other ways than by headers who they have decided on */
+/* Tells whether the rank is missing in the headers; legs need no header. */
 static ngx_uint_t
 ngx_http_kvroute_early_unranked(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf)
@@ -278,10 +274,11 @@ ngx_http_kvroute_early_unranked(ngx_http_kvroute_ctx_t *ctx,
         conf->unranked = 1;
 
         ngx_log_error(NGX_LOG_WARN, ctx->request->connection->log, 0,
-                      "engines of upstream \"%V\" are not told the rank, and "
-                      "choose by themselves: write \"proxy_set_header "
+                      "engines of upstream \"%V\" do not receive the rank and "
+                      "choose one themselves: write \"proxy_set_header "
                       "X-Data-Parallel-Rank $kvroute_rank;\" in this location "
-                      "as well, if it has a \"proxy_set_header\" of its own",
+                      "too, because its own \"proxy_set_header\" replaces "
+                      "inherited ones",
                       &conf->upstream->host);
     }
 

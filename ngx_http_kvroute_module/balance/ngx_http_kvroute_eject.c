@@ -5,12 +5,11 @@
 
 
 /*
- * What the end of an answer tells of the server, by what nginx knows of it; and
- * how many requests may be tried once more.
+ * Classifies the end of a response for ejection, and applies the retry budget.
  *
- * The budget is asked twice.  When a peer is picked: if it is spent, nginx is
- * told that this is the last try, and passes the engine's own error on.  And
- * when the attempt has failed, as many may fail at a time.
+ * The budget is checked twice.  At the pick, a spent budget makes this the last
+ * try, so nginx passes on the engine's own error.  When an attempt fails, it is
+ * checked again, because many attempts can fail at once.
  */
 
 
@@ -82,7 +81,7 @@ ngx_http_kvroute_eject_final(ngx_http_kvroute_attempt_t *at,
     registry = at->conf->zone->core.registry;
     upstream = &registry->upstream[registry->member[member].upstream];
 
-    /* round robin's free() takes one off */
+    /* round robin's free() subtracts one */
 
     if (state & NGX_PEER_FAILED && pc->tries > 1
         && !kvr_outlier_may_retry(&upstream->fleet, &at->conf->eject,
@@ -114,14 +113,14 @@ ngx_http_kvroute_eject_reason(ngx_http_kvroute_attempt_t *at,
         return KVR_OUTLIER_STATUS;
     }
 
-    /* an answer of 404 to what is no prompt is about a path */
+    /* without a prompt, a 404 concerns the path */
 
     if (status / 100 == 4) {
         return status != NGX_HTTP_NOT_FOUND || at->ctx->parsed
                ? kvr_outlier_client((uint32_t) status) : KVR_OUTLIER_NONE;
     }
 
-    /* an end without a failure is the client's */
+    /* without a response, an end that is no failure is the client's */
 
     if (status == 0 && state & NGX_PEER_FAILED) {
         c = pc->connection;
@@ -141,7 +140,7 @@ ngx_http_kvroute_eject_reason(ngx_http_kvroute_attempt_t *at,
 }
 
 
-/* what the text of an answer of 2xx tells, which did not break off */
+/* Classifies the body of a complete 2xx response. */
 static kvr_outlier_e
 ngx_http_kvroute_eject_answer(ngx_http_kvroute_attempt_t *at,
     ngx_http_upstream_t *u)
@@ -161,7 +160,7 @@ ngx_http_kvroute_eject_answer(ngx_http_kvroute_attempt_t *at,
         return KVR_OUTLIER_UNCLEAR;
     }
 
-    /* a stream that came to its end without an event */
+    /* a complete stream without an event */
 
     ended = u->buffering && u->pipe
             ? u->pipe->upstream_done || u->pipe->upstream_eof
@@ -172,7 +171,7 @@ ngx_http_kvroute_eject_answer(ngx_http_kvroute_attempt_t *at,
 }
 
 
-/* whether the engine has let an answer break off, by nginx's own rules */
+/* Tells whether the response is incomplete, by nginx's rules. */
 static ngx_uint_t
 ngx_http_kvroute_eject_broken(ngx_peer_connection_t *pc,
     ngx_http_upstream_t *u)
@@ -203,10 +202,10 @@ kvr_trial_arm_e
 ngx_http_kvroute_eject_trial(ngx_http_kvroute_attempt_t *at,
     kvr_candidate_t *cand, ngx_uint_t n, uint32_t pick, uint64_t random)
 {
-    /* a request that names its server says nothing of that server */
+    /* a request that cannot go elsewhere is no evidence */
 
     if (cand[pick].pinned || cand[pick].owner || at->rank.wanted
-        || at->policy->conf.strict)
+        || at->policy->conf.strict || ngx_http_kvroute_balance_fallback(at))
     {
         return KVR_TRIAL_FIXED;
     }
@@ -235,8 +234,7 @@ ngx_http_kvroute_eject_log(ngx_http_kvroute_attempt_t *at, unsigned bits)
 
         ngx_log_error(NGX_LOG_NOTICE, log, 0,
                       "kvroute peer %*s of upstream \"%V\" is back: it answers "
-                      "again",
-                      (size_t) peer->len, peer->name,
+                      "again", (size_t) peer->len, peer->name,
                       &at->conf->upstream->host);
     }
 
@@ -256,5 +254,17 @@ ngx_http_kvroute_eject_log(ngx_http_kvroute_attempt_t *at, unsigned bits)
                       kvr_outlier_sick(state, now)
                       ? (double) (KVR_OUTLIER_TIME(state) - now) / 1000 : 0.0,
                       kvr_outlier_name(kvr_get(&m->outlier.reason)));
+    }
+}
+
+
+void
+ngx_http_kvroute_eject_log_silent(ngx_http_kvroute_attempt_t *at)
+{
+    if (at->silent) {
+        at->core.eject.out = at->silent - 1;
+        at->silent = 0;
+
+        ngx_http_kvroute_eject_log(at, KVR_EJECT_OUT);
     }
 }

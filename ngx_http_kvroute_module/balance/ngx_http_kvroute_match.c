@@ -5,9 +5,9 @@
 
 
 /*
- * What a request has to do with which peer: how much of its prompt each holds,
- * who has its model loaded, where its session or its prefix belongs.  Looked up
- * before the decision, without a lock.
+ * Looks up what each peer has for a request: cached bytes of its prompt, its
+ * model, its session, the preferred peer of its prefix.  This happens before the
+ * decision, without a lock.
  */
 
 
@@ -28,8 +28,6 @@ static uint64_t *ngx_http_kvroute_match_key(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at, uint32_t length);
 static void ngx_http_kvroute_match_pin(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
-static void ngx_http_kvroute_match_ring(ngx_http_kvroute_list_t *list,
-    ngx_log_t *log);
 
 
 void
@@ -80,7 +78,7 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    /* after another zone's upstream: its hashes are not known here */
+    /* the chain may have another zone's hashes */
 
     if (ctx->zone != conf->zone
         && ngx_http_kvroute_prompt_chain(r, ctx, conf->zone) == NULL)
@@ -110,7 +108,7 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 }
 
 
-/* bytes of the prompt that peers hold elsewhere than at its beginning */
+/* Finds documents of the prompt that peers have cached outside its prefix. */
 static void
 ngx_http_kvroute_match_documents(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at)
@@ -136,8 +134,8 @@ ngx_http_kvroute_match_documents(ngx_http_request_t *r,
 
 
 /*
- * While an upstream has seen one model only there is nothing to tell apart.
- * With several, or several adapters, it matters who has this one loaded.
+ * Finds the peers that have loaded the model or adapter, once the upstream has
+ * received requests for more than one.
  */
 static void
 ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at)
@@ -168,7 +166,7 @@ ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at)
 }
 
 
-/* loaded nowhere: then it costs the same everywhere */
+/* Sets at->models, unless no peer has loaded the model. */
 static void
 ngx_http_kvroute_match_loaded(ngx_http_kvroute_attempt_t *at,
     const kvr_set_t *loaded, const kvr_set_t *evicts)
@@ -187,7 +185,7 @@ ngx_http_kvroute_match_loaded(ngx_http_kvroute_attempt_t *at,
 }
 
 
-/* engines that tell which adapters they have know best */
+/* Finds the adapter in the engines' metrics.  Returns 0 if none reports it. */
 static ngx_uint_t
 ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
 {
@@ -229,7 +227,7 @@ ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
         }
     }
 
-    /* nobody has it: it may be no adapter at all */
+    /* the model may be no adapter */
 
     if (kvr_set_empty(&loaded, KVR_SET_WORDS)) {
         return 0;
@@ -258,7 +256,7 @@ ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
         return;
     }
 
-    /* a key that most requests have spreads nothing: say so */
+    /* count requests whose key does not spread the load */
 
     if (length && kvr_sketch_share(sh->sketch, *key) > 0.5) {
         upstream = ngx_http_kvroute_zone_upstream(at->conf);
@@ -274,9 +272,9 @@ ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
 
 
 /*
- * Where other hosts would send it as well: by its session, if those decide,
- * else by the part of its prompt that it does not share with the crowd.  While
- * they tell each other where they send it nobody has to guess.
+ * Sets the key that makes all hosts prefer the same peer: the session for
+ * session policies, else the prefix up to the first rare block.  Hosts that
+ * share what they know need no such key.
  */
 static void
 ngx_http_kvroute_match_home(ngx_http_request_t *r,
@@ -303,7 +301,7 @@ ngx_http_kvroute_match_home(ngx_http_request_t *r,
 
         key = ngx_http_kvroute_match_key(r, at, 0);
 
-        /* an engine that does not look into its cache holds nothing */
+        /* this request does not read the engine's cache */
 
         if (key == NULL || at->ctx->skips) {
             return;
@@ -316,7 +314,7 @@ ngx_http_kvroute_match_home(ngx_http_request_t *r,
 }
 
 
-/* the value of the chain that is the key of a prompt, or NULL */
+/* Returns the value of the chain that is the prompt's key, or NULL. */
 static uint64_t *
 ngx_http_kvroute_match_key(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at, uint32_t length)
@@ -367,7 +365,7 @@ ngx_http_kvroute_match_pin(ngx_http_request_t *r,
 
     at->pinned = 1;
 
-    /* of an address with ranks it is any, of ADDRESS#RANK that one */
+    /* ADDRESS allows any rank; ADDRESS#RANK names one */
 
     at->rank.any = 1;
 
@@ -390,31 +388,27 @@ ngx_http_kvroute_match_pin(ngx_http_request_t *r,
 void
 ngx_http_kvroute_match_rings(ngx_http_kvroute_attempt_t *at, ngx_log_t *log)
 {
-    ngx_http_kvroute_srv_conf_t  *conf;
+    uint32_t                  n;
+    ngx_uint_t                k;
+    ngx_http_kvroute_list_t  *list;
 
-    conf = at->conf;
-
-    if (kvr_policy_needs(at->policy->conf.policy) & KVR_NEEDS_RING) {
-        ngx_http_kvroute_match_ring(&conf->list[0], log);
-        ngx_http_kvroute_match_ring(&conf->list[1], log);
-    }
-}
-
-
-static void
-ngx_http_kvroute_match_ring(ngx_http_kvroute_list_t *list, ngx_log_t *log)
-{
-    uint32_t  n;
-
-    if (list->ring.point || list->number == 0) {
+    if (!(kvr_policy_needs(at->policy->conf.policy) & KVR_NEEDS_RING)) {
         return;
     }
 
-    n = kvr_ring_size(list->peer, (uint32_t) list->targets);
+    for (k = 0; k < 2; k++) {
+        list = &at->conf->list[k];
 
-    list->ring.point = ngx_alloc(n * sizeof(kvr_ring_point_t), log);
+        if (list->ring.point || list->number == 0) {
+            continue;
+        }
 
-    if (list->ring.point) {
-        kvr_ring_build(&list->ring, list->peer, (uint32_t) list->targets);
+        n = kvr_ring_size(list->peer, (uint32_t) list->targets);
+
+        list->ring.point = ngx_alloc(n * sizeof(kvr_ring_point_t), log);
+
+        if (list->ring.point) {
+            kvr_ring_build(&list->ring, list->peer, (uint32_t) list->targets);
+        }
     }
 }

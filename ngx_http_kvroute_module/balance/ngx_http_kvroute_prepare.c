@@ -4,10 +4,19 @@
  */
 
 
-/* What there is to find out before a decision, the body read for it. */
+/* Gathers everything a decision needs, reading the body if necessary. */
 
 
 #include "balance/ngx_http_kvroute_balance_int.h"
+
+
+static ngx_int_t ngx_http_kvroute_prepare_fallback(
+    ngx_http_kvroute_attempt_t *at, ngx_http_kvroute_mode_e mode);
+
+
+static ngx_http_kvroute_policy_t  ngx_http_kvroute_prepare_round_robin = {
+    .conf = { .policy = KVR_POLICY_ROUND_ROBIN }
+};
 
 
 ngx_http_kvroute_attempt_t *
@@ -78,14 +87,14 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
 
     at->policy = ngx_http_kvroute_request_policy(r, kscf, &bypass);
 
-    /* a leg that the other one names is not left to nginx */
+    /* the peer of this leg is already decided: do not bypass the policy */
 
     if (bypass && ctx->leg && ctx->leg->fixed) {
         at->policy = &kscf->policy;
         bypass = 0;
     }
 
-    /* sessions are where another balancer has put them */
+    /* with a shadow, the other balancer chooses the peers of sessions */
 
     if (kscf->shadow
         && kvr_policy_needs(at->policy->conf.policy) & KVR_NEEDS_SESSION)
@@ -94,25 +103,23 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     }
 
     if (bypass) {
-        at->mode = NGX_HTTP_KVROUTE_BYPASS;
-        return NGX_OK;
+        return ngx_http_kvroute_prepare_fallback(at, NGX_HTTP_KVROUTE_BYPASS);
     }
 
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
     needs = kvr_policy_needs(at->policy->conf.policy);
 
-    /* a session may be asked for by its header alone, a response by its id */
+    /* a header can name a session, and a path a response */
 
     if (!body && !(needs & KVR_NEEDS_SESSION)
         && klcf->pin == NULL && ctx->endpoint != KVR_ENDPOINT_RESPONSE)
     {
-        at->mode = NGX_HTTP_KVROUTE_BODYLESS;
-        return NGX_OK;
+        return ngx_http_kvroute_prepare_fallback(at, NGX_HTTP_KVROUTE_BODYLESS);
     }
 
     /*
-     * with a single server there is nothing to choose; but sessions are bound,
-     * for the day when there are more, and legs are weighed against each other
+     * A single server needs no look-up.  Sessions are bound nevertheless, in
+     * case servers are added, and the costs of legs are compared.
      */
 
     if (at->rrp.peers->single && ctx->legs == NULL
@@ -125,7 +132,7 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    /* kvroute_shadow compares what peers hold, by whatever policy */
+    /* kvroute_shadow compares cached bytes, whatever the policy */
 
     if (body && (kscf->shadow || needs & KVR_NEEDS_BODY
                  || (needs & KVR_NEEDS_SESSION
@@ -140,7 +147,7 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     if (!body && !at->session.keyed && !at->pinned
         && ctx->endpoint != KVR_ENDPOINT_RESPONSE)
     {
-        at->mode = NGX_HTTP_KVROUTE_BODYLESS;
+        return ngx_http_kvroute_prepare_fallback(at, NGX_HTTP_KVROUTE_BODYLESS);
     }
 
     return NGX_OK;
@@ -162,4 +169,15 @@ ngx_http_kvroute_prepare_avoid(ngx_http_kvroute_attempt_t *at, uint32_t peer)
                 |= ngx_http_kvroute_tried_bit(i);
         }
     }
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_prepare_fallback(ngx_http_kvroute_attempt_t *at,
+    ngx_http_kvroute_mode_e mode)
+{
+    at->mode = mode;
+    at->policy = &ngx_http_kvroute_prepare_round_robin;
+
+    return NGX_OK;
 }

@@ -5,11 +5,10 @@
 
 
 /*
- * Data-parallel ranks: several engines in one server, each with a cache of its
- * own.  A request goes to the rank that a header of it names.  The header is
- * made from an early decision, and made once, so a later decision has to keep
- * to the rank in it.  A request without the header goes to a rank that the
- * server chooses, and which is not known.
+ * Data-parallel ranks: several engines behind one address, each with its own
+ * cache.  A header names the rank.  nginx creates the header once, from an early
+ * decision, so later decisions must keep that rank.  Without the header the
+ * server chooses a rank, which is then unknown.
  */
 
 
@@ -23,7 +22,7 @@ static kvr_member_t *ngx_http_kvroute_rank_member(
 
 void
 ngx_http_kvroute_rank_offer(ngx_http_kvroute_attempt_t *at,
-    ngx_http_kvroute_list_t *list, ngx_uint_t i, ngx_uint_t misfit,
+    ngx_http_kvroute_list_t *list, ngx_uint_t i, ngx_uint_t another_rank,
     ngx_uint_t *from, ngx_uint_t *to)
 {
     uint32_t  header, n;
@@ -32,7 +31,7 @@ ngx_http_kvroute_rank_offer(ngx_http_kvroute_attempt_t *at,
 
     if (at->mode == NGX_HTTP_KVROUTE_AHEAD) {
 
-        /* one of those without a number stands for all: the engine chooses */
+        /* offer one rank without a slot for all of them: the engine chooses */
 
         while (n > 1 && list->id[*from + n - 2] == KVR_REGISTRY_NONE) {
             n--;
@@ -46,7 +45,7 @@ ngx_http_kvroute_rank_offer(ngx_http_kvroute_attempt_t *at,
 
     *to = *from + 1;
 
-    if (header == NGX_HTTP_KVROUTE_UNSET_RANK || misfit) {
+    if (header == NGX_HTTP_KVROUTE_UNSET_RANK || another_rank) {
         return;
     }
 
@@ -87,7 +86,7 @@ ngx_http_kvroute_rank_candidate(ngx_http_kvroute_attempt_t *at,
 }
 
 
-/* two candidates may have one weight, as of a server that is listed twice */
+/* Adds the change, because two candidates can share one weight. */
 void
 ngx_http_kvroute_rank_turn(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,
@@ -108,7 +107,7 @@ ngx_http_kvroute_rank_turn(ngx_http_kvroute_attempt_t *at,
 }
 
 
-/* that of a rank but the first one; NULL: it has none */
+/* Returns the member of a rank; NULL for the first rank or without a slot. */
 static kvr_member_t *
 ngx_http_kvroute_rank_member(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,
@@ -145,10 +144,10 @@ ngx_http_kvroute_rank_take(ngx_http_kvroute_attempt_t *at,
 
     header = at->early ? at->early->rank : NGX_HTTP_KVROUTE_UNSET_RANK;
 
-    at->rank.astray = (n > 1 && !known)
+    at->rank.unknown = (n > 1 && !known)
                       || (header != at->rank.number && (n > 1 || header != 0));
 
-    if (at->rank.astray) {
+    if (at->rank.unknown) {
         at->rank.number = NGX_HTTP_KVROUTE_UNSET_RANK;
     }
 

@@ -5,8 +5,8 @@
 
 
 /*
- * What was decided and why: kept with the request for variables, counted for
- * the status, and put into the zone's ring of receipts.
+ * Records a decision and its reason: in the request's context for variables, in
+ * counters, and in the zone's ring of receipts.
  */
 
 
@@ -18,7 +18,7 @@ static void ngx_http_kvroute_receipt_trace(ngx_http_request_t *r,
 
 
 void
-ngx_http_kvroute_receipt_tell(ngx_http_kvroute_attempt_t *at,
+ngx_http_kvroute_receipt_keep(ngx_http_kvroute_attempt_t *at,
     kvr_decision_t *d, ngx_str_t *name)
 {
     ngx_http_kvroute_ctx_t  *ctx;
@@ -26,8 +26,8 @@ ngx_http_kvroute_receipt_tell(ngx_http_kvroute_attempt_t *at,
     ctx = at->ctx;
 
     ctx->decided = 1;
-    ctx->policy = ngx_http_kvroute_balance_native(at) ? KVR_POLICY_OFF
-                                              : at->policy->conf.policy;
+    ctx->policy = ngx_http_kvroute_balance_fallback(at)
+                  ? KVR_POLICY_OFF : at->policy->conf.policy;
     ctx->reason = d->reason;
     ctx->matched = d->matched;
     ctx->best = d->best;
@@ -35,7 +35,7 @@ ngx_http_kvroute_receipt_tell(ngx_http_kvroute_attempt_t *at,
     ctx->streams = d->active;
     ctx->rank = at->conf->ranks ? at->rank.number : NGX_HTTP_KVROUTE_UNSET_RANK;
 
-    /* the peer may be gone when the request is logged */
+    /* nginx can free the peer before the request is logged */
 
     ctx->peer.data = ngx_pnalloc(ctx->request->pool, name->len);
 
@@ -62,7 +62,7 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
 
     ctx = at->ctx;
 
-    ngx_http_kvroute_receipt_tell(at, d, pc->name);
+    ngx_http_kvroute_receipt_keep(at, d, pc->name);
 
     ctx->ttft_set = 0;
 
@@ -123,7 +123,7 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
 }
 
 
-/* the header goes on to the engine as it came: here it is only looked at */
+/* Copies the trace id of a W3C header, which is passed on unchanged. */
 static void
 ngx_http_kvroute_receipt_trace(ngx_http_request_t *r, kvr_receipt_t *receipt)
 {

@@ -5,20 +5,17 @@
 
 
 /*
- * Beside another balancer: it routes, this decides and counts.
+ * The shadow: another balancer routes, this module decides and counts.
  *
- * The functions of the other one are called as they would be without this, with
- * its own data, and what they return is returned.  Nothing of a request is
- * changed, and nothing here can fail it.  Before get() the policy is asked what
- * it would have picked; after it the request is counted at the peer that was
- * taken, and the index learns that this one holds the prompt, since engines
- * hold what they have computed.
+ * The other balancer's functions are called with its own data, and their results
+ * are returned.  No request is changed, and no error here fails one.  Before
+ * get() the policy is asked what it would pick.  After get() the request is
+ * counted at the peer that was taken, and the prompt is inserted for this peer.
  *
- * So what is compared are two picks over the same caches: those that the other
- * balancer has filled.  With the policy's own picks the caches would be others.
+ * So both picks are compared with the caches that the other balancer has filled.
+ * With the policy's picks the caches would differ.
  *
- * nginx's own counts are left alone: after a worker was killed they are as wrong
- * as they would be without this.
+ * nginx's connection counts are not corrected after a worker was killed.
  */
 
 
@@ -27,10 +24,10 @@
 
 
 typedef struct {
-    /* what is seen of it elsewhere must be first */
+    /* must be first: ctx->attempt */
     ngx_http_kvroute_attempt_t     at;
 
-    uint32_t                       peer;   /* that would have been picked */
+    uint32_t                       peer;   /* the policy's pick, or UNSET */
     uint32_t                       rate;
     kvr_decision_t                 decision;
 
@@ -58,7 +55,6 @@ static void ngx_http_kvroute_shadow_begin(ngx_peer_connection_t *pc,
     ngx_http_kvroute_shadow_t *s);
 static void ngx_http_kvroute_shadow_free(ngx_peer_connection_t *pc, void *data,
     ngx_uint_t state);
-static void ngx_http_kvroute_shadow_end(void *data);
 #if (NGX_SSL || NGX_COMPAT)
 static ngx_int_t ngx_http_kvroute_shadow_set_session(ngx_peer_connection_t *pc,
     void *data);
@@ -80,7 +76,7 @@ ngx_http_kvroute_shadow_add(ngx_http_kvroute_srv_conf_t *kscf)
 
     us->peer.init_upstream = ngx_http_kvroute_shadow_init;
 
-    /* to put servers out, and to end retries, would be to route */
+    /* ejection and the retry budget would change routing */
 
     kscf->eject.on = 0;
     kscf->eject.budget = 0;
@@ -139,13 +135,11 @@ ngx_http_kvroute_shadow_init_peer(ngx_http_request_t *r,
     s->at.conf = kscf;
     s->at.began = ngx_http_kvroute_receipt_clock();
 
-    /* all that may fail */
-
     if (ngx_http_kvroute_prepare_peers(r, &s->at) != NGX_OK) {
         return NGX_OK;
     }
 
-    /* an attempt on another upstream before an internal redirect is over */
+    /* an internal redirect ends the attempt on another upstream */
 
     if (ctx->attempt) {
         ngx_http_kvroute_attempt_end(ctx->attempt, NULL, 0);
@@ -154,7 +148,7 @@ ngx_http_kvroute_shadow_init_peer(ngx_http_request_t *r,
     ngx_http_kvroute_request_enter(ctx);
 
     ctx->attempt = &s->at;
-    ctx->end = ngx_http_kvroute_shadow_end;
+    ctx->end = ngx_http_kvroute_attempt_cleanup;
     ctx->decided = 0;
     ngx_str_null(&ctx->peer);
 
@@ -183,7 +177,7 @@ ngx_http_kvroute_shadow_init_peer(ngx_http_request_t *r,
 
 #endif
 
-    /* what cannot be read is left to the other balancer, and not compared */
+    /* on an error the request is not compared */
 
     if (ngx_http_kvroute_prepare_match(r, &s->at) != NGX_OK) {
         s->at.mode = NGX_HTTP_KVROUTE_BODYLESS;
@@ -207,9 +201,9 @@ ngx_http_kvroute_shadow_get(ngx_peer_connection_t *pc, void *data)
     s->peer = NGX_HTTP_KVROUTE_UNSET_PEER;
     s->rate = 0;
 
-    /* of what there is before the other one changes it */
+    /* before the other balancer changes the peers */
 
-    if (!ngx_http_kvroute_balance_native(&s->at)) {
+    if (!ngx_http_kvroute_balance_fallback(&s->at)) {
         s->peer = ngx_http_kvroute_choose_shadow(&s->at, &s->decision,
                                                  &s->rate);
     }
@@ -224,7 +218,7 @@ ngx_http_kvroute_shadow_get(ngx_peer_connection_t *pc, void *data)
 }
 
 
-/* where the other balancer has gone */
+/* Finds the peer that the other balancer has taken. */
 static ngx_uint_t
 ngx_http_kvroute_shadow_find(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, kvr_begin_t *begin)
@@ -245,7 +239,7 @@ ngx_http_kvroute_shadow_find(ngx_peer_connection_t *pc,
 
         i = ngx_http_kvroute_peers_place(peers, list, pc->name);
 
-        /* the list is the one that was matched, or its numbers are others */
+        /* another list has other slots than the one that was matched */
 
         found = i < list->number
                 && ngx_http_kvroute_peers_config(peers) == at->rrp.config
@@ -274,7 +268,7 @@ ngx_http_kvroute_shadow_find(ngx_peer_connection_t *pc,
 }
 
 
-/* the request is at that peer, and is counted there */
+/* Counts the request at the peer that was taken. */
 static void
 ngx_http_kvroute_shadow_begin(ngx_peer_connection_t *pc,
     ngx_http_kvroute_shadow_t *s)
@@ -311,9 +305,7 @@ ngx_http_kvroute_shadow_begin(ngx_peer_connection_t *pc,
         kvr_registry_given(registry, begin.peer);
     }
 
-    if (!ngx_http_kvroute_balance_native(at)) {
-        ngx_http_kvroute_attempt_insert(at);
-    }
+    ngx_http_kvroute_attempt_insert(at);
 
     ngx_memzero(&d, sizeof(kvr_decision_t));
 
@@ -369,17 +361,9 @@ ngx_http_kvroute_shadow_free(ngx_peer_connection_t *pc, void *data,
     ngx_http_kvroute_attempt_result(at, result);
     ngx_http_kvroute_attempt_end(at, NULL, 0);
 
-    /* the peer may be gone after this */
+    /* may free the peer */
 
     s->free(pc, s->data, state);
-}
-
-
-/* the request ends, or what was read of its body is no longer there */
-static void
-ngx_http_kvroute_shadow_end(void *data)
-{
-    ngx_http_kvroute_attempt_end(data, NULL, 0);
 }
 
 

@@ -5,11 +5,11 @@
 
 
 /*
- * The balancer: what nginx calls for an upstream and for each request on it.
+ * init(), get() and free() of an upstream.
  *
- * The body is read and looked up in init(), without a lock.  get() holds the
- * lock of the peers (_lock) while it looks at each of them, asks the policy and
- * takes the one picked: nothing but arithmetic is done there.
+ * init() reads the body and looks up its prompt, without a lock.  get() holds
+ * the peers' lock while it asks the policy and takes a peer.  Under this lock
+ * nothing is allocated, logged or compared as a string.
  */
 
 
@@ -27,7 +27,6 @@ static ngx_int_t ngx_http_kvroute_upstream_backup(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, ngx_http_upstream_rr_peers_t *peers);
 static void ngx_http_kvroute_upstream_bind(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t offered);
-static void ngx_http_kvroute_upstream_end(void *data);
 static void ngx_http_kvroute_upstream_free(ngx_peer_connection_t *pc,
     void *data, ngx_uint_t state);
 static ngx_uint_t ngx_http_kvroute_upstream_stale(ngx_peer_connection_t *pc,
@@ -38,8 +37,6 @@ ngx_int_t
 ngx_http_kvroute_upstream_init(ngx_conf_t *cf, ngx_http_upstream_srv_conf_t *us)
 {
     ngx_http_kvroute_srv_conf_t  *kscf;
-
-    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, cf->log, 0, "init kvroute");
 
     if (ngx_http_upstream_init_round_robin(cf, us) != NGX_OK) {
         return NGX_ERROR;
@@ -63,9 +60,6 @@ ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t       *ctx;
     ngx_http_kvroute_attempt_t   *at;
     ngx_http_kvroute_srv_conf_t  *kscf;
-
-    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "init kvroute peer");
 
     kscf = ngx_http_conf_upstream_srv_conf(us, ngx_http_kvroute_module);
 
@@ -101,7 +95,7 @@ ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
     r->upstream->peer.get = ngx_http_kvroute_upstream_get;
     r->upstream->peer.free = ngx_http_kvroute_upstream_free;
 
-    /* an attempt on another upstream before an internal redirect is over */
+    /* an internal redirect ends the attempt on another upstream */
 
     if (ctx->attempt) {
         ngx_http_kvroute_attempt_end(ctx->attempt, NULL, 0);
@@ -110,9 +104,9 @@ ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
     ngx_http_kvroute_request_enter(ctx);
 
     ctx->attempt = at;
-    ctx->end = ngx_http_kvroute_upstream_end;
+    ctx->end = ngx_http_kvroute_attempt_cleanup;
 
-    /* what was found out holds for that list of peers, and choose_lock() sees */
+    /* the list is still the one matched; choose_lock() checks that again */
 
     if (early && at->rrp.config == at->early->config) {
         return NGX_OK;
@@ -133,8 +127,8 @@ ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
 
 /*
  * Applies a leg's own upstream configuration.  The prefill leg switches to
- * another upstream and runs the init() of that one, with all that wraps it.
- * NGX_DECLINED: it is at the right upstream.
+ * another upstream and runs that upstream's init(), with its wrappers.
+ * NGX_DECLINED: the upstream is already the right one.
  */
 static ngx_int_t
 ngx_http_kvroute_upstream_leg(ngx_http_request_t *r,
@@ -142,7 +136,7 @@ ngx_http_kvroute_upstream_leg(ngx_http_request_t *r,
 {
     if (leg->conf) {
 
-        /* a handler of HTTP/2 sets it at each request, not in the beginning */
+        /* HTTP/2 sets this per request, later than the copy was made */
 
         leg->conf->preserve_output = r->upstream->conf->preserve_output;
 
@@ -163,22 +157,12 @@ ngx_http_kvroute_upstream_leg(ngx_http_request_t *r,
 }
 
 
-/* the request ends, or what was read of its body is no longer there */
-static void
-ngx_http_kvroute_upstream_end(void *data)
-{
-    ngx_http_kvroute_attempt_end(data, NULL, 0);
-}
-
-
-/* takes a peer by the policy */
 static ngx_int_t
 ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
 {
     ngx_http_kvroute_attempt_t  *at = data;
 
     time_t                         now;
-    ngx_int_t                      rc;
     ngx_uint_t                     i, offered;
     kvr_decision_t                 d;
     ngx_http_upstream_rr_peer_t   *best;
@@ -195,14 +179,6 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
         && at->ctx->leg->before(at->ctx->leg, at->ctx->request) != NGX_OK)
     {
         return NGX_BUSY;
-    }
-
-    if (ngx_http_kvroute_balance_native(at)) {
-        rc = ngx_http_kvroute_native_get(pc, at);
-
-        if (rc != NGX_DECLINED) {
-            return rc;
-        }
     }
 
     pc->cached = 0;
@@ -258,11 +234,7 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
 
     ngx_http_kvroute_lock_release(at->conf->zone, peers);
 
-    if (at->silent) {
-        at->core.eject.ejected = at->silent - 1;
-        ngx_http_kvroute_eject_log(at, KVR_EJECT_EJECTED);
-        at->silent = 0;
-    }
+    ngx_http_kvroute_eject_log_silent(at);
 
     ngx_http_kvroute_attempt_drain(at);
     ngx_http_kvroute_attempt_insert(at);
@@ -278,7 +250,7 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
 }
 
 
-/* none of these was to be had: goes on with the backup servers, if any */
+/* Tries the backup servers, if any, because this list has no usable peer. */
 static ngx_int_t
 ngx_http_kvroute_upstream_backup(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, ngx_http_upstream_rr_peers_t *peers)
@@ -289,10 +261,6 @@ ngx_http_kvroute_upstream_backup(ngx_peer_connection_t *pc,
     zone = at->conf->zone;
 
     if (peers->next) {
-
-        ngx_log_debug0(NGX_LOG_DEBUG_HTTP, pc->log, 0,
-                       "get kvroute peer, backup servers");
-
         at->rrp.peers = peers->next;
 
         ngx_memzero(at->rrp.tried,
@@ -318,8 +286,8 @@ ngx_http_kvroute_upstream_backup(ngx_peer_connection_t *pc,
 
 
 /*
- * Binds the session to the peer taken, or renews the binding.  A session whose
- * peer is only full stays bound to it.
+ * Binds the session to the peer taken, or renews the binding.  A session stays
+ * bound to a peer that is only full.
  */
 static void
 ngx_http_kvroute_upstream_bind(ngx_http_kvroute_attempt_t *at,
@@ -357,8 +325,9 @@ ngx_http_kvroute_upstream_free(ngx_peer_connection_t *pc, void *data,
     }
 
     /*
-     * A peer that replied Retry-After has not failed.  Without a time it may
-     * be busy for ever.  A 4xx does not make nginx give the peer up.
+     * A peer that replied Retry-After has not failed.  Without this header its
+     * overload can be permanent, so it counts for the trial.  A 4xx does not
+     * count as failed.
      */
 
     if (at->core.reservation.held) {
@@ -379,7 +348,7 @@ ngx_http_kvroute_upstream_free(ngx_peer_connection_t *pc, void *data,
             ngx_http_kvroute_eject_final(at, pc, reason, state);
         }
 
-        /* nobody listens: what does next may have other ranks */
+        /* the next engine at this address can have other ranks */
 
         if (at->conf->ranks == NGX_HTTP_KVROUTE_RANKS_AUTO
             && state & NGX_PEER_FAILED)
@@ -402,7 +371,7 @@ ngx_http_kvroute_upstream_free(ngx_peer_connection_t *pc, void *data,
 
     ngx_http_kvroute_attempt_result(at, state);
 
-    /* the peer may be gone after this */
+    /* frees the peer */
 
     ngx_http_kvroute_attempt_end(at, pc, state);
 
@@ -413,9 +382,10 @@ ngx_http_kvroute_upstream_free(ngx_peer_connection_t *pc, void *data,
 
 
 /*
- * A kept connection that the peer has closed meanwhile says nothing about the
- * peer: once in a request it is forgiven, so that the next try may go to the
- * same, warm one.  nginx does not take the try from the request either.
+ * Tells whether an attempt failed only because the peer had closed a keepalive
+ * connection.  That says nothing about the peer, so once per request it is
+ * forgiven, and the next try can use the same peer.  nginx does not count that
+ * try either.
  */
 static ngx_uint_t
 ngx_http_kvroute_upstream_stale(ngx_peer_connection_t *pc,
