@@ -189,7 +189,7 @@ SKIP: {
     my @bad = grep { $_ != 200 } map { $t->finish($_)->{status} } @s;
     is("@bad", '', 'many: all are answered');
 
-    my @n = substr($t->log(), $before) =~ /kvroute queue: let in (\d+)/g;
+    my @n = substr($t->log(), $before) =~ /kvroute queue: admitted (\d+)/g;
     my $sum = 0;
     $sum += $_ for @n;
 

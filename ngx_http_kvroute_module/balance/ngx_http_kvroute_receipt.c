@@ -134,7 +134,8 @@ ngx_http_kvroute_receipt_trace(ngx_http_request_t *r, kvr_receipt_t *receipt)
     receipt->trace[0] = 0;
     receipt->trace[1] = 0;
 
-    h = ngx_http_kvroute_headers_find(&r->headers_in.headers, &name);
+    h = ngx_http_kvroute_headers_next(&r->headers_in.headers, &name,
+                                      NULL);
 
     if (h) {
         (void) kvr_receipt_trace(h->value.data, h->value.len, receipt->trace);

@@ -103,8 +103,8 @@ ngx_http_kvroute_engine_busy(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     registry = conf->zone->sh->registry;
     peer = &registry->peer[id];
 
-    h = ngx_http_kvroute_headers_find(&u->headers_in.headers,
-                                        &ngx_http_kvroute_engine_retry);
+    h = ngx_http_kvroute_headers_next(&u->headers_in.headers,
+                                      &ngx_http_kvroute_engine_retry, NULL);
 
     if (h) {
         n = ngx_atoi(h->value.data, h->value.len);

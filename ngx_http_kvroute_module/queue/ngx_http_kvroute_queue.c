@@ -4,7 +4,7 @@
  */
 
 
-/* Who has to wait, and how waiting ends. */
+/* Decides which requests wait, and ends waiting. */
 
 
 #include "queue/ngx_http_kvroute_queue_int.h"
@@ -20,8 +20,7 @@ static ngx_int_t ngx_http_kvroute_queue_make_place(
 static ngx_int_t ngx_http_kvroute_queue_park(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w);
 static void ngx_http_kvroute_queue_event(ngx_event_t *ev);
-static void ngx_http_kvroute_queue_unpark(ngx_http_kvroute_wait_t *w);
-static void ngx_http_kvroute_queue_cleanup(void *data);
+static void ngx_http_kvroute_queue_unpark(void *data);
 
 
 ngx_int_t
@@ -60,19 +59,19 @@ ngx_http_kvroute_queue_request(ngx_http_request_t *r)
     ctx = ngx_http_kvroute_request_get_ctx(r);
     w = ctx ? ctx->wait : NULL;
 
-    /* after a post_action it may still be parked where it was */
+    /* a post_action: the request may still be parked in the old location */
 
     if (w && w->uri_changes != r->uri_changes) {
         ngx_http_kvroute_queue_unpark(w);
     }
 
-    /* it was to be at another upstream, and was redirected: it will not be */
+    /* a redirect: release a reservation at another upstream */
 
     if (ctx && ctx->reserved.conf != conf) {
         ngx_http_kvroute_reserve_release(&ctx->reserved);
     }
 
-    /* nor is it refused by the queue there, if somebody else answers */
+    /* another upstream responds, without Retry-After of the old queue */
 
     if (w && w->conf != conf && w->retry
         && (r->err_status == 0 || (conf && conf->queue)))
@@ -96,7 +95,7 @@ ngx_http_kvroute_queue_request(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    /* after an internal redirect it may be another upstream's */
+    /* after an internal redirect w can be that of another upstream */
 
     if (w == NULL || w->conf != conf
         || w->state == NGX_HTTP_KVROUTE_QUEUE_ABORTED)
@@ -114,7 +113,7 @@ ngx_http_kvroute_queue_request(ngx_http_request_t *r)
     case NGX_HTTP_KVROUTE_QUEUE_LATE:
     case NGX_HTTP_KVROUTE_QUEUE_SHED:
 
-        /* an error_page leads here again: there is no way past the queue */
+        /* an error_page led back here, which must not bypass the queue */
 
         w->again = 1;
 
@@ -162,7 +161,7 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
     w->uri_changes = r->uri_changes;
     w->start = ngx_current_msec;
 
-    cln->handler = ngx_http_kvroute_queue_cleanup;
+    cln->handler = ngx_http_kvroute_queue_unpark;
     ctx->wait = w;
 
     ngx_http_kvroute_queue_item(w);
@@ -190,21 +189,17 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
 }
 
 
-/* whether the request need not wait: then it holds a reservation */
+/* Tells whether the request need not wait, and has a reservation. */
 static ngx_uint_t
 ngx_http_kvroute_queue_passes(ngx_http_kvroute_wait_t *w)
 {
-    ngx_msec_t                    now;
-    kvr_queue_shared_t           *shared;
     ngx_http_kvroute_queue_t     *queue;
     ngx_http_kvroute_srv_conf_t  *conf;
 
     conf = w->conf;
     queue = conf->queue;
-    shared = queue->shm_zone->data;
-    now = ngx_current_msec;
 
-    /* it may wait a moment for a better place, if it may wait at all */
+    /* if it can wait, it can wait for a peer that costs less */
 
     if (ngx_http_kvroute_queue_by_cost(conf)
         && !ngx_http_kvroute_queue_over(conf, 1, w->item.bytes))
@@ -212,16 +207,17 @@ ngx_http_kvroute_queue_passes(ngx_http_kvroute_wait_t *w)
         w->prefer = KVR_ADMISSION_CHEAP;
     }
 
-    return kvr_queue_admit(shared, conf->zone->core.row, &queue->waiting,
-                           &w->item, now, ngx_http_kvroute_queue_room, w)
+    return kvr_queue_admit(queue->shm_zone->data, conf->zone->core.row,
+                           &queue->waiting, &w->item, ngx_current_msec,
+                           ngx_http_kvroute_queue_room, w)
            == KVR_OK;
 }
 
 
 /*
- * Makes place for one more that waits.  Those of lower classes have to go for
- * it, here or in another worker, or else those of a tenant that has more than
- * its share of the places.  NGX_DECLINED: the queue is full.
+ * Makes room in the queue for one more request, by displacing requests of lower
+ * classes, here or in another worker, or else of a tenant above its share.
+ * NGX_DECLINED: the queue is full.
  */
 static ngx_int_t
 ngx_http_kvroute_queue_make_place(ngx_http_kvroute_wait_t *w)
@@ -273,7 +269,7 @@ ngx_http_kvroute_queue_park(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
 
     r->write_event_handler = ngx_http_request_empty_handler;
 
-    /* what the client does meanwhile: it may only leave, if it has not yet */
+    /* detect that the client closes the connection */
 
     if (r->post_action) {
         r->read_event_handler = ngx_http_block_reading;
@@ -312,7 +308,7 @@ ngx_http_kvroute_queue_park(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
 }
 
 
-/* its time is up, or it was let in or turned away */
+/* Called on a timeout, and when the request was admitted or rejected. */
 static void
 ngx_http_kvroute_queue_event(ngx_event_t *ev)
 {
@@ -329,7 +325,7 @@ ngx_http_kvroute_queue_event(ngx_event_t *ev)
 
     ngx_http_set_log_request(c->log, r);
 
-    /* post_action has the request now, and may not have come to the queue */
+    /* a post_action has taken over the request */
 
     if (w->uri_changes != r->uri_changes) {
         ngx_http_kvroute_queue_unpark(w);
@@ -355,7 +351,7 @@ ngx_http_kvroute_queue_event(ngx_event_t *ev)
 
         ngx_http_kvroute_queue_leave(w, state);
 
-        /* which has posted the event */
+        /* posted by queue_leave() */
 
         ngx_delete_posted_event(ev);
     }
@@ -376,15 +372,17 @@ ngx_http_kvroute_queue_event(ngx_event_t *ev)
 
 
 /*
- * Takes care that nothing wakes the request any more.  A request whose client
- * leaves while it is parked ends in nginx's cleanup, or else goes on in the
- * location of a post_action: there an event of the queue would run the phases
- * a second time.  Each redirect to a location lowers uri_changes, so a wait of
- * another value is one of the past.
+ * Removes the request from the queue, and its events.  If the client closes the
+ * connection, nginx ends the request or continues in the location of a
+ * post_action, where an event of the queue would run the phases again.  Each
+ * redirect to a location decreases uri_changes, so a wait with another value is
+ * over.
  */
 static void
-ngx_http_kvroute_queue_unpark(ngx_http_kvroute_wait_t *w)
+ngx_http_kvroute_queue_unpark(void *data)
 {
+    ngx_http_kvroute_wait_t *w = data;
+
     kvr_queue_shared_t  *shared;
 
     if (w->state == NGX_HTTP_KVROUTE_QUEUE_WAITING) {
@@ -402,13 +400,4 @@ ngx_http_kvroute_queue_unpark(ngx_http_kvroute_wait_t *w)
     if (w->event.posted) {
         ngx_delete_posted_event(&w->event);
     }
-}
-
-
-static void
-ngx_http_kvroute_queue_cleanup(void *data)
-{
-    ngx_http_kvroute_wait_t *w = data;
-
-    ngx_http_kvroute_queue_unpark(w);
 }

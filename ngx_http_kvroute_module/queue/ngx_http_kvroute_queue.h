@@ -9,20 +9,19 @@
 
 
 /*
- * The queue of an upstream: requests that wait before the content phase until
- * a peer has room for them.
+ * The queue of an upstream: requests wait before the content phase until a peer
+ * has room for them.
  *
- *     _queue         who has to wait, and how waiting ends
- *     _queue_order   where in the order a request belongs
- *     _queue_room    whether there is room, and what is reserved for it
- *     _queue_run     who is let in
- *     _queue_status  what is said of it, to clients and in logs
+ *     _queue         decides which requests wait, and ends waiting
+ *     _queue_order   the position of a request
+ *     _queue_room    looks for room, and reserves it
+ *     _queue_run     admits waiting requests
+ *     _queue_status  rejects requests; variables
  *
- * Who waits is in the heaps of this worker (core/queue/kvr_queue.h has the
- * order and what the workers share).  A request that waits holds no connection
- * to a peer, and its own event: a timer for its end, posted when it is let in.
- * It is let in by a reservation on a peer, which the request holds from then on
- * (request/ngx_http_kvroute_reserve.c).
+ * Waiting requests are in heaps of this worker; core/queue/kvr_queue.h has the
+ * order and what workers share.  A waiting request has no connection to a peer,
+ * and an event: a timer for its timeout, posted when it is admitted.  Admission
+ * makes a reservation at a peer (request/ngx_http_kvroute_reserve.c).
  */
 
 
@@ -35,19 +34,18 @@ ngx_int_t ngx_http_kvroute_queue_variables(ngx_conf_t *cf);
 void ngx_http_kvroute_queue_exit(void);
 
 /*
- * Lets a request in, or has it wait, in a phase before the content's: NGX_DECLINED
- * or NGX_DONE, or an error.
+ * Admits a request or lets it wait, in a phase before the content phase.  Returns
+ * NGX_DECLINED, NGX_DONE or an error.
  */
 ngx_int_t ngx_http_kvroute_queue_request(ngx_http_request_t *r);
 
-/* bytes of it that must find room in the peer's cache; 0: does not matter */
+/* Returns bytes that must fit into the peer's cache; 0: no condition. */
 uint64_t ngx_http_kvroute_queue_fit(ngx_http_kvroute_ctx_t *ctx);
 
 /*
- * Whether a request has been let in, though all peers seem to have all that they
- * may have: its first one has failed, and there is a queue for the others; or
- * nginx still counts connections of a worker that was killed.  It had its place,
- * and goes to one of them all the same.
+ * Tells whether a request was admitted here, so it may exceed max_conns.  All
+ * peers can be full nevertheless: its first peer has failed, or nginx still
+ * counts connections of a killed worker.
  */
 ngx_uint_t ngx_http_kvroute_queue_again(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf);

@@ -13,7 +13,7 @@
 #include "core/route/kvr_route.h"
 
 
-/* states of a request, as the access log has them */
+/* $kvroute_queue_status */
 
 typedef enum {
     NGX_HTTP_KVROUTE_QUEUE_NONE = 0,
@@ -39,52 +39,52 @@ struct ngx_http_kvroute_wait_s {
     ngx_table_elt_t             *retry;     /* Retry-After */
 
     ngx_msec_t                   start;
-    ngx_msec_t                   time;      /* that it waited, in the end */
+    ngx_msec_t                   time;      /* it has waited */
 
-    ngx_uint_t                   uri_changes;  /* the request's, when it came */
+    ngx_uint_t                   uri_changes;  /* of the request, at first */
 
-    uint64_t                     bytes;     /* that must fit in the peer's
-                                               cache, or 0 */
+    uint64_t                     bytes;     /* must fit into the peer's cache;
+                                               0: no condition */
 
     ngx_http_kvroute_queue_state_e  state;
     kvr_admission_prefer_e          prefer;
 
-    unsigned                     later:1;   /* there was room, but not at the
-                                               peer that it wants */
-    unsigned                     again:1;   /* turned away before */
+    unsigned                     later:1;   /* there was room, but not at a
+                                               peer it wants */
+    unsigned                     again:1;   /* rejected before */
     unsigned                     deadline:1;
 };
 
 
-/* _queue_order: where in the order the request belongs */
+/* _queue_order: Sets the position of a request. */
 void ngx_http_kvroute_queue_item(ngx_http_kvroute_wait_t *w);
 
-/* what peers hold of its prompt, looked up if what is known is too old */
+/* Returns what peers have cached, looked up again if it is too old. */
 ngx_http_kvroute_lookup_t *ngx_http_kvroute_queue_lookup(
     ngx_http_kvroute_wait_t *w);
 
-/* the same, if it is known */
+/* Returns the same if it is not too old, or NULL. */
 ngx_http_kvroute_lookup_t *ngx_http_kvroute_queue_kept(
     ngx_http_kvroute_wait_t *w);
 
-/* _queue_room: reserves a place if there is room; item NULL: gives it back */
+/* _queue_room: Makes a reservation if there is room; item NULL: releases it. */
 int ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item);
 
-/* _queue_run: one more waits here */
+/* _queue_run: Adds a request to the queue. */
 void ngx_http_kvroute_queue_start(ngx_http_kvroute_wait_t *w);
 
-/* takes one that waits out of the queue; its event will say so */
+/* Removes a request from the queue, and posts its event. */
 void ngx_http_kvroute_queue_leave(ngx_http_kvroute_wait_t *w,
     ngx_http_kvroute_queue_state_e state);
 
-/* whether what peers hold counts for who is let in, and when it is known */
+/* Tells whether cached bytes count for admission. */
 ngx_uint_t ngx_http_kvroute_queue_by_cost(ngx_http_kvroute_srv_conf_t *conf);
 
-/* whether n more requests of so many bytes would exceed max or max_bytes */
+/* Tells whether n more requests with these bytes exceed max or max_bytes. */
 ngx_uint_t ngx_http_kvroute_queue_over(ngx_http_kvroute_srv_conf_t *conf,
     ngx_uint_t n, uint64_t bytes);
 
-/* _queue_status: turns a request away */
+/* _queue_status: Returns what ngx_http_finalize_request() needs. */
 ngx_int_t ngx_http_kvroute_queue_reject(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w);
 

@@ -4,7 +4,7 @@
  */
 
 
-/* Where in the order a request belongs. */
+/* The position of a request in the queue. */
 
 
 #include "queue/ngx_http_kvroute_queue_int.h"
@@ -12,9 +12,9 @@
 
 
 /*
- * What was looked up for a request that waits stays good for 1 ms for each 16
- * entries of its chain, and for 100 ms at most.  So the look-ups of a request
- * take the same small share of the time, however long its prompt is.
+ * A look-up of a waiting request is valid for 1 ms per 16 entries of its chain,
+ * and at most 100 ms.  So look-ups take the same small share of time, whatever
+ * the length of the prompt.
  */
 #define NGX_HTTP_KVROUTE_QUEUE_ENTRIES   16
 #define NGX_HTTP_KVROUTE_QUEUE_KEPT_MAX  100
@@ -87,7 +87,7 @@ ngx_http_kvroute_queue_item(ngx_http_kvroute_wait_t *w)
         }
     }
 
-    /* what the peer that holds most of it would still have to compute */
+    /* bytes that the peer with the most cached must still compute */
 
     work = ctx->bytes + ctx->extra;
 

@@ -4,19 +4,19 @@
  */
 
 
-/* Whether there is room for a request, and what is reserved for it. */
+/* Looks for room for a request, and reserves it. */
 
 
 #include "queue/ngx_http_kvroute_queue_int.h"
 
 
-/* the list of the peers is another */
+/* the list of peers has changed */
 #define NGX_HTTP_KVROUTE_QUEUE_CHANGED  (KVR_ADMISSION_ROOM + 1)
 
 
 static void ngx_http_kvroute_queue_ask(ngx_http_kvroute_wait_t *w,
     kvr_admission_t *a, kvr_view_t *view);
-static void ngx_http_kvroute_queue_held(kvr_view_t *view,
+static void ngx_http_kvroute_queue_matched(kvr_view_t *view,
     ngx_http_kvroute_lookup_t *l);
 static ngx_uint_t ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
     kvr_admission_t *a, ngx_http_upstream_rr_peers_t *peers,
@@ -27,16 +27,17 @@ static uint32_t ngx_http_kvroute_queue_offers(ngx_http_kvroute_wait_t *w,
     ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_list_t *list);
 
 
-/* room of this worker for one look, over the longest list */
+/* scratch memory of this worker, for the longest list */
 
 static kvr_offer_t  *ngx_http_kvroute_queue_offer;
 static ngx_uint_t    ngx_http_kvroute_queue_offer_max;
 
 
 /*
- * Reserves on the peer that costs least among those below their caps: of the
- * backup servers only if none of the others can be had at all, as in get().  If
- * there is none to be had for other reasons than a cap, waiting is of no use.
+ * Makes a reservation at the cheapest peer below its caps; at a backup server
+ * only if no primary server is usable, as in get().  If peers are unusable for
+ * other reasons than a cap, the request is admitted, because waiting does not
+ * help.
  */
 int
 ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
@@ -63,7 +64,7 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
     peers = conf->upstream->peer.data;
     full = 0;
 
-    /* past the knee engines' caches are full: then there is more to look at */
+    /* with a long queue the engines' caches are full: the prompt must fit */
 
     w->bytes = 0;
     w->later = 0;
@@ -74,7 +75,7 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
         w->bytes = w->ctx->bytes + w->ctx->extra;
     }
 
-    /* without memory for a look get() will have to see */
+    /* without memory, admit the request: get() decides */
 
     if (ngx_http_kvroute_queue_offers_init(conf) != NGX_OK) {
         peers = NULL;
@@ -84,7 +85,7 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
     known = (l != NULL);
 
     ngx_http_kvroute_queue_ask(w, &a, &view);
-    ngx_http_kvroute_queue_held(&view, l);
+    ngx_http_kvroute_queue_matched(&view, l);
 
     for (i = 0; peers && i < 2; i++, peers = peers->next) {
 
@@ -92,10 +93,10 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
 
         if (rc == KVR_ADMISSION_ROOM && !known) {
 
-            /* it is looked up if there is any room, the peers read again */
+            /* there is room: look up the prompt, and check the peers again */
 
             l = ngx_http_kvroute_queue_lookup(w);
-            ngx_http_kvroute_queue_held(&view, l);
+            ngx_http_kvroute_queue_matched(&view, l);
             known = 1;
 
             rc = ngx_http_kvroute_queue_look(w, &a, peers, i, known);
@@ -121,7 +122,7 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
             continue;
         }
 
-        /* the list is another */
+        /* NGX_HTTP_KVROUTE_QUEUE_CHANGED */
 
         full = 0;
         break;
@@ -131,7 +132,7 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
         return 0;
     }
 
-    /* get() will see */
+    /* get() decides */
 
     reserved = &w->ctx->reserved.core;
 
@@ -144,7 +145,7 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
 }
 
 
-/* what there is to ask of peers for a request */
+/* Sets what candidates depend on, apart from the peers. */
 static void
 ngx_http_kvroute_queue_ask(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
     kvr_view_t *view)
@@ -174,9 +175,9 @@ ngx_http_kvroute_queue_ask(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
 }
 
 
-/* what peers hold of it, or NULL */
+/* Sets what peers have cached; l: NULL if unknown. */
 static void
-ngx_http_kvroute_queue_held(kvr_view_t *view, ngx_http_kvroute_lookup_t *l)
+ngx_http_kvroute_queue_matched(kvr_view_t *view, ngx_http_kvroute_lookup_t *l)
 {
     view->matched = l ? l->matched : NULL;
     view->hot = l && l->best && l->counted ? &l->hot : NULL;
@@ -184,8 +185,8 @@ ngx_http_kvroute_queue_held(kvr_view_t *view, ngx_http_kvroute_lookup_t *l)
 
 
 /*
- * Looks at a list of peers.  known: what they hold was looked up, or cannot be;
- * then it reserves, under the lock that get() has for writing.
+ * Looks for room in a list of peers.  known: the prompt was looked up, or cannot
+ * be; then the reservation is made, under the lock.
  */
 static ngx_uint_t
 ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
@@ -199,7 +200,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
 
     conf = w->conf;
 
-    /* it is looked at again soon: its timer must not wait */
+    /* a timer must not wait for the lock: try again soon */
 
     if (ngx_http_kvroute_lock_try_read(conf->zone, peers) != NGX_OK) {
         return KVR_ADMISSION_CAPPED;
@@ -276,7 +277,7 @@ ngx_http_kvroute_queue_exit(void)
 }
 
 
-/* the peers that get() would offer */
+/* Collects the peers that get() would offer. */
 static uint32_t
 ngx_http_kvroute_queue_offers(ngx_http_kvroute_wait_t *w,
     ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_list_t *list)

@@ -5,14 +5,14 @@
 
 
 /*
- * Who is let in.  Room is looked for when a request of this worker ends or
- * begins to answer, and every few milliseconds for as long as any wait here,
- * since room may have been made elsewhere.
+ * Admits waiting requests.  A run looks for room when a request of this worker
+ * ends or gets its first event, and every few milliseconds while requests wait
+ * here, because another worker may have made room.
  *
- * A run lets in a few requests at a time, and goes on in the next turn of the
- * event loop, so that those that are served already come in between.  The work
- * for each is bounded as well: up to KVR_QUEUE_NEAR and one more are looked up,
- * by chains that are kept, and only those whose last look-up is too old.
+ * A run admits a few requests and continues in the next cycle of the event loop,
+ * so that responses are not delayed.  The work per admission is bounded: at most
+ * KVR_QUEUE_NEAR + 1 requests are looked up, by their kept chains, and only if
+ * the last look-up is too old.
  */
 
 
@@ -20,7 +20,7 @@
 
 
 #define NGX_HTTP_KVROUTE_QUEUE_TICK  4      /* ms */
-#define NGX_HTTP_KVROUTE_QUEUE_RUN   16     /* let in at a time */
+#define NGX_HTTP_KVROUTE_QUEUE_RUN   16     /* admissions */
 
 
 static void ngx_http_kvroute_queue_tick(ngx_event_t *ev);
@@ -30,7 +30,7 @@ static kvr_queue_item_t *ngx_http_kvroute_queue_next(
     ngx_http_kvroute_srv_conf_t *conf, kvr_queue_item_t *item,
     ngx_msec_t now);
 static void ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf);
-static void ngx_http_kvroute_queue_let_in(ngx_http_kvroute_wait_t *w);
+static void ngx_http_kvroute_queue_admitted(ngx_http_kvroute_wait_t *w);
 
 
 static ngx_event_t       ngx_http_kvroute_queue_timer;
@@ -63,7 +63,7 @@ ngx_http_kvroute_queue_start(ngx_http_kvroute_wait_t *w)
         ngx_http_kvroute_timer_init(ev, NULL, ngx_http_kvroute_queue_tick,
                                     NULL, ngx_cycle->log);
 
-        /* a worker that is to exit lets in who waits */
+        /* a worker that exits admits its waiting requests first */
 
         ev->cancelable = 0;
 
@@ -153,7 +153,7 @@ ngx_http_kvroute_queue_tick(ngx_event_t *ev)
 }
 
 
-/* lets in whom there is room for; whether it has to go on soon */
+/* Admits requests while there is room.  Returns whether to continue soon. */
 static ngx_uint_t
 ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
 {
@@ -186,12 +186,12 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
             break;
         }
 
-        ngx_http_kvroute_queue_let_in((ngx_http_kvroute_wait_t *) item);
+        ngx_http_kvroute_queue_admitted((ngx_http_kvroute_wait_t *) item);
     }
 
     if (n) {
         ngx_log_debug1(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
-                       "kvroute queue: let in %ui", n);
+                       "kvroute queue: admitted %ui", n);
     }
 
     return n == NGX_HTTP_KVROUTE_QUEUE_RUN;
@@ -199,8 +199,8 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
 
 
 /*
- * Lets in the first one, or another of its tenant that finds all that is held
- * of its prompt where there is room.  NULL if there is none to be let in.
+ * Admits the first request, or another one of its tenant whose prompt is cached
+ * where there is room.  Returns NULL if there is no room.
  */
 static kvr_queue_item_t *
 ngx_http_kvroute_queue_next(ngx_http_kvroute_srv_conf_t *conf,
@@ -255,7 +255,7 @@ ngx_http_kvroute_queue_by_cost(ngx_http_kvroute_srv_conf_t *conf)
 }
 
 
-/* another worker has one of a higher class and no place for it */
+/* Displaces requests for another worker with a request of a higher class. */
 static void
 ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf)
 {
@@ -269,7 +269,7 @@ ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf)
 
         while (kvr_get(&shared->wanted[class])) {
 
-            /* others have left by themselves, or who wanted it has died */
+            /* there is room now, or the other worker has died */
 
             if (!ngx_http_kvroute_queue_over(conf, 0, 0)) {
                 (void) kvr_queue_take(shared, class);
@@ -291,9 +291,9 @@ ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf)
 }
 
 
-/* it has left the heap and holds a reservation */
+/* Called when a request has left the heap and has a reservation. */
 static void
-ngx_http_kvroute_queue_let_in(ngx_http_kvroute_wait_t *w)
+ngx_http_kvroute_queue_admitted(ngx_http_kvroute_wait_t *w)
 {
     kvr_upstream_t      *upstream;
     kvr_queue_stats_t   *stats;

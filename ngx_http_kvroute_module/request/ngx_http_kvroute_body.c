@@ -5,9 +5,8 @@
 
 
 /*
- * A request's body, as the reader of core/ wants it: buffers as they are, or
- * gathered in windows (core/text/kvr_window.h) where they are small or in a
- * file.
+ * Passes a request's body to the reader in core/: buffers as they are, or
+ * gathered in windows (core/text/kvr_window.h) if they are small or in a file.
  */
 
 
@@ -27,7 +26,7 @@ static ngx_str_t  ngx_http_kvroute_body_encoding =
     ngx_string("content-encoding");
 
 
-/* scratch memory of this worker: of no use after a body was read */
+/* scratch memory of this worker, for reading one body */
 
 static u_char             *ngx_http_kvroute_window;
 static kvr_window_mark_t  *ngx_http_kvroute_marks;
@@ -137,7 +136,7 @@ ngx_http_kvroute_body_file(const void *place, uint64_t offset, uint8_t *dst,
     cl = place;
     b = cl->buf;
 
-    /* nginx may have closed it */
+    /* nginx may have closed the file */
 
     if (b->file->fd == NGX_INVALID_FILE) {
         return 0;
@@ -151,7 +150,6 @@ ngx_int_t
 ngx_http_kvroute_request_readable(ngx_http_request_t *r)
 {
     off_t                         size;
-    ngx_list_t                   *headers;
     ngx_chain_t                  *cl;
     ngx_table_elt_t              *h;
     ngx_http_kvroute_loc_conf_t  *klcf;
@@ -160,16 +158,15 @@ ngx_http_kvroute_request_readable(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
-    /* nginx has no slot for it in requests */
+    h = NULL;
 
-    headers = &r->headers_in.headers;
+    for ( ;; ) {
+        h = ngx_http_kvroute_headers_next(&r->headers_in.headers,
+                                          &ngx_http_kvroute_body_encoding, h);
+        if (h == NULL) {
+            break;
+        }
 
-    for (h = ngx_http_kvroute_headers_find(headers,
-                                           &ngx_http_kvroute_body_encoding);
-         h;
-         h = ngx_http_kvroute_headers_next(headers,
-                                           &ngx_http_kvroute_body_encoding, h))
-    {
         if (h->value.len != 8
             || ngx_strncasecmp(h->value.data, (u_char *) "identity", 8) != 0)
         {

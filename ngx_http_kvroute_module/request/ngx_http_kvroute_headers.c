@@ -4,17 +4,10 @@
  */
 
 
-/* Headers for which nginx has no place of their own. */
+/* Headers for which nginx has no field. */
 
 
 #include "request/ngx_http_kvroute_request.h"
-
-
-ngx_table_elt_t *
-ngx_http_kvroute_headers_find(ngx_list_t *headers, ngx_str_t *name)
-{
-    return ngx_http_kvroute_headers_next(headers, name, NULL);
-}
 
 
 ngx_table_elt_t *
@@ -47,4 +40,26 @@ ngx_http_kvroute_headers_next(ngx_list_t *headers, ngx_str_t *name,
     }
 
     return NULL;
+}
+
+
+ngx_table_elt_t *
+ngx_http_kvroute_headers_add(ngx_http_request_t *r, const char *name,
+    const char *value)
+{
+    ngx_table_elt_t  *h;
+
+    h = ngx_list_push(&r->headers_out.headers);
+    if (h == NULL) {
+        return NULL;
+    }
+
+    h->hash = 1;
+    ngx_http_kvroute_header_end(h);
+    h->key.data = (u_char *) name;
+    h->key.len = ngx_strlen(name);
+    h->value.data = (u_char *) value;
+    h->value.len = ngx_strlen(value);
+
+    return h;
 }

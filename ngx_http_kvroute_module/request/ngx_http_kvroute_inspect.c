@@ -5,8 +5,8 @@
 
 
 /*
- * Reads the body before the content phase, so that what is in it can choose
- * the upstream: "proxy_pass http://$pool" with a map of $kvroute_model.
+ * Reads the body before the content phase, so that it can select the upstream:
+ * "proxy_pass http://$pool" with a map of $kvroute_model.
  */
 
 
@@ -31,7 +31,7 @@ ngx_http_kvroute_inspect_handler(ngx_http_request_t *r)
 {
     ngx_http_kvroute_loc_conf_t  *klcf;
 
-    /* subrequests have the body of their parents */
+    /* subrequests use the body of the main request */
 
     if (r != r->main) {
         return NGX_DECLINED;
@@ -56,7 +56,7 @@ ngx_http_kvroute_inspect(ngx_http_request_t *r)
 
     ngx_http_kvroute_request_enter(ctx);
 
-    /* nginx has read all of it before an internal redirect led here */
+    /* an internal redirect: nginx has read the body before */
 
     if (ctx->inspected == NGX_HTTP_KVROUTE_INSPECTED) {
         ngx_http_kvroute_inspect_read(r, ctx);
@@ -64,8 +64,8 @@ ngx_http_kvroute_inspect(ngx_http_request_t *r)
     }
 
     /*
-     * An error_page may lead here after the body could not be read: what there
-     * is of it goes on, as without us.  No event would come any more.
+     * An error_page after a failed read.  Continue with the part of the body
+     * that was received, because there will be no further read event.
      */
 
     if (ctx->inspected) {
@@ -81,7 +81,7 @@ ngx_http_kvroute_inspect(ngx_http_request_t *r)
         return rc;
     }
 
-    /* as a rule it came with the header, and the phases just go on */
+    /* usually the body was read at once, and the phases continue */
 
     if (ctx->inspected == NGX_HTTP_KVROUTE_INSPECTED) {
         r->main->count--;
@@ -104,7 +104,7 @@ ngx_http_kvroute_inspect_body(ngx_http_request_t *r)
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_kvroute_module);
 
-    /* given up before */
+    /* reading was abandoned before */
 
     if (ctx == NULL || ctx->inspected == NGX_HTTP_KVROUTE_INSPECTED) {
         return;
@@ -124,7 +124,7 @@ ngx_http_kvroute_inspect_body(ngx_http_request_t *r)
 }
 
 
-/* any zone will do to read by; its upstream is not known yet */
+/* Reads by the first zone, because the upstream is not known yet. */
 static void
 ngx_http_kvroute_inspect_read(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx)

@@ -5,11 +5,11 @@
 
 
 /*
- * What the peers of an upstream hold of a prompt.
+ * Looks up what the peers of an upstream have cached of a prompt.
  *
- * The queue asks for it when a request comes, and whenever it looks for room;
- * the balancer, when the request goes to a peer.  So the last answer is kept
- * with the request, and each says how old an answer it takes.
+ * The queue needs this when a request arrives and when it looks for room, the
+ * balancer when the request goes to a peer.  So the last result is kept with the
+ * request, and the caller limits its age.
  */
 
 
@@ -28,7 +28,7 @@ ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
 
     r = ctx->request;
 
-    /* what is held is of no use to an engine that does not look */
+    /* skips: the engine does not read its cache for this request */
 
     if (!ctx->parsed || ctx->entries == 0 || ctx->skips
         || conf->numbered == 0)
@@ -61,7 +61,7 @@ ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
         ctx->lookup = l;
     }
 
-    /* a peer may be given its number while the request is under way */
+    /* all slots, because a peer can get one during the request */
 
     ngx_memzero(l->matched, room * sizeof(uint32_t));
 

@@ -5,15 +5,15 @@
 
 
 /*
- * Finds where a location passes requests, and which upstream a request will go
- * to, as far as that is known before the content phase.
+ * Finds the upstream that a location passes requests to, if it is known before
+ * the content phase.
  */
 
 
 #include "request/ngx_http_kvroute_request.h"
 
 
-/* modules that pass requests on, and their index if they are loaded */
+/* modules with a "pass" directive, and their index if they are loaded */
 
 static struct {
     const char  *name;
@@ -45,8 +45,7 @@ ngx_http_kvroute_pass_init(ngx_conf_t *cf)
             if (ngx_strcmp(modules[k]->name,
                            ngx_http_kvroute_pass_modules[i].name) == 0)
             {
-                ngx_http_kvroute_pass_modules[i].index
-                                                       = modules[k]->ctx_index;
+                ngx_http_kvroute_pass_modules[i].index = modules[k]->ctx_index;
             }
         }
     }

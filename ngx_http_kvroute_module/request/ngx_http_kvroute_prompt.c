@@ -5,16 +5,20 @@
 
 
 /*
- * The prompt of a request: read by _body, once in a location.
+ * The prompt of a request, read once per location.
  *
- * Chains of hashes are not kept with requests, which may be open for minutes
- * by the thousand: they are made in this worker's scratch memory when a
- * decision is due, and made again in the rare case that an attempt has failed
- * and its insert must be taken back, or a second one is made.  A copy is kept,
- * up to the first event of the response, only of those that could not be made
- * again: nginx closes the file of a body when the response begins, and does
- * not keep at all what it passes on unbuffered.  And of those that wait in the
- * queue, which are looked up again and again: 1/32 of their prompts at most.
+ * Thousands of requests can be open for minutes, so they do not keep their
+ * chains of hashes.  A chain is computed in this worker's scratch memory for a
+ * decision, and again if an attempt fails and its insert must be undone, or for
+ * a second attempt.
+ *
+ * A copy is kept until the first event of the response in two cases:
+ *
+ *     the chain cannot be computed again: nginx closes the file of a body when
+ *     the response begins, and does not keep an unbuffered body
+ *
+ *     the request waits in the queue, where it is looked up repeatedly; the
+ *     chain is at most 1/32 of the prompt's size
  */
 
 
@@ -36,7 +40,7 @@ static ngx_int_t ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
 static ngx_int_t ngx_http_kvroute_prompt_scratch(ngx_http_request_t *r);
 
 
-/* scratch memory of this worker: of no use after an event is handled */
+/* scratch memory of this worker, valid for one event */
 
 static uint64_t                *ngx_http_kvroute_digests;
 static size_t                   ngx_http_kvroute_max_digests;
@@ -47,9 +51,8 @@ static kvr_documents_t         *ngx_http_kvroute_documents;
 
 
 /*
- * What is in the scratch memory: the chain and documents of these requests, by
- * the hashes of these zones.  A context disowns it when it ends, since its
- * address might be used again.
+ * The requests and zones whose chain and documents are in the scratch memory.  A
+ * context disowns it when it ends, because its address can be reused.
  */
 
 typedef struct {
@@ -105,7 +108,7 @@ ngx_http_kvroute_prompt_read(ngx_http_request_t *r,
 }
 
 
-/* takes over the chain that was just made for a zone */
+/* Sets the context from the chain that was just computed for a zone. */
 static ngx_int_t
 ngx_http_kvroute_prompt_keep(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
@@ -120,7 +123,7 @@ ngx_http_kvroute_prompt_keep(ngx_http_request_t *r,
     ctx->units = pr->blocks / (uint32_t) zone->unit;
     ctx->entries = pr->n;
 
-    /* without the salt: what a server has loaded it has for all tenants */
+    /* without the salt, because tenants share a loaded model */
 
     ctx->model_root = kvr_mix(pr->model_hash, 1);
 
@@ -138,7 +141,7 @@ ngx_http_kvroute_prompt_keep(ngx_http_request_t *r,
 }
 
 
-/* keeps where the prompt ended, for its reply to be learned */
+/* Keeps the end of the prompt, which the reply will continue. */
 static void
 ngx_http_kvroute_prompt_reply(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
@@ -185,7 +188,7 @@ ngx_http_kvroute_prompt_copy(ngx_http_request_t *r, ngx_str_t *dst,
 }
 
 
-/* whether the body will be gone before the request is */
+/* Tells whether nginx frees the body before the request ends. */
 static ngx_uint_t
 ngx_http_kvroute_prompt_passes(ngx_http_request_t *r)
 {
@@ -219,7 +222,6 @@ ngx_http_kvroute_prompt_free_chain(ngx_http_kvroute_ctx_t *ctx)
 }
 
 
-/* what was made of its body is nobody's any more */
 void
 ngx_http_kvroute_prompt_disown(ngx_http_kvroute_ctx_t *ctx)
 {
@@ -249,7 +251,7 @@ ngx_http_kvroute_prompt_chain(ngx_http_request_t *r,
         return ngx_http_kvroute_chain;
     }
 
-    /* what was passed on unbuffered is gone */
+    /* nginx does not keep an unbuffered body */
 
     if (!ctx->parsed
         || r->request_body_no_buffering
@@ -258,7 +260,7 @@ ngx_http_kvroute_prompt_chain(ngx_http_request_t *r,
         return NULL;
     }
 
-    /* another zone has other units and hashes; the reply may have begun */
+    /* another zone has other units and hashes */
 
     if (ctx->zone != zone
         && ngx_http_kvroute_prompt_keep(r, ctx, zone) != NGX_OK)
@@ -282,7 +284,7 @@ ngx_http_kvroute_prompt_keep_chain(ngx_http_request_t *r,
 
     chain = ngx_http_kvroute_prompt_chain(r, ctx, zone);
 
-    /* of a body that cannot be read again it is kept by now */
+    /* without a copy: the body can be read again */
 
     if (chain && ctx->chain == NULL) {
         (void) ngx_http_kvroute_prompt_copy_chain(r, ctx);
@@ -290,7 +292,7 @@ ngx_http_kvroute_prompt_keep_chain(ngx_http_request_t *r,
 }
 
 
-/* a copy of the chain that is in the scratch memory */
+/* Copies the chain from the scratch memory. */
 static ngx_int_t
 ngx_http_kvroute_prompt_copy_chain(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx)
@@ -311,10 +313,7 @@ ngx_http_kvroute_prompt_copy_chain(ngx_http_request_t *r,
 }
 
 
-/*
- * The documents of a request, after a second reading: they are for
- * the few upstreams whose prompts are made up of shared documents.
- */
+/* Reads the body a second time; only upstreams with chunks= need documents. */
 kvr_documents_t *
 ngx_http_kvroute_prompt_documents(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
@@ -324,8 +323,6 @@ ngx_http_kvroute_prompt_documents(ngx_http_request_t *r,
     {
         return ngx_http_kvroute_documents;
     }
-
-    /* what is passed on unbuffered may be gone */
 
     if (!ctx->parsed || r->request_body_no_buffering) {
         return NULL;
@@ -411,7 +408,7 @@ ngx_http_kvroute_prompt_scratch(ngx_http_request_t *r)
 
     kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
 
-    /* the longest body, three short blocks, and media that weigh more */
+    /* the longest body, three short blocks, and media, which count as more */
 
     n = kmcf->max_body / KVR_BLOCK + 8
         + KVR_CANON_MEDIA_MAX * (KVR_CANON_MEDIA_LEN / KVR_BLOCK + 1);

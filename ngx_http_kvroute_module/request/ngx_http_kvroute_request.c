@@ -5,8 +5,7 @@
 
 
 /*
- * What is kept of a request, found again after internal redirects: what its
- * location says of it, and what its path and its body are.
+ * The context of a request, which survives internal redirects.
  */
 
 
@@ -29,10 +28,7 @@ ngx_http_kvroute_request_get_ctx(ngx_http_request_t *r)
         return ctx;
     }
 
-    /*
-     * if module context was reset, e.g. by an internal redirect, the original
-     * one can still be found by its cleanup handler
-     */
+    /* an internal redirect resets contexts: find it by its cleanup handler */
 
     for (cln = r->pool->cleanup; cln; cln = cln->next) {
 
@@ -101,7 +97,7 @@ ngx_http_kvroute_request_create_ctx(ngx_http_request_t *r)
 }
 
 
-/* nginx ends attempts as a rule, but not when a worker is made to quit */
+/* Ends the attempt, which nginx does not do when a worker quits. */
 static void
 ngx_http_kvroute_request_cleanup(void *data)
 {
@@ -117,10 +113,9 @@ ngx_http_kvroute_request_cleanup(void *data)
 
 
 /*
- * What a location says of the body holds there only: its salt, how much is
- * read, by which path, and whether the reply is learned.  Before anything is
- * asked of the body after an internal redirect, nothing may be left of what was
- * read in the location before.  Until then variables still tell of that.
+ * The salt, the size limit, the path and kvroute_learn_reply depend on the
+ * location.  So after an internal redirect everything read from the body is
+ * cleared, as late as possible: until then variables have the old values.
  */
 void
 ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
@@ -133,7 +128,7 @@ ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
 
     ctx->moved = 0;
 
-    /* it may still have to take its insert back */
+    /* it may have to undo its insert, with the old chain */
 
     if (ctx->attempt) {
         ctx->end(ctx->attempt);
@@ -199,7 +194,7 @@ ngx_http_kvroute_request_weigh(ngx_http_request_t *r,
 
     } else if (!ctx->parsed) {
 
-        /* what is not read weighs as much as it is long */
+        /* an unread body counts by its length */
 
         ctx->bytes = ngx_max(r->headers_in.content_length_n, 0);
     }

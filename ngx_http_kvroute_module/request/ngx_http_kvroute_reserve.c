@@ -5,14 +5,13 @@
 
 
 /*
- * What a request holds at a peer before it is sent there.
+ * A reservation: a place at a peer before the request is sent there.
  *
- * It is counted in this process's row as any request in flight is, apart from
- * those that nginx has counted.  There is one a request: who reserves (the
- * queue when it lets a request in, the balancer when it decides early) does so
- * in the context.  get() of that upstream takes it over, or gives it back once
- * the request is counted where it goes.  If there is no get(), it is given back
- * by what comes first:
+ * It counts in this process's row like a request in flight, in a column of its
+ * own.  A request has one, in its context: the queue makes it on admission, the
+ * balancer for an early decision.  get() of that upstream takes it over, or
+ * releases it once the request counts at another peer.  Without get(), the first
+ * of these events releases it:
  *
  *     the request enters a location that passes to another upstream
  *     a response begins that is not the upstream's
@@ -58,7 +57,6 @@ ngx_http_kvroute_reserve_consume(ngx_http_kvroute_reserve_t *reserved,
 }
 
 
-/* there is an event as soon as anybody has waited */
 void
 ngx_http_kvroute_reserve_freed(ngx_http_kvroute_srv_conf_t *conf)
 {

@@ -4,41 +4,72 @@
  */
 
 
-/* Answers of our own: text that is there as a whole. */
+/* Responses of the module itself. */
 
 
 #include "request/ngx_http_kvroute_request.h"
 
-#include <cjson/cJSON.h>
+
+/* the longest text of an error */
+#define NGX_HTTP_KVROUTE_ERROR_LEN  128
 
 
-/* sends a text that cJSON has made, and frees it */
 ngx_int_t
-ngx_http_kvroute_send_json(ngx_http_request_t *r, ngx_uint_t status,
-    char *text)
+ngx_http_kvroute_send_json(ngx_http_request_t *r, cJSON *json, cJSON *part)
 {
-    size_t        len;
-    ngx_buf_t    *b;
-    ngx_chain_t   out;
+    char       *text;
+    ngx_int_t   rc;
+
+    text = cJSON_PrintUnformatted(part);
+
+    cJSON_Delete(json);
 
     if (text == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    len = ngx_strlen(text);
-
-    b = ngx_create_temp_buf(r->pool, len + 1);
-
-    if (b) {
-        b->last = ngx_cpymem(b->pos, text, len);
-        *b->last++ = LF;
-    }
+    rc = ngx_http_kvroute_send_text(r, NGX_HTTP_OK, text);
 
     cJSON_free(text);
 
+    return rc;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_send_error(ngx_http_request_t *r, ngx_uint_t status,
+    const char *text)
+{
+    size_t   len;
+    u_char   buf[64 + 6 * NGX_HTTP_KVROUTE_ERROR_LEN], *p;
+
+    len = ngx_min(ngx_strlen(text), NGX_HTTP_KVROUTE_ERROR_LEN);
+
+    p = ngx_sprintf(buf, "{\"error\":{\"status\":%ui,\"text\":\"", status);
+    p = (u_char *) ngx_escape_json(p, (u_char *) text, len);
+    (void) ngx_sprintf(p, "\"}}%Z");
+
+    return ngx_http_kvroute_send_text(r, status, (char *) buf);
+}
+
+
+ngx_int_t
+ngx_http_kvroute_send_text(ngx_http_request_t *r, ngx_uint_t status,
+    const char *text)
+{
+    size_t        len;
+    ngx_buf_t    *b;
+    ngx_chain_t   out;
+
+    len = ngx_strlen(text);
+
+    b = ngx_create_temp_buf(r->pool, len + 1);
     if (b == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
+
+    b->last = ngx_cpymem(b->pos, text, len);
+    *b->last++ = LF;
 
     out.buf = b;
     out.next = NULL;
@@ -50,57 +81,24 @@ ngx_http_kvroute_send_json(ngx_http_request_t *r, ngx_uint_t status,
 
 
 ngx_int_t
-ngx_http_kvroute_send_error(ngx_http_request_t *r, ngx_uint_t status,
-    const char *text)
-{
-    char   *s;
-    cJSON  *json, *error;
-
-    json = cJSON_CreateObject();
-    error = cJSON_AddObjectToObject(json, "error");
-
-    cJSON_AddNumberToObject(error, "status", (double) status);
-    cJSON_AddStringToObject(error, "text", text);
-
-    s = cJSON_PrintUnformatted(json);
-
-    cJSON_Delete(json);
-
-    return ngx_http_kvroute_send_json(r, status, s);
-}
-
-
-/* allow: the methods that may be used here, by their names */
-ngx_int_t
 ngx_http_kvroute_send_not_allowed(ngx_http_request_t *r, const char *allow,
     const char *text)
 {
-    ngx_table_elt_t  *h;
-
-    h = ngx_list_push(&r->headers_out.headers);
-    if (h == NULL) {
+    if (ngx_http_kvroute_headers_add(r, "Allow", allow) == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
-
-    h->hash = 1;
-    ngx_http_kvroute_header_end(h);
-    ngx_str_set(&h->key, "Allow");
-    h->value.data = (u_char *) allow;
-    h->value.len = ngx_strlen(allow);
 
     return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_ALLOWED, text);
 }
 
 
-/* sends all of an answer whose type is set; the chain is not empty */
 ngx_int_t
 ngx_http_kvroute_send_chain(ngx_http_request_t *r, ngx_uint_t status,
     ngx_chain_t *out)
 {
-    off_t             size;
-    ngx_int_t         rc;
-    ngx_chain_t      *cl;
-    ngx_table_elt_t  *h;
+    off_t         size;
+    ngx_int_t     rc;
+    ngx_chain_t  *cl;
 
     size = 0;
 
@@ -113,15 +111,9 @@ ngx_http_kvroute_send_chain(ngx_http_request_t *r, ngx_uint_t status,
         }
     }
 
-    h = ngx_list_push(&r->headers_out.headers);
-    if (h == NULL) {
+    if (ngx_http_kvroute_headers_add(r, "Cache-Control", "no-store") == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
-
-    h->hash = 1;
-    ngx_http_kvroute_header_end(h);
-    ngx_str_set(&h->key, "Cache-Control");
-    ngx_str_set(&h->value, "no-store");
 
     r->headers_out.content_type_len = r->headers_out.content_type.len;
     r->headers_out.status = status;

@@ -5,17 +5,17 @@
 
 
 /*
- * Sessions of the sticky policy: what names one, and which peer it is bound to.
+ * Sessions of the sticky policy: their keys, and the peers they are bound to.
  *
- * The binding is kept in the zone's index under the hash of the key, so that
- * all workers know it, a reload keeps it, and no cookie is needed.
+ * The zone's index has the binding under the hash of the key.  So all workers
+ * know it, a reload keeps it, and no cookie is needed.
  */
 
 
 #include "request/ngx_http_kvroute_request.h"
 
 
-/* engines keep responses in memory; how long a later one may refer to them */
+/* s; engines keep responses in memory, and later requests refer to them */
 #define NGX_HTTP_KVROUTE_RESPONSE_TIME  (24 * 3600)
 
 
@@ -29,7 +29,7 @@ static void ngx_http_kvroute_session_bound(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_session_t *s);
 
 
-/* headers that clients send to name their sessions, in the order of trust */
+/* headers with the session of well-known clients, the most reliable first */
 
 static ngx_str_t  ngx_http_kvroute_session_headers[] = {
     ngx_string("x-session-id"),
@@ -43,7 +43,7 @@ static ngx_str_t  ngx_http_kvroute_session_headers[] = {
 };
 
 
-/* the same in bodies */
+/* members of the body, likewise */
 
 static kvr_prompt_field_e  ngx_http_kvroute_session_fields[] = {
     KVR_PROMPT_CACHE_KEY,
@@ -96,7 +96,7 @@ ngx_http_kvroute_session_auto(ngx_http_kvroute_ctx_t *ctx,
     ngx_table_elt_t     *h;
     kvr_prompt_field_e  *field;
 
-    /* the state behind a response is in one engine: if known, that decides */
+    /* the engine that made the previous response has its state */
 
     if (ctx->hint[KVR_PROMPT_PREVIOUS_ID].len) {
 
@@ -113,8 +113,8 @@ ngx_http_kvroute_session_auto(ngx_http_kvroute_ctx_t *ctx,
 
     for (name = ngx_http_kvroute_session_headers; name->len; name++) {
 
-        h = ngx_http_kvroute_headers_find(&ctx->request->headers_in.headers,
-                                            name);
+        h = ngx_http_kvroute_headers_next(&ctx->request->headers_in.headers,
+                                          name, NULL);
 
         if (h && h->value.len) {
             *key = h->value;
@@ -136,7 +136,7 @@ ngx_http_kvroute_session_auto(ngx_http_kvroute_ctx_t *ctx,
 }
 
 
-/* the same name means another session to another tenant or upstream */
+/* Hashes a key with the upstream and the salt, which separate sessions. */
 static uint64_t
 ngx_http_kvroute_session_hash(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf, ngx_str_t *key)
@@ -176,7 +176,7 @@ ngx_http_kvroute_session_bound(ngx_http_kvroute_ctx_t *ctx,
     peer = kvr_index_bound(sh->index, s->key, (uint32_t) ngx_time(),
                            &generation);
 
-    /* nor is anybody bound to a peer whose time to be drained is over */
+    /* another peer has the slot now, or the drain time is over */
 
     if (peer == KVR_PEERS
         || generation != sh->registry->peer[peer].generation
@@ -207,8 +207,8 @@ ngx_http_kvroute_session_bind(ngx_http_kvroute_srv_conf_t *conf, uint64_t key,
 
 
 /*
- * A request that refers to an earlier response, or asks for it, can only be
- * served where that was made, whatever the policy.
+ * Only the engine that made a response can serve requests that refer to it,
+ * whatever the policy.
  */
 uint32_t
 ngx_http_kvroute_session_owner(ngx_http_kvroute_ctx_t *ctx,
@@ -229,7 +229,7 @@ ngx_http_kvroute_session_owner(ngx_http_kvroute_ctx_t *ctx,
         id = ctx->hint[KVR_PROMPT_PREVIOUS_ID];
     }
 
-    /* a policy of sessions takes it for the name of one, and binds that */
+    /* session policies use the id as a session key */
 
     if (id.len == 0
         || (kvr_policy_needs(policy->conf.policy) & KVR_NEEDS_SESSION
@@ -240,7 +240,7 @@ ngx_http_kvroute_session_owner(ngx_http_kvroute_ctx_t *ctx,
 
     ngx_http_kvroute_session_bound(ctx, conf, &id, &s);
 
-    /* who asks again and again shall find it the next time, too */
+    /* polling keeps the binding alive */
 
     if (ctx->endpoint == KVR_ENDPOINT_RESPONSE
         && s.bound != NGX_HTTP_KVROUTE_UNSET_PEER)

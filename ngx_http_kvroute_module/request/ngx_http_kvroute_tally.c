@@ -5,9 +5,9 @@
 
 
 /*
- * Whom a request is counted for: its model, by the body, and its tenant, by
- * "kvroute_tenant".  What names a tenant may be a secret, such as a key.  So the
- * status and the log have "name=" of that directive for it, or else digits of
+ * Counts requests by model, from the body, and by tenant, from
+ * "kvroute_tenant".  The value of a tenant can be a secret, such as an API key.
+ * So the status and the log show "name=" of that directive, or else digits of
  * its hash.
  */
 
@@ -85,7 +85,7 @@ ngx_http_kvroute_tally(ngx_http_kvroute_ctx_t *ctx,
 
     if (who.len) {
 
-        /* the same as the prompt's reader made of it, if that was for the zone */
+        /* equals the hash in the context, if that is of this zone */
 
         who.hash = ctx->parsed && ctx->zone == zone
                    ? ctx->model_root

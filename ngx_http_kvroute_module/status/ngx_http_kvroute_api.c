@@ -533,7 +533,6 @@ ngx_http_kvroute_api_reset(ngx_http_kvroute_call_t *call,
 static ngx_int_t
 ngx_http_kvroute_api_show(ngx_http_request_t *r)
 {
-    char                           *s;
     cJSON                          *json, *zones;
     ngx_uint_t                      i;
     ngx_http_kvroute_zone_t       **zone;
@@ -551,11 +550,7 @@ ngx_http_kvroute_api_show(ngx_http_request_t *r)
                               ngx_http_kvroute_api_peers(zone[i]));
     }
 
-    s = cJSON_PrintUnformatted(json);
-
-    cJSON_Delete(json);
-
-    return ngx_http_kvroute_send_json(r, NGX_HTTP_OK, s);
+    return ngx_http_kvroute_send_json(r, json, json);
 }
 
 

@@ -43,7 +43,6 @@ static void ngx_http_kvroute_json_ttft(cJSON *json, kvr_member_t *s);
 ngx_int_t
 ngx_http_kvroute_status_json(ngx_http_request_t *r, ngx_str_t *path)
 {
-    char   *text;
     cJSON  *json, *part;
 
     json = ngx_http_kvroute_json_all(r);
@@ -60,11 +59,7 @@ ngx_http_kvroute_status_json(ngx_http_request_t *r, ngx_str_t *path)
                                            "no such part of the status");
     }
 
-    text = cJSON_PrintUnformatted(part);
-
-    cJSON_Delete(json);
-
-    return ngx_http_kvroute_send_json(r, NGX_HTTP_OK, text);
+    return ngx_http_kvroute_send_json(r, json, part);
 }
 
 

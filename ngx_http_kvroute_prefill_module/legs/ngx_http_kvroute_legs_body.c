@@ -142,7 +142,8 @@ ngx_http_kvroute_legs_grpc(ngx_http_request_t *r)
 
     headers = &r->headers_in.headers;
 
-    h = ngx_http_kvroute_headers_find(headers, &ngx_http_kvroute_legs_type);
+    h = ngx_http_kvroute_headers_next(headers, &ngx_http_kvroute_legs_type,
+                                      NULL);
 
     if (h == NULL
         || ngx_http_kvroute_headers_next(headers, &ngx_http_kvroute_legs_type,
