@@ -64,7 +64,7 @@ my @cases = (
     [ 'good', 'TLS', 'ssl name=engine.test verify=on trusted=%%DIR%%/engine.pem'
                      . ' header_file=%%DIR%%/header' ],
     [ 'loose', 'TLS', 'ssl header="Authorization: Bearer k"' ],
-    [ 'plain', 'TLS', '', qr/it answers 400: is this a TLS port/ ],
+    [ 'plain', 'TLS', '', qr/the status is 400: is this a TLS port/ ],
     [ 'taken', 'TLS', 'status=400' ],
 
     # all is well with these two, but for what verification finds
@@ -76,7 +76,7 @@ my @cases = (
                      . ' trusted=%%DIR%%/engine.pem'
                      . ' header_file=%%DIR%%/header', qr/not of the host/ ],
 
-    [ 'key', 'TLS', 'ssl', qr/it wants a key/ ],
+    [ 'key', 'TLS', 'ssl', qr/a key is required/ ],
     [ 'notls', 'E0', 'ssl', qr/TLS handshake failed/ ],
     [ 'silent', 'S', 'ssl', qr/TLS handshake failed/ ]
 );

@@ -167,7 +167,7 @@ ngx_http_kvroute_conn_secured(ngx_connection_t *c)
 
     if (!c->ssl->handshaked) {
         conn->failed(conn, c->read->timedout ? NGX_BUSY : NGX_ERROR,
-                     "the TLS handshake failed: is this a TLS port?");
+                     "TLS handshake failed: is this a TLS port?");
         return;
     }
 
@@ -181,7 +181,7 @@ ngx_http_kvroute_conn_secured(ngx_connection_t *c)
 
         if (ngx_ssl_check_host(c, conn->host) != NGX_OK) {
             conn->failed(conn, NGX_ERROR,
-                         "the certificate is not of the host that was meant");
+                         "the certificate is for another host");
             return;
         }
     }

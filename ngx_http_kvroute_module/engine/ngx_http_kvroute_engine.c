@@ -4,11 +4,7 @@
  */
 
 
-/*
- * What follows from what engines tell, by probes or in their responses: the
- * capacity of their caches, that they have forgotten, that they have too much
- * to do.
- */
+/* Applies what engines report: restarts, overload, load in headers. */
 
 
 #include "engine/ngx_http_kvroute_engine.h"
@@ -43,7 +39,6 @@ ngx_http_kvroute_engine_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
 }
 
 
-/* a request could not even be sent: what listens there next is another one */
 void
 ngx_http_kvroute_engine_lost(ngx_http_kvroute_zone_t *zone, uint32_t id,
     ngx_http_upstream_t *u)
@@ -60,7 +55,7 @@ ngx_http_kvroute_engine_lost(ngx_http_kvroute_zone_t *zone, uint32_t id,
 }
 
 
-/* all ranks of an address are left alone */
+/* Applies to all ranks of an address. */
 void
 ngx_http_kvroute_engine_throttle(kvr_registry_t *registry, uint32_t id,
     time_t seconds)
@@ -82,10 +77,9 @@ ngx_http_kvroute_engine_throttle(kvr_registry_t *registry, uint32_t id,
 
 
 /*
- * A response with 429 or 503 asks to be left alone by Retry-After. Engines that
- * have too much to do name no time, but their errors are JSON, which those of a
- * proxy in front of one that is gone are not. A peer that its health checks
- * have found down is not believed.
+ * A 429 or 503 with Retry-After reports overload.  Without this header it does
+ * if its body is JSON, because errors of a proxy in front of a dead engine are
+ * not JSON, and if no health check has found the peer down.
  */
 ngx_uint_t
 ngx_http_kvroute_engine_busy(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
@@ -129,7 +123,6 @@ ngx_http_kvroute_engine_busy(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
 }
 
 
-/* little is told by it, but by the way and fresh */
 void
 ngx_http_kvroute_engine_orca(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     ngx_str_t *value)

@@ -9,44 +9,43 @@
 
 
 /*
- * What engines say, in answers to probes or in their responses, and what
- * follows from it.
+ * What engines report, in probes or in responses, and its consequences.
  *
- *     _engine        what a word of an engine changes
- *     _probe         asks engines, from worker 0
- *     _probe_answer  what they have answered
+ *     _engine        applies reports of an engine
+ *     _probe         probes engines, from worker 0
+ *     _probe_answer  applies the results
  *     _fetch         one HTTP request of a probe
- *     _tls             over TLS, as other connections of our own
+ *     _conn          connections that a worker opens by itself
  */
 
 
 #include "ngx_http_kvroute.h"
 
 
-/* _engine: the peer was restarted, and its cache is empty */
+/* _engine: Empties the cache in the index: the peer was restarted. */
 void ngx_http_kvroute_engine_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
     ngx_log_t *log);
 
-/* an attempt at it has failed: if it could not be reached, it is no more */
+/* Forgets the number of ranks if the attempt could not connect. */
 void ngx_http_kvroute_engine_lost(ngx_http_kvroute_zone_t *zone, uint32_t id,
     ngx_http_upstream_t *u);
 
-/* the peer asks to be left alone for a while: no fault of its */
+/* Marks a peer as overloaded for a time. */
 void ngx_http_kvroute_engine_throttle(kvr_registry_t *registry, uint32_t id,
     time_t seconds);
 
-/* what _busy() returns; 0: the response does not ask for that */
-#define NGX_HTTP_KVROUTE_BUSY_TIMED    1  /* it says for how long */
+/* results of _busy(); 0: not overloaded */
+#define NGX_HTTP_KVROUTE_BUSY_TIMED    1  /* with Retry-After */
 #define NGX_HTTP_KVROUTE_BUSY_UNTIMED  2
 
 /*
- * Whether a peer's response of this status asks to be left alone: it must then
- * not count as a failure.
+ * Tells whether a response reports overload, which does not count as a failure,
+ * and marks the peer.
  */
 ngx_uint_t ngx_http_kvroute_engine_busy(ngx_http_kvroute_srv_conf_t *conf,
     uint32_t id, ngx_http_upstream_t *u, ngx_uint_t status);
 
-/* what an ORCA header of a response tells */
+/* Applies the ORCA header of a response. */
 void ngx_http_kvroute_engine_orca(ngx_http_kvroute_srv_conf_t *conf,
     uint32_t id, ngx_str_t *value);
 

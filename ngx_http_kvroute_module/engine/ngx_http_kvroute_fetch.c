@@ -101,7 +101,7 @@ ngx_http_kvroute_fetch_read(ngx_event_t *ev)
     ngx_http_kvroute_conn_t   *conn;
     ngx_http_kvroute_fetch_t  *fetch;
 
-    /* of no use after an event is handled */
+    /* valid for one event */
     static u_char              buf[16384];
 
     c = ev->data;
@@ -148,7 +148,7 @@ ngx_http_kvroute_fetch_read(ngx_event_t *ev)
 }
 
 
-/* NGX_AGAIN: there is more to come */
+/* Reads a part of the response.  NGX_AGAIN: it is not complete. */
 static ngx_int_t
 ngx_http_kvroute_fetch_data(ngx_http_kvroute_fetch_t *fetch, u_char *data,
     size_t len)
@@ -188,7 +188,7 @@ ngx_http_kvroute_fetch_data(ngx_http_kvroute_fetch_t *fetch, u_char *data,
         len = (size_t) (fetch->length - fetch->received);
     }
 
-    /* framing may be all that comes */
+    /* includes framing */
 
     fetch->received += len;
 

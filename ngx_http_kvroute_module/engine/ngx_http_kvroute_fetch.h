@@ -9,8 +9,8 @@
 
 
 /*
- * One GET request at a time to a peer, from a worker by itself: the timers can
- * be cancelled, so that a worker that shuts down does not wait for any.
+ * One GET request at a time to a peer.  The timers are cancelable, so a worker
+ * that exits does not wait for them.
  */
 
 
@@ -21,7 +21,7 @@
 
 #define NGX_HTTP_KVROUTE_FETCH_HEAD  4096
 
-/* an end of a fetch, beside NGX_OK and NGX_ERROR; NGX_DECLINED: refused */
+/* a result, besides NGX_OK and NGX_ERROR; NGX_DECLINED: refused */
 #define NGX_HTTP_KVROUTE_FETCH_TIMEOUT     -100
 
 
@@ -51,9 +51,9 @@ struct ngx_http_kvroute_fetch_s {
 
     ngx_msec_t                       end;
     off_t                            length;       /* of the body, or -1 */
-    off_t                            received;     /* of it, framing too */
+    off_t                            received;     /* with framing */
     kvr_framing_t                    chunked;
-    u_char                          *sent;         /* behind it */
+    u_char                          *sent;         /* end of what was sent */
     u_char                          *request_end;
     size_t                           head_len;
     unsigned                         headed:1;     /* the head is complete */
@@ -66,11 +66,11 @@ struct ngx_http_kvroute_fetch_s {
 };
 
 
-/* starts a request for a path; done() may be called before it returns */
+/* Starts a request for a path; done() may be called before it returns. */
 void ngx_http_kvroute_fetch_start(ngx_http_kvroute_fetch_t *fetch,
     ngx_str_t *path);
 
-/* breaks it off; done() is not called */
+/* Aborts the request; done() is not called. */
 void ngx_http_kvroute_fetch_stop(ngx_http_kvroute_fetch_t *fetch);
 
 

@@ -5,13 +5,12 @@
 
 
 /*
- * Asks engines how they are: their metrics (kvroute_probe) and whether they are
- * in health (kvroute_health).
+ * Probes engines for their metrics (kvroute_probe) and health (kvroute_health).
  *
- * Worker 0 alone does so.  It has a slot for each peer of each upstream that
- * is to be asked, looks once a second whether the peers have changed, and asks
- * each at its own, slightly random, times.  What is told goes to the zone,
- * where all workers find it with its age.
+ * Only worker 0 does so.  It has a slot for each peer to probe, checks once a
+ * second whether the peers have changed, and probes each peer at its own,
+ * slightly random, times.  The results and their age go to the zone, for all
+ * workers.
  */
 
 
@@ -42,14 +41,13 @@ static void ngx_http_kvroute_probe_body(ngx_http_kvroute_fetch_t *fetch,
     u_char *data, size_t len);
 static void ngx_http_kvroute_probe_done(ngx_http_kvroute_fetch_t *fetch,
     ngx_int_t rc);
-static ngx_msec_t ngx_http_kvroute_probe_jitter(ngx_msec_t interval);
 
 
 static ngx_event_t               ngx_http_kvroute_probe_event;
 static ngx_log_t                 ngx_http_kvroute_probe_log;
 static ngx_http_kvroute_slot_t  *ngx_http_kvroute_slots;
 
-/* probes are answered by pieces, of which one is read at a time: by peer */
+/* a reader for each probe in progress, and the slot that uses it, or NULL */
 static kvr_metrics_reader_t     *ngx_http_kvroute_readers;
 static ngx_http_kvroute_slot_t  *ngx_http_kvroute_reading[
                                      NGX_HTTP_KVROUTE_PROBE_BUSY];
@@ -95,7 +93,7 @@ ngx_http_kvroute_probe_init(ngx_cycle_t *cycle)
         return NGX_ERROR;
     }
 
-    /* that an engine does not answer is told once, not by every connect() */
+    /* failures are logged once, not by each connect() */
 
     ngx_http_kvroute_probe_log = *cycle->log;
     ngx_http_kvroute_probe_log.log_level = ngx_min(cycle->log->log_level,
@@ -129,7 +127,7 @@ ngx_http_kvroute_probe_exit(void)
 }
 
 
-/* whether peers have come or gone */
+/* Adds slots for new peers, and removes those of removed peers. */
 static void
 ngx_http_kvroute_probe_look(ngx_event_t *ev)
 {
@@ -189,7 +187,7 @@ ngx_http_kvroute_probe_peers(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
         return;
     }
 
-    /* its list cannot be looked at now: who is asked goes on to be asked */
+    /* the list cannot be read now: keep the slots */
 
     for (slot = ngx_http_kvroute_slots; slot; slot = slot->next) {
         slot->seen |= (slot->conf == conf);
@@ -226,7 +224,6 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_probe_conf_t *probe, ngx_uint_t health, uint32_t id,
     ngx_http_upstream_rr_peer_t *peer, ngx_log_t *log)
 {
-    u_char                    *p;
     uint32_t                   generation;
     ngx_uint_t                 n;
     ngx_http_kvroute_slot_t   *slot;
@@ -236,7 +233,7 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
 
     for (slot = ngx_http_kvroute_slots, n = 0; slot; slot = slot->next, n++) {
 
-        /* an engine of two upstreams is asked once, if in the same way */
+        /* an engine of two upstreams is probed once if the settings agree */
 
         if (slot->id == id && slot->generation == generation
             && slot->health == health
@@ -254,7 +251,7 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
                     && !slot->probe->secure && !probe->secure
                     && !slot->probe->header.len && !probe->header.len)))
         {
-            /* as often as the one that asks for more wants it */
+            /* by the shorter interval */
 
             slot->interval = slot->seen ? ngx_min(slot->interval,
                                                   probe->interval)
@@ -300,13 +297,12 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
         ngx_inet_set_port(&fetch->conn.sockaddr.sockaddr, probe->port);
     }
 
-    /* a unix socket's path is no name of a host */
+    /* the path of a unix socket is no host name */
 
-    for (p = fetch->conn.name.data; p < fetch->conn.name.data + fetch->conn.name.len; p++) {
-        if (*p == '/') {
-            ngx_str_set(&fetch->conn.name, "localhost");
-            break;
-        }
+    if (ngx_strlchr(fetch->conn.name.data,
+                    fetch->conn.name.data + fetch->conn.name.len, '/'))
+    {
+        ngx_str_set(&fetch->conn.name, "localhost");
     }
 
     fetch->conn.log = &ngx_http_kvroute_probe_log;
@@ -324,7 +320,7 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
     slot->next = ngx_http_kvroute_slots;
     ngx_http_kvroute_slots = slot;
 
-    /* at once, if not all at a time: of hundreds, one in two ms */
+    /* soon, but hundreds are spread at one per 2 ms */
 
     ngx_add_timer(&slot->event, 1 + (ngx_msec_t) ngx_random() % (50 + 2 * n));
 }
@@ -333,16 +329,9 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
 static void
 ngx_http_kvroute_probe_remove(ngx_http_kvroute_slot_t *slot)
 {
-    ngx_uint_t  i;
-
     if (slot->fetch.busy) {
         ngx_http_kvroute_fetch_stop(&slot->fetch);
-    }
-
-    for (i = 0; i < NGX_HTTP_KVROUTE_PROBE_BUSY; i++) {
-        if (ngx_http_kvroute_reading[i] == slot) {
-            ngx_http_kvroute_reading[i] = NULL;
-        }
+        ngx_http_kvroute_reading[slot->reader] = NULL;
     }
 
     if (slot->event.timer_set) {
@@ -353,22 +342,7 @@ ngx_http_kvroute_probe_remove(ngx_http_kvroute_slot_t *slot)
 }
 
 
-static ngx_uint_t
-ngx_http_kvroute_probe_reader(ngx_http_kvroute_slot_t *slot)
-{
-    ngx_uint_t  i;
-
-    for (i = 0; i < NGX_HTTP_KVROUTE_PROBE_BUSY; i++) {
-        if (ngx_http_kvroute_reading[i] == slot) {
-            break;
-        }
-    }
-
-    return i;
-}
-
-
-/* the requests that we have there as it is asked */
+/* Notes the requests in flight, by rank. */
 static void
 ngx_http_kvroute_probe_before(ngx_http_kvroute_slot_t *slot)
 {
@@ -417,6 +391,7 @@ ngx_http_kvroute_probe_ask(ngx_event_t *ev)
     }
 
     ngx_http_kvroute_reading[i] = slot;
+    slot->reader = i;
 
     kvr_metrics_init(&ngx_http_kvroute_readers[i]);
 
@@ -442,23 +417,17 @@ ngx_http_kvroute_probe_body(ngx_http_kvroute_fetch_t *fetch, u_char *data,
     size_t len)
 {
     size_t                    n;
-    ngx_uint_t                i;
     ngx_http_kvroute_slot_t  *slot;
 
     slot = fetch->data;
 
     if (slot->health) {
-
         n = ngx_min(len, NGX_HTTP_KVROUTE_PROBE_BODY - slot->body_len);
         ngx_memcpy(slot->body + slot->body_len, data, n);
         slot->body_len += n;
-        return;
-    }
 
-    i = ngx_http_kvroute_probe_reader(slot);
-
-    if (fetch->status == 200 && i < NGX_HTTP_KVROUTE_PROBE_BUSY) {
-        kvr_metrics_read(&ngx_http_kvroute_readers[i], data, len);
+    } else if (fetch->status == 200) {
+        kvr_metrics_read(&ngx_http_kvroute_readers[slot->reader], data, len);
     }
 }
 
@@ -466,14 +435,12 @@ ngx_http_kvroute_probe_body(ngx_http_kvroute_fetch_t *fetch, u_char *data,
 static void
 ngx_http_kvroute_probe_done(ngx_http_kvroute_fetch_t *fetch, ngx_int_t rc)
 {
-    ngx_uint_t                i;
+    ngx_msec_t                interval;
     kvr_registry_t           *registry;
     ngx_http_kvroute_slot_t  *slot;
 
     slot = fetch->data;
     registry = slot->conf->zone->sh->registry;
-
-    i = ngx_http_kvroute_probe_reader(slot);
 
     if (slot->generation == registry->peer[slot->id].generation) {
 
@@ -482,28 +449,21 @@ ngx_http_kvroute_probe_done(ngx_http_kvroute_fetch_t *fetch, ngx_int_t rc)
 
         } else {
             ngx_http_kvroute_probe_answer_metrics(slot, rc,
-                                   i < NGX_HTTP_KVROUTE_PROBE_BUSY
-                                   ? &ngx_http_kvroute_readers[i] : NULL);
+                                      &ngx_http_kvroute_readers[slot->reader]);
         }
     }
 
-    if (i < NGX_HTTP_KVROUTE_PROBE_BUSY) {
-        ngx_http_kvroute_reading[i] = NULL;
-    }
+    ngx_http_kvroute_reading[slot->reader] = NULL;
 
     if (ngx_exiting || ngx_terminate || ngx_quit) {
         return;
     }
 
+    /* plus or minus a tenth, so that peers are not probed at the same time */
+
+    interval = slot->interval;
+
     ngx_add_timer(&slot->event,
-                  ngx_http_kvroute_probe_jitter(slot->interval));
-}
-
-
-/* a tenth more or less, or all would be asked at the same time for ever */
-static ngx_msec_t
-ngx_http_kvroute_probe_jitter(ngx_msec_t interval)
-{
-    return interval - interval / 10
-           + (ngx_msec_t) ngx_random() % (interval / 5 + 1);
+                  interval - interval / 10
+                  + (ngx_msec_t) ngx_random() % (interval / 5 + 1));
 }

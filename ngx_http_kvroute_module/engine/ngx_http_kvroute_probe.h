@@ -14,7 +14,7 @@
 #define NGX_HTTP_KVROUTE_PROBE_BODY    256
 
 
-/* one thing to ask of one peer */
+/* one kind of probe of one peer */
 
 typedef struct ngx_http_kvroute_slot_s  ngx_http_kvroute_slot_t;
 
@@ -28,17 +28,18 @@ struct ngx_http_kvroute_slot_s {
     ngx_http_kvroute_probe_conf_t   *probe;
     uint32_t                         id;
     uint32_t                         generation;
-    uint64_t                         asked;   /* when, ms */
-    uint32_t                         before[KVR_METRICS_RANKS];  /* requests
-                                                 there were then, by rank */
-    ngx_uint_t                       path;    /* the one that may be right */
+    ngx_uint_t                       reader;  /* while the fetch is busy */
+    uint64_t                         asked;   /* ms, start of the probe */
+    uint32_t                         before[KVR_METRICS_RANKS];  /* requests in
+                                                 flight then, by rank */
+    ngx_uint_t                       path;    /* the one to try */
     ngx_msec_t                       interval;
     unsigned                         health:1;
-    unsigned                         seen:1;  /* still among the peers */
+    unsigned                         seen:1;  /* the peer still exists */
 
-    ngx_uint_t                       bad;     /* failures in a row */
-    time_t                           warned;  /* of them, s; 0: never */
-    unsigned                         good:1;  /* there was a good answer */
+    ngx_uint_t                       bad;     /* consecutive failures */
+    time_t                           warned;  /* s, last warning; 0: never */
+    unsigned                         good:1;  /* a probe has succeeded */
 
     size_t                           body_len;
     u_char                           body[NGX_HTTP_KVROUTE_PROBE_BODY];

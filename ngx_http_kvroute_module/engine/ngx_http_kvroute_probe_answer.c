@@ -4,10 +4,7 @@
  */
 
 
-/*
- * What follows from what engines answer, or that they do not: to their metrics
- * being asked for, and to being asked whether they are in health.
- */
+/* Applies the results of probes and health checks. */
 
 
 #include "engine/ngx_http_kvroute_probe_answer.h"
@@ -15,10 +12,10 @@
 #include "core/route/kvr_route.h"
 
 
-/* failures before it is said that a probe has never worked */
+/* failures before the warning that a probe has never worked */
 #define NGX_HTTP_KVROUTE_PROBE_BAD   5
 
-/* s */
+/* s, between warnings about TLS */
 #define NGX_HTTP_KVROUTE_PROBE_WARN  60
 
 
@@ -26,9 +23,8 @@ static uint32_t ngx_http_kvroute_probe_answer_ranks(
     ngx_http_kvroute_slot_t *slot, kvr_metrics_reader_t *r);
 static void ngx_http_kvroute_probe_answer_take(ngx_http_kvroute_slot_t *slot,
     uint32_t id, uint32_t rank, kvr_metrics_t *m);
-static void ngx_http_kvroute_probe_answer_back(ngx_http_kvroute_slot_t *slot);
-static void ngx_http_kvroute_probe_answer_success(kvr_registry_t *registry,
-    uint32_t address);
+static void ngx_http_kvroute_probe_answer_ranked(ngx_http_kvroute_slot_t *slot,
+    ngx_uint_t back);
 static void ngx_http_kvroute_probe_answer_warn(ngx_http_kvroute_slot_t *slot,
     ngx_int_t rc, ngx_uint_t good);
 static const char *ngx_http_kvroute_probe_answer_why(
@@ -53,7 +49,7 @@ ngx_http_kvroute_probe_answer_metrics(ngx_http_kvroute_slot_t *slot,
 
     ngx_http_kvroute_probe_answer_refused(slot, rc);
 
-    if (rc != NGX_OK || slot->fetch.status != 200 || r == NULL) {
+    if (rc != NGX_OK || slot->fetch.status != 200) {
         slot->path += (rc == NGX_OK && slot->fetch.status == 404);
         kvr_add(&s->failed, 1);
         ngx_http_kvroute_probe_answer_warn(slot, rc, 0);
@@ -68,7 +64,7 @@ ngx_http_kvroute_probe_answer_metrics(ngx_http_kvroute_slot_t *slot,
         r->m.set = 0;
     }
 
-    /* it tells nothing of what is running: perhaps another path does */
+    /* without the number of running requests, try the next path */
 
     if (!(r->m.set & KVR_METRICS_RUNNING)) {
         slot->path++;
@@ -101,7 +97,7 @@ ngx_http_kvroute_probe_answer_metrics(ngx_http_kvroute_slot_t *slot,
 
         } else {
 
-            /* all of them together are nothing to go by for one */
+            /* values for all ranks together say little about this one */
 
             m = r->m;
             m.set &= KVR_METRICS_START|KVR_METRICS_NO_CACHE|KVR_METRICS_LORA;
@@ -112,7 +108,7 @@ ngx_http_kvroute_probe_answer_metrics(ngx_http_kvroute_slot_t *slot,
 }
 
 
-/* how many ranks there are to be told apart behind an address */
+/* Returns the number of ranks behind an address. */
 static uint32_t
 ngx_http_kvroute_probe_answer_ranks(ngx_http_kvroute_slot_t *slot,
     kvr_metrics_reader_t *r)
@@ -137,7 +133,7 @@ ngx_http_kvroute_probe_answer_ranks(ngx_http_kvroute_slot_t *slot,
 }
 
 
-/* what an engine, or one of its ranks, has told */
+/* Applies the metrics of an engine or of one of its ranks. */
 static void
 ngx_http_kvroute_probe_answer_take(ngx_http_kvroute_slot_t *slot, uint32_t id,
     uint32_t rank, kvr_metrics_t *m)
@@ -231,16 +227,12 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
                                                  || result
                                                     == KVR_CHECK_LOADING);
 
-    if (result == KVR_CHECK_PASS) {
-        ngx_http_kvroute_probe_answer_back(slot);
-    }
-
-    ngx_http_kvroute_probe_answer_success(registry, slot->id);
+    ngx_http_kvroute_probe_answer_ranked(slot, result == KVR_CHECK_PASS);
 
     if (kvr_engine_check(s, result, conf->fails, conf->passes, conf->interval,
                          ngx_current_msec))
     {
-        /* it is warmed up */
+        /* slow start */
 
         kvr_set(&peer->since, (uint32_t) ngx_time());
     }
@@ -257,55 +249,48 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
 }
 
 
-/* somebody is listening again: none of its ranks has what it had before */
+/*
+ * Goes through the ranks of an address.  If the engine is back, their caches are
+ * empty.  A response of any rank to a client counts for the address.
+ */
 static void
-ngx_http_kvroute_probe_answer_back(ngx_http_kvroute_slot_t *slot)
+ngx_http_kvroute_probe_answer_ranked(ngx_http_kvroute_slot_t *slot,
+    ngx_uint_t back)
 {
     uint32_t                  i;
-    kvr_peer_t               *peer;
+    uint64_t                  last;
+    kvr_engine_t             *s;
     kvr_registry_t           *registry;
     ngx_http_kvroute_zone_t  *zone;
 
     zone = slot->conf->zone;
     registry = zone->sh->registry;
+    last = 0;
 
     for (i = 0; i < registry->max_peers; i++) {
-        peer = &registry->peer[i];
 
-        if (kvr_registry_behind(registry, i, slot->id)
-            && !kvr_engine_past(&peer->engine, slot->asked)
-            && kvr_engine_back(&peer->engine, (uint64_t) ngx_current_msec))
+        if (!kvr_registry_behind(registry, i, slot->id)) {
+            continue;
+        }
+
+        s = &registry->peer[i].engine;
+
+        if (back && !kvr_engine_past(s, slot->asked)
+            && kvr_engine_back(s, (uint64_t) ngx_current_msec))
         {
             ngx_http_kvroute_engine_flush(zone, i, slot->event.log);
         }
-    }
-}
 
-
-/* an engine that answers clients is well, whichever of its ranks does */
-static void
-ngx_http_kvroute_probe_answer_success(kvr_registry_t *registry,
-    uint32_t address)
-{
-    uint32_t     i;
-    uint64_t     last;
-    kvr_peer_t  *peer;
-
-    for (i = 0, last = 0; i < registry->max_peers; i++) {
-        peer = &registry->peer[i];
-
-        if (kvr_registry_behind(registry, i, address)) {
-            last = ngx_max(last, kvr_get(&peer->engine.success));
-        }
+        last = ngx_max(last, kvr_get(&s->success));
     }
 
-    kvr_set(&registry->peer[address].engine.success, last);
+    kvr_set(&registry->peer[slot->id].engine.success, last);
 }
 
 
 /*
- * What has never worked is a mistake in the configuration as a rule: that is
- * said once, after some failures; and of TLS once a minute.
+ * Warns of a probe that has never worked, usually an error in the configuration:
+ * once, after some failures.  Failures of TLS are logged once a minute.
  */
 static void
 ngx_http_kvroute_probe_answer_warn(ngx_http_kvroute_slot_t *slot, ngx_int_t rc,
@@ -337,13 +322,14 @@ ngx_http_kvroute_probe_answer_warn(ngx_http_kvroute_slot_t *slot, ngx_int_t rc,
 
     ngx_log_error(NGX_LOG_WARN, slot->event.log, 0,
                   "kvroute %s of %V %s: %s",
-                  slot->health ? "health check" : "probe", &slot->fetch.conn.name,
+                  slot->health ? "health check" : "probe",
+                  &slot->fetch.conn.name,
                   slot->good ? "failed" : "has never worked",
                   ngx_http_kvroute_probe_answer_why(slot, rc));
 }
 
 
-/* the likely reason of a failure */
+/* Returns the likely reason of a failure. */
 static const char *
 ngx_http_kvroute_probe_answer_why(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
 {
@@ -352,40 +338,41 @@ ngx_http_kvroute_probe_answer_why(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
     }
 
     if (rc == NGX_DECLINED) {
-        return "nobody listens there";
+        return "connection refused";
     }
 
     if (rc == NGX_HTTP_KVROUTE_FETCH_TIMEOUT) {
-        return "there was no answer in time";
+        return "timed out";
     }
 
     switch (slot->fetch.status) {
 
     case 0:
-        return slot->probe->secure ? "what came is not HTTP"
-               : "what came is not HTTP: is this a TLS port, without \"ssl\"?";
+        return slot->probe->secure ? "the response is not HTTP"
+               : "the response is not HTTP: is this a TLS port, without "
+                 "\"ssl\"?";
 
     case 400:
-        return slot->probe->secure ? "it answers 400"
-               : "it answers 400: is this a TLS port, without \"ssl\"?";
+        return slot->probe->secure ? "the status is 400"
+               : "the status is 400: is this a TLS port, without \"ssl\"?";
 
     case 401:
     case 403:
-        return "it wants a key: write it to \"header_file\"";
+        return "a key is required: write it to \"header_file\"";
 
     case 404:
-        return "it does not know this path";
+        return "the path is unknown there";
 
     default:
-        return rc == NGX_OK ? "its answer is not as it should be"
-                            : "its answer has no end, or is too long";
+        return rc == NGX_OK ? "the response has no usable values"
+                            : "the response is incomplete, or too long";
     }
 }
 
 
 /*
- * Nobody is listening there.  At another address a process may have gone that
- * is not the engine.
+ * Marks the engine as gone if the connection was refused.  With addr= or port=
+ * the process that is gone may not be the engine.
  */
 static void
 ngx_http_kvroute_probe_answer_refused(ngx_http_kvroute_slot_t *slot,
@@ -406,7 +393,7 @@ ngx_http_kvroute_probe_answer_refused(ngx_http_kvroute_slot_t *slot,
         }
     }
 
-    /* what listens there next may have other ranks, or none */
+    /* the next engine at this address can have other ranks */
 
     if (slot->conf->ranks == NGX_HTTP_KVROUTE_RANKS_AUTO) {
         (void) kvr_registry_ranks(registry, slot->id, 0);

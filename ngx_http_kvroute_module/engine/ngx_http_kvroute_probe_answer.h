@@ -11,11 +11,11 @@
 #include "engine/ngx_http_kvroute_probe.h"
 
 
-/* how an attempt to ask for metrics has ended; r: what was read, or NULL */
+/* Applies the result of a probe for metrics. */
 void ngx_http_kvroute_probe_answer_metrics(ngx_http_kvroute_slot_t *slot,
     ngx_int_t rc, kvr_metrics_reader_t *r);
 
-/* the same of a health check */
+/* Applies the result of a health check. */
 void ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
     ngx_int_t rc);
 

@@ -29,7 +29,7 @@ static const struct {
     { "full", "too many requests are waiting" },
     { "timeout", "waited too long for a free engine" },
     { "deadline", "the deadline passed while waiting" },
-    { "shed", "displaced by a request of a higher class" },
+    { "shed", "displaced by another request" },
     { "aborted", "" }
 };
 
