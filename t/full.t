@@ -117,7 +117,7 @@ sub everywhere {
 sub warned {
     my ($what, $of) = @_;
 
-    return $t->log() =~ /"z" has no number for $what of upstream "$of", which are chosen by load only: all numbers are in use \(max_peers/;
+    return $t->log() =~ /"z" has no slot for $what of upstream "$of", which are chosen by load only: all slots are in use \(max_peers/;
 }
 
 

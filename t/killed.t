@@ -127,7 +127,7 @@ for my $case ([ 'u', 'write', sub { $t->post('/', $body) } ],
     served("killed in $upstream to $how", @all);
     counted("killed in $upstream to $how");
 
-    my @let = $t->log() =~ /(servers of upstream "$upstream" was let go)/g;
+    my @let = $t->log() =~ /(servers of upstream "$upstream" was released)/g;
     is(@let, ++$let{$upstream}, 'the log tells');
 }
 

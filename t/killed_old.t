@@ -113,7 +113,7 @@ is($1, 1, 'what is of an older configuration is taken back');
 kill 'CONT', $next;
 
 ok(wait_for(sub {
-    $t->log() =~ /"u" was let go: process $third was killed inside it/;
+    $t->log() =~ /"u" was released: process $third was killed while holding it/;
 }), 'the successor lets go the lock');
 
 is($t->post('/', chat(text(3000, 200)))->{status}, 200, 'requests are served');

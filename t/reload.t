@@ -262,7 +262,7 @@ is($t->status()->{zones}{z}{size}, 3145728, 'status: new size');
     };
 
     is($numbered->(), 1, 'as many as there are numbers');
-    like($t->log(), qr/"z" has no number for 1 servers of upstream "u",.*max_peers.*before a reload/,
+    like($t->log(), qr/"z" has no slot for 1 servers of upstream "u",.*max_peers.*before a reload/,
          'the log names the limit');
     is($t->post('/', $body{2})->{status}, 200, 'served') for 1 .. 4;
 
@@ -274,7 +274,7 @@ is($t->status()->{zones}{z}{size}, 3145728, 'status: new size');
     ok(wait_for(sub {
         return !grep { $numbered->() != 2 } 1 .. 8 * $t->{workers};
     }), 'then all have a number');
-    like($t->log(), qr/"z" has a number for each server of upstream "u" now/,
+    like($t->log(), qr/"z" has a slot for each server of upstream "u" now/,
          'which is logged');
 }
 

@@ -74,7 +74,7 @@ my @cases = (
                      . ' header_file=%%DIR%%/header', qr/self.signed cert/ ],
     [ 'name', 'TLS', 'ssl name=other.test verify=on'
                      . ' trusted=%%DIR%%/engine.pem'
-                     . ' header_file=%%DIR%%/header', qr/not of the host/ ],
+                     . ' header_file=%%DIR%%/header', qr/for another host/ ],
 
     [ 'key', 'TLS', 'ssl', qr/a key is required/ ],
     [ 'notls', 'E0', 'ssl', qr/TLS handshake failed/ ],

@@ -127,7 +127,7 @@ ngx_http_kvroute_choose_lock(ngx_peer_connection_t *pc,
         /* a probe or the status may have read the new list, without scratch */
 
         if ((config != conf->config
-             && ngx_http_kvroute_peers_find(conf, 1, pc->log) != NGX_OK)
+             && ngx_http_kvroute_peers_current(conf, 1, pc->log) != NGX_OK)
             || ngx_http_kvroute_choose_init(conf, pc->log) != NGX_OK)
         {
             break;

@@ -131,26 +131,21 @@ ngx_http_kvroute_probe_exit(void)
 static void
 ngx_http_kvroute_probe_look(ngx_event_t *ev)
 {
-    ngx_uint_t                     i;
-    ngx_http_kvroute_slot_t       *slot, **last;
-    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
-    ngx_http_kvroute_main_conf_t  *kmcf;
+    ngx_uint_t                    i;
+    ngx_http_kvroute_slot_t      *slot, **last;
+    ngx_http_kvroute_srv_conf_t  *kscf;
 
     if (ngx_exiting || ngx_terminate || ngx_quit) {
         return;
     }
 
-    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
-                                               ngx_http_kvroute_module);
-
     for (slot = ngx_http_kvroute_slots; slot; slot = slot->next) {
         slot->seen = 0;
     }
 
-    kscfp = kmcf->upstreams.elts;
+    i = 0;
 
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        kscf = kscfp[i];
+    while ((kscf = ngx_http_kvroute_zone_next(NULL, &i)) != NULL) {
 
         if (kscf->probe || kscf->health) {
             ngx_http_kvroute_probe_peers(kscf, ev->log);

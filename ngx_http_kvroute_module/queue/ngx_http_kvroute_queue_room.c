@@ -202,7 +202,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
 
     /* a timer must not wait for the lock: try again soon */
 
-    if (ngx_http_kvroute_lock_try_read(conf->zone, peers) != NGX_OK) {
+    if (ngx_http_kvroute_lock_try(conf->zone, peers, 0) != NGX_OK) {
         return KVR_ADMISSION_CAPPED;
     }
 

@@ -121,19 +121,14 @@ ngx_http_kvroute_queue_over(ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t n,
 static void
 ngx_http_kvroute_queue_tick(ngx_event_t *ev)
 {
-    ngx_uint_t                     i, any, more;
-    ngx_http_kvroute_srv_conf_t   *conf, **confp;
-    ngx_http_kvroute_main_conf_t  *kmcf;
+    ngx_uint_t                    i, any, more;
+    ngx_http_kvroute_srv_conf_t  *conf;
 
-    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
-                                               ngx_http_kvroute_module);
-
+    i = 0;
     any = 0;
     more = 0;
-    confp = kmcf->upstreams.elts;
 
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        conf = confp[i];
+    while ((conf = ngx_http_kvroute_zone_next(NULL, &i)) != NULL) {
 
         if (conf->queue && ngx_http_kvroute_queue_any(conf)) {
             more |= ngx_http_kvroute_queue_run(conf);

@@ -83,8 +83,6 @@ static void ngx_http_kvroute_api_flush(ngx_http_kvroute_call_t *call,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
 static void ngx_http_kvroute_api_capacity(ngx_http_kvroute_call_t *call,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
-static const kvr_pool_t *ngx_http_kvroute_api_pool(ngx_http_request_t *r,
-    ngx_http_kvroute_zone_t *zone, uint32_t peer);
 static void ngx_http_kvroute_api_reset(ngx_http_kvroute_call_t *call,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
 
@@ -455,38 +453,23 @@ static void
 ngx_http_kvroute_api_capacity(ngx_http_kvroute_call_t *call,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
-    kvr_capacity_set(&zone->core, ngx_http_kvroute_api_pool(r, zone, peer),
-                     peer,
-                     (call->size + zone->core.unit - 1) / zone->core.unit,
-                     (uint64_t) ngx_current_msec);
-}
-
-
-/* Returns the first upstream of a peer, or an empty one. */
-static const kvr_pool_t *
-ngx_http_kvroute_api_pool(ngx_http_request_t *r,
-    ngx_http_kvroute_zone_t *zone, uint32_t peer)
-{
-    ngx_uint_t                     i;
-    ngx_http_kvroute_srv_conf_t   *conf, **confp;
-    ngx_http_kvroute_main_conf_t  *kmcf;
+    ngx_uint_t                    i;
+    ngx_http_kvroute_srv_conf_t  *conf;
 
     static const kvr_pool_t  none;
 
-    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+    /* the first upstream of the peer */
 
-    confp = kmcf->upstreams.elts;
+    i = 0;
 
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+    do {
+        conf = ngx_http_kvroute_zone_next(zone, &i);
 
-        conf = confp[i];
+    } while (conf && !kvr_set_test(&conf->set, peer));
 
-        if (conf->zone == zone && kvr_set_test(&conf->set, peer)) {
-            return &conf->pool;
-        }
-    }
-
-    return &none;
+    kvr_capacity_set(&zone->core, conf ? &conf->pool : &none, peer,
+                     (call->size + zone->core.unit - 1) / zone->core.unit,
+                     (uint64_t) ngx_current_msec);
 }
 
 
@@ -494,10 +477,9 @@ static void
 ngx_http_kvroute_api_reset(ngx_http_kvroute_call_t *call,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
-    ngx_uint_t                     i, k;
-    kvr_queue_shared_t            *shared;
-    ngx_http_kvroute_srv_conf_t   *conf, **confp;
-    ngx_http_kvroute_main_conf_t  *kmcf;
+    ngx_uint_t                    i, k;
+    kvr_queue_shared_t           *shared;
+    ngx_http_kvroute_srv_conf_t  *conf;
 
     kvr_registry_reset(zone->sh->registry, peer);
     kvr_hooks_reset(&zone->core, peer);
@@ -509,15 +491,11 @@ ngx_http_kvroute_api_reset(ngx_http_kvroute_call_t *call,
     kvr_counter_reset(KVR_COUNTER_INDEX, zone->sh->index);
     kvr_counter_reset(KVR_COUNTER_FILE, &zone->sh->shm->file);
 
-    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+    i = 0;
 
-    confp = kmcf->upstreams.elts;
+    while ((conf = ngx_http_kvroute_zone_next(zone, &i)) != NULL) {
 
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-
-        conf = confp[i];
-
-        if (conf->zone != zone || conf->queue == NULL) {
+        if (conf->queue == NULL) {
             continue;
         }
 

@@ -4,40 +4,20 @@
  */
 
 
-/* nginx's lock of an upstream's peers: tried, and let go for the dead. */
+/* nginx's lock of an upstream's peers: trying it, and releasing it for the dead. */
 
 
-#include "zone/ngx_http_kvroute_lock.h"
+#include "zone/ngx_http_kvroute_zone.h"
 
 
-/* as nginx has it */
+/* nginx's value for a writer */
 #define NGX_HTTP_KVROUTE_WRITER  ((ngx_atomic_uint_t) -1)
 
-/* each time a little longer, so that a holder gets its turn meanwhile */
+/* with growing pauses, so that the holder can run */
 #define NGX_HTTP_KVROUTE_TRIES   64
 
 
-static ngx_int_t ngx_http_kvroute_lock_try(ngx_http_kvroute_zone_t *zone,
-    ngx_http_upstream_rr_peers_t *peers, ngx_uint_t write);
-
-
 ngx_int_t
-ngx_http_kvroute_lock_try_read(ngx_http_kvroute_zone_t *zone,
-    ngx_http_upstream_rr_peers_t *peers)
-{
-    return ngx_http_kvroute_lock_try(zone, peers, 0);
-}
-
-
-ngx_int_t
-ngx_http_kvroute_lock_try_write(ngx_http_kvroute_zone_t *zone,
-    ngx_http_upstream_rr_peers_t *peers)
-{
-    return ngx_http_kvroute_lock_try(zone, peers, 1);
-}
-
-
-static ngx_int_t
 ngx_http_kvroute_lock_try(ngx_http_kvroute_zone_t *zone,
     ngx_http_upstream_rr_peers_t *peers, ngx_uint_t write)
 {
@@ -75,32 +55,27 @@ ngx_http_kvroute_lock_try(ngx_http_kvroute_zone_t *zone,
 
 
 /*
- * Unlocks what a dead process of this configuration held, and returns whose
- * lock it was.  The note goes first: if it were done twice, the lock would be
- * taken from somebody who is alive.
+ * The note is cleared first, because unlocking twice would take the lock from a
+ * live process.
  */
 ngx_http_kvroute_srv_conf_t *
 ngx_http_kvroute_lock_free(kvr_load_row_t *row)
 {
-    uint64_t                        held;
-    ngx_uint_t                      i, n;
-    ngx_atomic_t                   *lock;
-    ngx_http_kvroute_srv_conf_t   **kscfp;
-    ngx_http_kvroute_main_conf_t   *kmcf;
-    ngx_http_upstream_rr_peers_t   *peers;
+    uint64_t                       held;
+    ngx_uint_t                     i, n;
+    ngx_atomic_t                  *lock;
+    ngx_http_kvroute_srv_conf_t   *kscf;
+    ngx_http_upstream_rr_peers_t  *peers;
 
     held = kvr_get(&row->held);
 
     kvr_set(&row->held, 0);
 
-    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
-                                               ngx_http_kvroute_module);
+    i = 0;
 
-    kscfp = kmcf->upstreams.elts;
+    while ((kscf = ngx_http_kvroute_zone_next(NULL, &i)) != NULL) {
 
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-
-        peers = kscfp[i]->upstream->peer.data;
+        peers = kscf->upstream->peer.data;
 
         for (n = 0; peers && n < 2; peers = peers->next, n++) {
 
@@ -108,7 +83,7 @@ ngx_http_kvroute_lock_free(kvr_load_row_t *row)
 
             if (lock && (uintptr_t) lock == held) {
                 ngx_rwlock_unlock(lock);
-                return kscfp[i];
+                return kscf;
             }
         }
     }

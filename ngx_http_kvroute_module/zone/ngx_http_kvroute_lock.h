@@ -11,27 +11,26 @@
 /*
  * nginx's lock of an upstream's peers.
  *
- * It is a counter of readers, or -1 for a writer, in the "zone" of the
- * upstream.  It has no owner, and nginx does not let it go when its holder is
- * killed: then others wait for ever.  So whoever takes it here notes its
- * address in this process's row, after it is taken, and clears the note before
- * it is let go.  A note in the row of a dead process says that the lock is held
- * on its behalf: a writer's word is -1 until somebody lets it go, and a
- * reader's is 1 of what is counted, whatever others do meanwhile.  So to
- * unlock it once, as the dead process would have done, is right for both.
+ * It is a word in the "zone" of the upstream: the number of readers, or -1 for a
+ * writer.  It has no owner, and nginx does not release it when its holder is
+ * killed, so other processes would wait for ever.  Therefore the functions below
+ * note the address of the lock in this process's row after taking the lock, and
+ * clear the note before releasing it.  A note in the row of a dead process means
+ * that the lock is still held for it.  Unlocking once, as the dead process would
+ * have done, is right for a writer and for a reader.
  *
- * It is never let go without a note.  A process that is killed in the few
- * instructions between the lock and the note leaves it held, and so does one
- * that is killed inside nginx's own functions.  That is why nothing that serves
- * other upstreams too (the start of a worker, its timers, the status) may wait
- * for this lock: it is tried there, for some microseconds.
+ * A lock is never released without a note.  A process killed in the few
+ * instructions between lock and note leaves it locked, and so does one killed
+ * inside nginx's own functions.  So code that also serves other upstreams (the
+ * start of a worker, timers, the status) only tries the lock, for some
+ * microseconds.
  *
- * What is behind the lock may be half done then: weights, counts and times, of
- * which none is relied on.  Lists are changed by nginx's own functions only.
+ * The data behind a released lock can be half written: weights, counts and
+ * times.  Nothing relies on them.  Only nginx's functions change lists.
  *
- * A process holds one lock at a time.  Addresses are the same in all workers
- * of one configuration, and mean nothing to those of another, which have a
- * "zone" of their own.  The row shared by those without one is never swept.
+ * A process holds one lock at a time.  Addresses are the same in all workers of
+ * one configuration; another configuration has its own "zone".  The row that
+ * processes without a row share is never swept.
  */
 
 
@@ -90,13 +89,14 @@ ngx_http_kvroute_lock_release(ngx_http_kvroute_zone_t *zone,
 }
 
 
-/* NGX_BUSY: somebody else has it, and maybe for ever */
-ngx_int_t ngx_http_kvroute_lock_try_read(ngx_http_kvroute_zone_t *zone,
-    ngx_http_upstream_rr_peers_t *peers);
-ngx_int_t ngx_http_kvroute_lock_try_write(ngx_http_kvroute_zone_t *zone,
-    ngx_http_upstream_rr_peers_t *peers);
+/* Takes the lock, for writing or reading.  NGX_BUSY: another process has it. */
+ngx_int_t ngx_http_kvroute_lock_try(ngx_http_kvroute_zone_t *zone,
+    ngx_http_upstream_rr_peers_t *peers, ngx_uint_t write);
 
-/* unlocks what a dead process held, and returns whose it was, or NULL */
+/*
+ * Releases the lock that a dead process of this configuration held.  Returns its
+ * upstream, or NULL.
+ */
 ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_lock_free(kvr_load_row_t *row);
 
 

@@ -5,22 +5,19 @@
 
 
 /*
- * The peers of this configuration's upstreams: their numbers and members in the
- * zone, found once per worker and again when nginx has changed the list, also
- * in the middle of a request.
+ * The peers of this configuration's upstreams: their slots and members in the
+ * zone.  Each worker finds them once, and again when nginx has changed the list,
+ * even during a request.
  */
 
 
 #include "zone/ngx_http_kvroute_zone.h"
 
 
-/* ms; after that those without a number are looked up again */
+/* ms, between searches for free slots */
 #define NGX_HTTP_KVROUTE_PEERS_AGAIN  1000
 
 
-static ngx_int_t ngx_http_kvroute_peers_find_until(
-    ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_turn_e last,
-    ngx_uint_t wait, ngx_log_t *log);
 static ngx_int_t ngx_http_kvroute_peers_read(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_names_t *names,
     ngx_uint_t wait, ngx_log_t *log);
@@ -32,24 +29,21 @@ static void ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf);
 static void ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone);
 
 
-/*
- * What a zone has too few of, and what helps.  What only older workers use is
- * free when those have ended.
- */
+/* what a zone has too few of, and what helps */
 static const char  *ngx_http_kvroute_limits[] = {
-    "all numbers are in use (max_peers of kvroute_zone), some perhaps by "
+    "all slots are in use (max_peers of kvroute_zone), some perhaps by "
     "workers from before a reload, which keep them until they exit; if this "
-    "stays, raise max_peers (to 512 at most) or give upstreams a kvroute_zone "
-    "of their own",
+    "stays, raise max_peers (to 512 at most) or give upstreams their own "
+    "kvroute_zone",
 
-    "all places of servers in upstreams are in use (64 more than max_peers of "
-    "kvroute_zone, 128 at least), some perhaps by workers from before a reload, "
-    "which keep them until they exit; if this stays, raise max_peers or give "
-    "upstreams a kvroute_zone of their own",
+    "all entries for servers in upstreams are in use (64 more than max_peers "
+    "of kvroute_zone, at least 128), some perhaps by workers from before a "
+    "reload, which keep them until they exit; if this stays, raise max_peers "
+    "or give upstreams their own kvroute_zone",
 
     "it has 64 upstreams already, some perhaps of workers from before a "
-    "reload, which keep them until they exit; if this stays, give upstreams a "
-    "kvroute_zone of their own",
+    "reload, which keep them until they exit; if this stays, give upstreams "
+    "their own kvroute_zone",
 
     "their addresses are longer than 112 bytes, use shorter ones",
 
@@ -61,7 +55,7 @@ _Static_assert(kvr_nelts(ngx_http_kvroute_limits) == KVR_REGISTRY_LIMITS,
 _Static_assert(KVR_PEERS == 512 && KVR_REGISTRY_MEMBERS == 128
                && KVR_REGISTRY_SHARED == 64 && KVR_REGISTRY_UPSTREAMS == 64
                && KVR_REGISTRY_NAME_LEN == 112 && KVR_REGISTRY_TITLE_LEN == 252,
-               "what is said of them");
+               "numbers in these texts");
 
 
 ngx_int_t
@@ -78,9 +72,9 @@ ngx_http_kvroute_peers_begin(ngx_array_t *upstreams, ngx_log_t *log)
     {
         for (i = 0; i < upstreams->nelts; i++) {
 
-            /* what is locked is found by the first request for it */
+            /* NGX_BUSY: the first request finds the slots */
 
-            if (ngx_http_kvroute_peers_find_until(kscfp[i], turn, 0, log)
+            if (ngx_http_kvroute_peers_find(kscfp[i], turn, 0, log)
                 == NGX_ERROR)
             {
                 return NGX_ERROR;
@@ -92,18 +86,9 @@ ngx_http_kvroute_peers_begin(ngx_array_t *upstreams, ngx_log_t *log)
 }
 
 
+/* Only the last turn makes conf->ready. */
 ngx_int_t
 ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_uint_t wait, ngx_log_t *log)
-{
-    return ngx_http_kvroute_peers_find_until(conf, NGX_HTTP_KVROUTE_TURN_RANKS,
-                                             wait, log);
-}
-
-
-/* numbers are given up to that turn; only after the last one it is ready */
-static ngx_int_t
-ngx_http_kvroute_peers_find_until(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_turn_e last, ngx_uint_t wait, ngx_log_t *log)
 {
     ngx_int_t                      rc;
@@ -115,7 +100,7 @@ ngx_http_kvroute_peers_find_until(ngx_http_kvroute_srv_conf_t *conf,
 
     peers = conf->upstream->peer.data;
 
-    /* read first: a change in between makes us come again */
+    /* read first, so that a change in between is noticed later */
 
     config = ngx_http_kvroute_peers_config(peers);
 
@@ -175,7 +160,8 @@ ngx_http_kvroute_peers_current(ngx_http_kvroute_srv_conf_t *conf,
         || (conf->ranks == NGX_HTTP_KVROUTE_RANKS_AUTO
             && conf->ranked != kvr_get(conf->zone->sh->registry->ranked)))
     {
-        return ngx_http_kvroute_peers_find(conf, wait, log);
+        return ngx_http_kvroute_peers_find(conf, NGX_HTTP_KVROUTE_TURN_RANKS,
+                                           wait, log);
     }
 
     if (conf->crowded) {
@@ -186,7 +172,7 @@ ngx_http_kvroute_peers_current(ngx_http_kvroute_srv_conf_t *conf,
 }
 
 
-/* copies the names, since two locks at a time are one too many */
+/* Copies the names, so that this lock and the zone's are not held together. */
 static ngx_int_t
 ngx_http_kvroute_peers_read(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_names_t *names,
@@ -206,8 +192,7 @@ ngx_http_kvroute_peers_read(ngx_http_kvroute_srv_conf_t *conf,
         if (wait) {
             ngx_http_kvroute_lock_read(conf->zone, peers);
 
-        } else if (ngx_http_kvroute_lock_try_read(conf->zone, peers)
-                   != NGX_OK) {
+        } else if (ngx_http_kvroute_lock_try(conf->zone, peers, 0) != NGX_OK) {
             return NGX_BUSY;
         }
 
@@ -221,7 +206,7 @@ ngx_http_kvroute_peers_read(ngx_http_kvroute_srv_conf_t *conf,
             break;
         }
 
-        /* memory is got without the lock, and may be too little by then */
+        /* allocate without the lock; the list may have grown by then */
 
         ngx_http_kvroute_lock_release(conf->zone, peers);
 
@@ -255,10 +240,7 @@ ngx_http_kvroute_peers_read(ngx_http_kvroute_srv_conf_t *conf,
 }
 
 
-/*
- * Numbers may have come free: those that were used by the configuration of
- * workers that have ended since.
- */
+/* Tries to get slots that workers of an older configuration have freed. */
 static __attribute__ ((noinline)) void
 ngx_http_kvroute_peers_again(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
 {
@@ -299,7 +281,7 @@ ngx_http_kvroute_peers_again(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
 }
 
 
-/* says who has no number, and why */
+/* Logs peers without a slot, and the reason. */
 static void
 ngx_http_kvroute_peers_numbered(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log)
@@ -320,7 +302,7 @@ ngx_http_kvroute_peers_numbered(ngx_http_kvroute_srv_conf_t *conf,
         conf->again = ngx_current_msec + NGX_HTTP_KVROUTE_PEERS_AGAIN;
 
         ngx_log_error(NGX_LOG_WARN, log, 0,
-                      "kvroute_zone \"%V\" has no number for %ui %s of "
+                      "kvroute_zone \"%V\" has no slot for %ui %s of "
                       "upstream \"%V\", which are chosen by load only: %s",
                       &zone->name, n,
                       conf->ranks ? "servers or ranks" : "servers",
@@ -329,7 +311,7 @@ ngx_http_kvroute_peers_numbered(ngx_http_kvroute_srv_conf_t *conf,
 
     } else if (n == 0 && conf->crowded) {
         ngx_log_error(NGX_LOG_NOTICE, log, 0,
-                      "kvroute_zone \"%V\" has a number for each server of "
+                      "kvroute_zone \"%V\" has a slot for each server of "
                       "upstream \"%V\" now",
                       &zone->name, &conf->upstream->host);
     }
@@ -356,7 +338,7 @@ ngx_http_kvroute_peers_walk(ngx_http_kvroute_srv_conf_t *conf,
 
         list = &conf->list[k];
 
-        if (ngx_http_kvroute_lock_try_read(conf->zone, peers) != NGX_OK) {
+        if (ngx_http_kvroute_lock_try(conf->zone, peers, 0) != NGX_OK) {
             return NGX_BUSY;
         }
 
@@ -389,12 +371,12 @@ ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list)
 
 
 /*
- * nginx never returns the connections of a killed worker, so that max_conns is
- * held against counts of our own, which heal.
+ * nginx never removes the connections of a killed worker, so max_conns is
+ * compared with counts of this module, which heal.
  *
- * A server that is listed more than once has a limit in each place.  Which of
- * them a connection takes nginx counts; what is reserved, or counted by others,
- * may take any, so that it is held against all of them together.
+ * A server that is listed several times has a limit per entry.  nginx counts
+ * connections by entry.  Reservations and other workers' counts can use any
+ * entry, so they are compared with the sum of the limits.
  */
 ngx_uint_t
 ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
@@ -416,8 +398,7 @@ ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
         return peer->conns >= peer->max_conns;
     }
 
-    /* a place that it has is its own: another worker may have found it at
-       the same time, or one with another limit, since a reload */
+    /* a reservation is valid even if others have filled the peer meanwhile */
 
     held = (own && own->held && own->member == member);
     shared = list->shared_conns[i];
@@ -442,7 +423,7 @@ ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
     taken = active + kvr_load_get(load, kvr_registry_reserved(registry, member))
                      .active;
 
-    /* what is told of a server is of all upstreams that it is in */
+    /* other hosts report a server's requests of all its upstreams */
 
     if (conf->zone->all_hosts) {
         taken += kvr_load_elsewhere(load, registry->member[member].peer).active;
@@ -452,7 +433,7 @@ ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
 }
 
 
-/* those that are in the upstream no more: should they be back, warm them up */
+/* Marks removed servers, so that they are warmed up if they return. */
 static void
 ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf)
 {
@@ -482,30 +463,21 @@ ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf)
 }
 
 
-/* says which peers and members this process's configuration has by now */
+/* Publishes which peers and members this process's configuration uses. */
 static void
 ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone)
 {
-    uint32_t                       column;
-    uint64_t                       names[KVR_REGISTRY_NAMES];
-    ngx_uint_t                     i, k, n;
-    ngx_http_kvroute_list_t       *list;
-    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
-    ngx_http_kvroute_main_conf_t  *kmcf;
-
-    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
-                                               ngx_http_kvroute_module);
+    uint32_t                      column;
+    uint64_t                      names[KVR_REGISTRY_NAMES];
+    ngx_uint_t                    i, k, n;
+    ngx_http_kvroute_list_t      *list;
+    ngx_http_kvroute_srv_conf_t  *kscf;
 
     ngx_memzero(names, sizeof(names));
 
-    kscfp = kmcf->upstreams.elts;
+    i = 0;
 
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-
-        kscf = kscfp[i];
-        if (kscf->zone != zone) {
-            continue;
-        }
+    while ((kscf = ngx_http_kvroute_zone_next(zone, &i)) != NULL) {
 
         if (!kscf->ready) {
             return;

@@ -12,17 +12,29 @@
 #include "core/route/kvr_route.h"
 
 
-/* as a process begins: finds them for all upstreams, servers before ranks */
+/*
+ * If a zone has too few slots, peers that have one keep it, with what is known
+ * about them.  Slots of removed peers are then given to servers, and last to
+ * ranks, so that a server with many ranks leaves slots for other servers.
+ */
+typedef enum {
+    NGX_HTTP_KVROUTE_TURN_KNOWN = 0,
+    NGX_HTTP_KVROUTE_TURN_SERVERS,
+    NGX_HTTP_KVROUTE_TURN_RANKS
+} ngx_http_kvroute_turn_e;
+
+
+/* Finds the slots of all upstreams' peers when a process starts. */
 ngx_int_t ngx_http_kvroute_peers_begin(ngx_array_t *upstreams, ngx_log_t *log);
 
 /*
- * Finds the numbers of an upstream's peers.  If wait is 0 nginx's lock
- * is not waited for: NGX_BUSY, and nothing is changed.
+ * Finds the slots of an upstream's peers, up to a turn.  wait: wait for nginx's
+ * lock; else NGX_BUSY if it is held, and nothing is changed.
  */
 ngx_int_t ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_uint_t wait, ngx_log_t *log);
+    ngx_http_kvroute_turn_e last, ngx_uint_t wait, ngx_log_t *log);
 
-/* the same, unless they are known and the list is still that one */
+/* Does the same, unless the slots of this list are known. */
 ngx_int_t ngx_http_kvroute_peers_current(ngx_http_kvroute_srv_conf_t *conf,
     ngx_uint_t wait, ngx_log_t *log);
 
@@ -32,9 +44,9 @@ typedef void (*ngx_http_kvroute_peers_visit_pt)(void *data,
     ngx_http_upstream_rr_peer_t *peer);
 
 /*
- * Calls visit() for server i of list k of an upstream, for each whose number
- * was found, under nginx's lock.  The lock is not waited for.  NGX_BUSY: it is
- * held, or the list is another by now, and some servers were not visited.
+ * Calls visit() for each server i of list k of an upstream, under nginx's lock.
+ * NGX_BUSY: the lock is held or the list has changed, and some servers were not
+ * visited.
  */
 ngx_int_t ngx_http_kvroute_peers_walk(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_peers_visit_pt visit, void *data);
@@ -42,22 +54,22 @@ ngx_int_t ngx_http_kvroute_peers_walk(ngx_http_kvroute_srv_conf_t *conf,
 void ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list);
 
 /*
- * Whether the i-th peer of a list has all the connections of its max_conns.
- * own: what the request that asks has reserved and does not count, or NULL.
+ * Tells whether peer i of a list is at its max_conns.  own: the reservation of
+ * this request, which does not count; or NULL.
  */
 ngx_uint_t ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_list_t *list, ngx_uint_t i,
     ngx_http_upstream_rr_peer_t *peer, const kvr_reservation_t *own);
 
 
-/* goes through the peers of a list and their places, under nginx's lock */
+/* goes through the peers of a list with their indexes, under nginx's lock */
 #define ngx_http_kvroute_peers_each(peer, i, peers, list)                     \
     for (peer = (peers)->peer, i = 0;                                         \
          peer && i < (list)->number;                                          \
          peer = peer->next, i++)
 
 
-/* the place of the peer with this name; the list's number if it is not there */
+/* Returns the index of the peer with this name, or the length of the list. */
 static ngx_inline ngx_uint_t
 ngx_http_kvroute_peers_place(ngx_http_upstream_rr_peers_t *peers,
     ngx_http_kvroute_list_t *list, ngx_str_t *name)
@@ -75,10 +87,7 @@ ngx_http_kvroute_peers_place(ngx_http_upstream_rr_peers_t *peers,
 }
 
 
-/*
- * Whether a peer has failed too often to be had now.  As in nginx, nothing is
- * held against the only one there is.
- */
+/* Tells whether max_fails excludes a peer now; never a single peer, as nginx. */
 static ngx_inline ngx_uint_t
 ngx_http_kvroute_peers_failed(ngx_http_upstream_rr_peers_t *peers,
     ngx_http_upstream_rr_peer_t *peer, time_t now)
@@ -92,7 +101,7 @@ ngx_http_kvroute_peers_failed(ngx_http_upstream_rr_peers_t *peers,
 
 /* between _peers and _peers_number */
 
-/* a list as it was read: for each of n what is below, its name and a '\0' */
+/* a copy of a list: n times the next structure, a name and '\0' */
 typedef struct {
     u_char                      *data;
     size_t                       size;
@@ -106,27 +115,14 @@ typedef struct {
 } ngx_http_kvroute_name_t;
 
 
-/*
- * A zone may have too few numbers.  Who has one keeps it, with what is known of
- * him, so he is first: numbers of those that nobody names are given to others.
- * Then come servers, and ranks last, so that a server that tells of many leaves
- * numbers to the others.
- */
-typedef enum {
-    NGX_HTTP_KVROUTE_TURN_KNOWN = 0,
-    NGX_HTTP_KVROUTE_TURN_SERVERS,
-    NGX_HTTP_KVROUTE_TURN_RANKS
-} ngx_http_kvroute_turn_e;
-
-
-/* makes a list, which is empty, of what was read; without numbers */
+/* Makes a list without slots from a copy. */
 ngx_int_t ngx_http_kvroute_peers_number_init(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_list_t *list, ngx_http_kvroute_names_t *names,
     ngx_log_t *log);
 
 /*
- * Gives numbers and members to those of both lists that have none, whose turn it
- * is by now.  again: they have waited for one.
+ * Gives slots and members to peers of both lists without one, up to a turn.
+ * again: they have waited for a slot.
  */
 void ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_names_t *names, ngx_http_kvroute_turn_e last,

@@ -4,7 +4,7 @@
  */
 
 
-/* Which numbers and members the servers of an upstream have in the zone. */
+/* Gives the servers of an upstream slots and members in the zone. */
 
 
 #include "zone/ngx_http_kvroute_zone.h"
@@ -22,7 +22,7 @@ static void ngx_http_kvroute_number_target(ngx_http_kvroute_srv_conf_t *conf,
 static void ngx_http_kvroute_number_places(ngx_http_kvroute_srv_conf_t *conf);
 
 
-/* the next of the names; NULL for the first */
+/* Returns the name behind p in a copy, or the first one if p is NULL. */
 static u_char *
 ngx_http_kvroute_number_next(ngx_http_kvroute_names_t *names, u_char *p,
     ngx_http_kvroute_name_t *name, size_t *len)
@@ -98,7 +98,7 @@ ngx_http_kvroute_peers_number_init(ngx_http_kvroute_srv_conf_t *conf,
             list->id[t] = KVR_REGISTRY_NONE;
             list->member[t] = KVR_REGISTRY_NONE;
 
-            /* the same on all hosts, so that their rings agree */
+            /* equal on all hosts, so that their rings agree */
 
             list->peer[t].weight = name.weight;
             list->peer[t].hash = (t == list->first[i])
@@ -110,7 +110,7 @@ ngx_http_kvroute_peers_number_init(ngx_http_kvroute_srv_conf_t *conf,
 }
 
 
-/* how many targets a server is: one, as long as nobody knows better */
+/* Returns the number of a server's targets: 1 unless it has ranks. */
 static uint32_t
 ngx_http_kvroute_number_ranks(ngx_http_kvroute_srv_conf_t *conf, u_char *name,
     size_t len)
@@ -206,7 +206,7 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
 }
 
 
-/* a list, called under the zone's mutex */
+/* Gives slots to a list; called under the zone's mutex. */
 static void
 ngx_http_kvroute_number_turn(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_list_t *list, ngx_http_kvroute_names_t *names,
@@ -237,7 +237,7 @@ ngx_http_kvroute_number_turn(ngx_http_kvroute_srv_conf_t *conf,
 }
 
 
-/* one target, by the name of its server */
+/* Gives a target a slot, by the name of its server. */
 static void
 ngx_http_kvroute_number_target(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_list_t *list, ngx_uint_t t, uint32_t rank, u_char *name,
@@ -297,7 +297,7 @@ ngx_http_kvroute_number_target(ngx_http_kvroute_srv_conf_t *conf,
     list->id[t] = id;
     list->member[t] = member;
 
-    /* who is there from the beginning, or in use, is not warmed up */
+    /* warm up only peers that were added later */
 
     if (known == KVR_REGISTRY_NONE && !again
         && ngx_time() > (time_t) sh->created + 5)
@@ -315,7 +315,7 @@ ngx_http_kvroute_number_target(ngx_http_kvroute_srv_conf_t *conf,
 }
 
 
-/* what the places of a server that is listed more than once come to */
+/* Sums the limits of servers that are listed several times. */
 static void
 ngx_http_kvroute_number_places(ngx_http_kvroute_srv_conf_t *conf)
 {

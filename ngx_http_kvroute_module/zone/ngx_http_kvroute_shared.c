@@ -5,8 +5,8 @@
 
 
 /*
- * Shared memory of one structure, beside the zones: what has memory of its own
- * can be turned on by a reload, and a zone is kept.
+ * Shared memory for one structure, besides the zones.  So a reload can turn on a
+ * feature that needs memory, and the zone is kept.
  */
 
 
@@ -28,7 +28,7 @@ ngx_http_kvroute_shared_add(ngx_conf_t *cf, const char *prefix,
 
     ngx_sprintf(s.data, "%s%016xL.%V", prefix, layout, name);
 
-    /* the slab allocator's own, amply: its head, and for each page */
+    /* generous room for the slab allocator: its head, and a part per page */
 
     size = ngx_align(size + KVR_CACHE_LINE, ngx_pagesize) + 8 * ngx_pagesize;
     size += size / ngx_pagesize * sizeof(ngx_slab_page_t);
@@ -64,7 +64,7 @@ ngx_http_kvroute_shared_init(ngx_shm_zone_t *shm_zone, void *data)
         return NGX_OK;
     }
 
-    /* whatever whole pages there are */
+    /* all whole pages */
 
     size = shpool->pfree * ngx_pagesize;
 
@@ -73,7 +73,7 @@ ngx_http_kvroute_shared_init(ngx_shm_zone_t *shm_zone, void *data)
         return NGX_ERROR;
     }
 
-    /* new memory is zeroed, and the system gives it when it is touched */
+    /* new memory is zero, and the system provides pages on first use */
 
 #if (NGX_DEBUG_MALLOC || NGX_HAVE_DEBUG_MALLOC)
     ngx_memzero(p, size);

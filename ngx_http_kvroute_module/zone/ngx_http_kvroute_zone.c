@@ -5,13 +5,12 @@
 
 
 /*
- * The shared memory of a zone: its layout, its life over reloads, the row of
- * this process in it.
+ * The shared memory of a zone: its layout, reloads, the row of this process.
  *
- * All is allocated at once when the zone is new and never again.  On a reload
- * with the same size nginx hands the old memory over; then nothing may be
- * written to it before the new configuration is known to be good, so the new
- * workers enter their peers themselves, under the zone's mutex.
+ * A new zone is allocated at once.  On a reload with the same size nginx keeps
+ * the memory.  Nothing can be written to it before the new configuration is
+ * known to be valid, so the new workers register their peers themselves, under
+ * the zone's mutex.
  */
 
 
@@ -28,23 +27,21 @@ static ngx_int_t ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone,
     void *data);
 static ngx_int_t ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
     ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_shm_t *shm);
-static ngx_int_t ngx_http_kvroute_zone_reuse_key(ngx_shm_zone_t *shm_zone,
-    ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_shm_t *shm);
+static ngx_int_t ngx_http_kvroute_zone_same(ngx_shm_zone_t *shm_zone,
+    const char *name, uint64_t now, uint64_t before);
 static void ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
     ngx_http_kvroute_shm_t *shm);
 static void ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone);
 static ngx_int_t ngx_http_kvroute_zone_secret(u_char *secret, size_t len);
-static void ngx_http_kvroute_zone_fade(ngx_http_kvroute_main_conf_t *kmcf,
-    ngx_http_kvroute_zone_t *zone);
+static void ngx_http_kvroute_zone_fade(ngx_http_kvroute_zone_t *zone);
 static void ngx_http_kvroute_zone_drained(ngx_http_kvroute_zone_t *zone,
     ngx_log_t *log);
 static void ngx_http_kvroute_zone_timer(ngx_event_t *ev);
 
 
 /*
- * What the layout of a zone is told by.  Arrays that grow with an enum change
- * it as well.  nginx hands memory over only to the code that has made it, so
- * this is the second bar and not the first.
+ * The layout of a zone is a checksum of these.  nginx itself keeps memory only
+ * for the same module, so this is a second check.
  */
 static const size_t  ngx_http_kvroute_zone_parts[] = {
     sizeof(ngx_http_kvroute_shm_t),
@@ -105,14 +102,14 @@ ngx_http_kvroute_zone_add(ngx_conf_t *cf, ngx_http_kvroute_zone_t *zone,
 static ngx_int_t
 ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
-    u_char                   *p;
-    size_t                    size, registry, sketch, hot, load, history;
-    size_t                    index;
-    uint32_t                  max_peers;
-    uint64_t                  lines;
-    ngx_slab_pool_t          *shpool;
-    ngx_http_kvroute_shm_t   *shm;
-    ngx_http_kvroute_zone_t  *zone;
+    u_char                    *p;
+    size_t                     size, index;
+    uint32_t                   max_peers;
+    uint64_t                   lines;
+    ngx_slab_pool_t           *shpool;
+    ngx_http_kvroute_shm_t    *shm;
+    ngx_http_kvroute_zone_t   *zone;
+    ngx_http_kvroute_parts_t   parts;
 
     zone = shm_zone->data;
     shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
@@ -131,7 +128,7 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     ngx_http_kvroute_zone_note_size(shm_zone);
 
-    /* whatever whole pages there are, at once */
+    /* all whole pages */
 
     size = shpool->pfree * ngx_pagesize;
 
@@ -141,20 +138,11 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     max_peers = (uint32_t) zone->max_peers;
 
-    registry = ngx_align(sizeof(ngx_http_kvroute_shm_t), KVR_CACHE_LINE);
-    sketch = registry + ngx_align(kvr_registry_size(max_peers),
-                                  KVR_CACHE_LINE);
-    hot = sketch + ngx_align(sizeof(kvr_sketch_t), KVR_CACHE_LINE);
-    history = hot + ngx_align(sizeof(kvr_hot_t), KVR_CACHE_LINE);
-    load = history
-           + ngx_align(kvr_history_size(kvr_registry_max_members(max_peers)),
-                       KVR_CACHE_LINE);
-
-    index = ngx_http_kvroute_zone_size_index(zone, zone->processes);
+    index = ngx_http_kvroute_zone_size_parts(zone, zone->processes, &parts);
 
     lines = (size > index) ? kvr_index_lines(size - index, max_peers) : 0;
 
-    /* "worker_processes" may have come after the zone */
+    /* the directive was checked without a "worker_processes" behind it */
 
     if (lines < NGX_HTTP_KVROUTE_LINES) {
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
@@ -169,7 +157,7 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
         return NGX_ERROR;
     }
 
-    /* before it is touched: the slab has only counted these pages so far */
+    /* before the pages are used; the slab allocator only counts them */
 
     kvr_pages_want(p, size);
 
@@ -195,13 +183,7 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
         return NGX_ERROR;
     }
 
-    shm->registry = registry;
-    shm->sketch = sketch;
-    shm->hot = hot;
-    shm->history = history;
-    shm->load = load;
-    shm->index = index;
-
+    shm->parts = parts;
     shm->created = (uint64_t) ngx_time();
     shm->layout = ngx_http_kvroute_zone_layout();
 
@@ -242,15 +224,16 @@ ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
     sh->secret = shm->secret;
 
     kvr_registry_view(&sh->parts,
-                      (kvr_registry_shared_t *) (p + shm->registry),
+                      (kvr_registry_shared_t *) (p + shm->parts.registry),
                       (uint32_t) shm->max_peers);
 
     sh->registry = &sh->parts;
-    sh->load = (kvr_load_t *) (p + shm->load);
-    sh->sketch = (kvr_sketch_t *) (p + shm->sketch);
-    sh->index = (kvr_index_t *) (p + shm->index);
+    sh->load = (kvr_load_t *) (p + shm->parts.load);
+    sh->hot = (kvr_sketch_t *) (p + shm->parts.hot);
+    sh->popular = (kvr_popular_t *) (p + shm->parts.popular);
+    sh->index = (kvr_index_t *) (p + shm->parts.index);
     sh->receipts = &shm->receipts;
-    sh->history = (kvr_history_t *) (p + shm->history);
+    sh->history = (kvr_history_t *) (p + shm->parts.history);
 
     zone->core.registry = sh->registry;
     zone->core.load = sh->load;
@@ -262,40 +245,41 @@ ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
 }
 
 
-/* the memory stays: what shapes it must be what it was */
+/* Keeps the memory if the parameters that determine its layout are unchanged. */
 static ngx_int_t
 ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
     ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_shm_t *shm)
 {
-    ngx_uint_t  processes;
+    ngx_uint_t   processes;
+    const char  *why;
+
+    why = NULL;
 
     if (shm->layout != ngx_http_kvroute_zone_layout()) {
-        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                      "kvroute_zone \"%V\" was made by another version of the "
-                      "module, restart nginx or change its size",
-                      &shm_zone->shm.name);
-        return NGX_ERROR;
+        why = "was made by another version of the module";
+
+    } else if (zone->key == NULL && shm->keyed) {
+        why = "uses no key_file while previously it used one";
+
+    } else if (zone->key && !shm->keyed) {
+        why = "uses a key_file while previously it used none";
+
+    } else if (zone->key
+               && ngx_memcmp(shm->secret, zone->key, KVR_SECRET_LEN) != 0)
+    {
+        why = "uses another key in its key_file than previously";
     }
 
-    if (shm->unit != zone->unit) {
+    if (why) {
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                      "kvroute_zone \"%V\" uses block=%ui while previously it "
-                      "used block=%uL", &shm_zone->shm.name,
-                      zone->unit * KVR_BLOCK, shm->unit * KVR_BLOCK);
-        return NGX_ERROR;
-    }
-
-    if (shm->max_peers != zone->max_peers) {
-        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                      "kvroute_zone \"%V\" uses max_peers=%ui while previously "
-                      "it used max_peers=%uL", &shm_zone->shm.name,
-                      zone->max_peers, shm->max_peers);
+                      "kvroute_zone \"%V\" %s, restart nginx or change its "
+                      "size", &shm_zone->shm.name, why);
         return NGX_ERROR;
     }
 
     if (zone->processes == 0) {
 
-        /* by default: what it has, whatever it would get now */
+        /* keep the default of before */
 
         processes = ngx_http_kvroute_zone_size_processes(zone,
                                                          shm_zone->shm.size);
@@ -311,15 +295,16 @@ ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
         zone->processes = shm->processes;
     }
 
-    if (shm->processes != zone->processes) {
-        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                      "kvroute_zone \"%V\" uses processes=%ui while previously "
-                      "it used processes=%uL", &shm_zone->shm.name,
-                      zone->processes, shm->processes);
-        return NGX_ERROR;
-    }
-
-    if (ngx_http_kvroute_zone_reuse_key(shm_zone, zone, shm) != NGX_OK) {
+    if (ngx_http_kvroute_zone_same(shm_zone, "block", zone->unit * KVR_BLOCK,
+                                   shm->unit * KVR_BLOCK)
+        != NGX_OK
+        || ngx_http_kvroute_zone_same(shm_zone, "max_peers", zone->max_peers,
+                                      shm->max_peers)
+           != NGX_OK
+        || ngx_http_kvroute_zone_same(shm_zone, "processes", zone->processes,
+                                      shm->processes)
+           != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
@@ -329,44 +314,23 @@ ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
 }
 
 
-/* all that is in the zone was hashed by its secret: that must stay as well */
 static ngx_int_t
-ngx_http_kvroute_zone_reuse_key(ngx_shm_zone_t *shm_zone,
-    ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_shm_t *shm)
+ngx_http_kvroute_zone_same(ngx_shm_zone_t *shm_zone, const char *name,
+    uint64_t now, uint64_t before)
 {
-    if (zone->key == NULL && !shm->keyed) {
+    if (now == before) {
         return NGX_OK;
     }
 
-    if (zone->key == NULL) {
-        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                      "kvroute_zone \"%V\" uses no key_file while previously "
-                      "it used one, restart nginx or change its size",
-                      &shm_zone->shm.name);
-        return NGX_ERROR;
-    }
+    ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                  "kvroute_zone \"%V\" uses %s=%uL while previously it used "
+                  "%s=%uL", &shm_zone->shm.name, name, now, name, before);
 
-    if (!shm->keyed) {
-        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                      "kvroute_zone \"%V\" uses a key_file while previously "
-                      "it used none, restart nginx or change its size",
-                      &shm_zone->shm.name);
-        return NGX_ERROR;
-    }
-
-    if (ngx_memcmp(shm->secret, zone->key, KVR_SECRET_LEN) != 0) {
-        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                      "kvroute_zone \"%V\" uses another key in its key_file "
-                      "than previously, restart nginx or change its size",
-                      &shm_zone->shm.name);
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
+    return NGX_ERROR;
 }
 
 
-/* a zone of another size or module starts cold: who reloads should know */
+/* Logs at a reload that a zone of another size or module starts empty. */
 static void
 ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone)
 {
@@ -452,7 +416,7 @@ ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle)
         return NGX_OK;
     }
 
-    /* workers of one configuration know each other by this number */
+    /* this number identifies the workers of one configuration */
 
     zone = kmcf->zones.elts;
 
@@ -476,7 +440,7 @@ ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle)
 #endif
 
         if (ccf->worker_processes > 1 && !kscf->shadow) {
-            /* as for other warnings of the configuration: nginx -t shows it */
+            /* nginx -t shows it, like other warnings of the configuration */
 
             ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
                           "upstream \"%V\" in %s:%ui has \"kvroute\" but no "
@@ -519,7 +483,7 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
         load = zone[i]->sh->load;
         self = ngx_http_kvroute_zone_owner(ngx_pid);
 
-        /* a row first: the sweep takes locks, which are noted in it */
+        /* before the sweep, because locks are noted in the row */
 
         zone[i]->core.row = kvr_load_claim(load, self, zone[i]->generation);
 
@@ -566,7 +530,7 @@ ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle)
 {
     ngx_uint_t                     i, k;
     ngx_http_kvroute_zone_t      **zone;
-    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
+    ngx_http_kvroute_srv_conf_t   *kscf;
     ngx_http_kvroute_main_conf_t  *kmcf;
 
     kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
@@ -586,11 +550,9 @@ ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle)
         }
     }
 
-    kscfp = kmcf->upstreams.elts;
+    i = 0;
 
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-
-        kscf = kscfp[i];
+    while ((kscf = ngx_http_kvroute_zone_next(NULL, &i)) != NULL) {
 
         for (k = 0; k < 2; k++) {
             ngx_http_kvroute_peers_free(&kscf->list[k]);
@@ -617,32 +579,25 @@ ngx_http_kvroute_zone_timer(ngx_event_t *ev)
         ngx_http_kvroute_zone_sweep(zone[i], ev->log);
         ngx_http_kvroute_zone_drained(zone[i], ev->log);
         ngx_http_kvroute_zone_look(zone[i]);
-        ngx_http_kvroute_zone_fade(kmcf, zone[i]);
+        ngx_http_kvroute_zone_fade(zone[i]);
     }
 
     ngx_add_timer(ev, NGX_HTTP_KVROUTE_SWEEP_TIME);
 }
 
 
-/* forgets what engines report no longer */
+/* Forgets capacities that engines no longer report. */
 static void
-ngx_http_kvroute_zone_fade(ngx_http_kvroute_main_conf_t *kmcf,
-    ngx_http_kvroute_zone_t *zone)
+ngx_http_kvroute_zone_fade(ngx_http_kvroute_zone_t *zone)
 {
     uint32_t                      id;
     kvr_set_t                     set;
     ngx_uint_t                    i;
-    ngx_http_kvroute_srv_conf_t  *kscf, **kscfp;
+    ngx_http_kvroute_srv_conf_t  *kscf;
 
-    kscfp = kmcf->upstreams.elts;
+    i = 0;
 
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-
-        kscf = kscfp[i];
-
-        if (kscf->zone != zone) {
-            continue;
-        }
+    while ((kscf = ngx_http_kvroute_zone_next(zone, &i)) != NULL) {
 
         set = kscf->pool.set;
 
@@ -655,7 +610,7 @@ ngx_http_kvroute_zone_fade(ngx_http_kvroute_main_conf_t *kmcf,
 }
 
 
-/* reports the peers that are drained: nothing is left there */
+/* Logs peers that have been drained. */
 static void
 ngx_http_kvroute_zone_drained(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
 {
@@ -672,7 +627,7 @@ ngx_http_kvroute_zone_drained(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
             continue;
         }
 
-        /* by whichever host */
+        /* includes other hosts */
 
         active = kvr_load_get(zone->sh->load, i).active;
 
@@ -680,8 +635,8 @@ ngx_http_kvroute_zone_drained(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
                              (uint64_t) ngx_current_msec))
         {
             ngx_log_error(NGX_LOG_NOTICE, log, 0,
-                          "kvroute peer %*s is drained: nothing is left there",
-                          (size_t) peer->len, peer->name);
+                          "kvroute peer %*s is drained: no request is left "
+                          "there", (size_t) peer->len, peer->name);
         }
     }
 }

@@ -5,8 +5,8 @@
 
 
 /*
- * What processes leave behind that were killed: which row is whose, whether
- * its owner is still there, and what is taken back if it is not.
+ * Undoes what killed processes leave behind: finds rows whose owner is dead, and
+ * removes their counts and locks.
  */
 
 
@@ -26,13 +26,11 @@ static ngx_uint_t ngx_http_kvroute_zone_younger(
 static int ngx_http_kvroute_zone_drop(void *data, kvr_load_row_t *row);
 static int ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row,
     uint32_t column, _Atomic uint64_t *word);
-static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_zone_conf(
-    ngx_http_kvroute_zone_t *zone, kvr_upstream_t *upstream);
 static void ngx_http_kvroute_zone_stuck(ngx_http_kvroute_zone_t *zone,
     ngx_uint_t healed, ngx_log_t *log);
 
 
-/* waits for nobody: it is done at the start of a worker, and by a timer */
+/* Called at the start of a worker and by a timer; waits for no lock. */
 void
 ngx_http_kvroute_zone_sweep(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
 {
@@ -48,8 +46,8 @@ ngx_http_kvroute_zone_sweep(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
 
     if (n) {
         ngx_log_error(NGX_LOG_NOTICE, log, 0,
-                      "kvroute_zone \"%V\": counters of %uD dead processes "
-                      "were taken back", &zone->name, n);
+                      "kvroute_zone \"%V\": removed the counts of %uD dead "
+                      "processes", &zone->name, n);
     }
 
     ngx_http_kvroute_zone_stuck(zone, n, log);
@@ -57,8 +55,8 @@ ngx_http_kvroute_zone_sweep(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
 
 
 /*
- * A process id may be used again: it takes the time of its start to tell a
- * process.  Where there is no /proc to ask the id alone must do.
+ * Process ids are reused, so the time of the start identifies a process too.
+ * Without /proc only the id is used.
  */
 kvr_load_owner_t
 ngx_http_kvroute_zone_owner(ngx_pid_t pid)
@@ -90,7 +88,7 @@ ngx_http_kvroute_zone_owner(ngx_pid_t pid)
 
         buf[ngx_max(n, 0)] = '\0';
 
-        /* the name of the program may hold anything but ends in the last ")" */
+        /* the program's name can have any bytes; the last ")" ends it */
 
         p = (u_char *) strrchr((char *) buf, ')');
 
@@ -125,9 +123,8 @@ ngx_http_kvroute_zone_alive(void *data, kvr_load_owner_t owner)
     }
 
     /*
-     * The time of the start may be unknown, then or now: there is no /proc, or
-     * this process has run out of files.  Better one row too many than one
-     * taken from a process that goes on counting in it.
+     * The time of the start can be unknown, without /proc or free descriptors.
+     * Then keep the row, because a live process may use it.
      */
 
     found = ngx_http_kvroute_zone_owner(pid);
@@ -137,9 +134,8 @@ ngx_http_kvroute_zone_alive(void *data, kvr_load_owner_t owner)
 
 
 /*
- * A process that exits slowly has the servers of its own configuration, and
- * cannot put right those of a later one.  Of the latest there is always a
- * process that can: the dead one's successor.
+ * Tells whether a row is of a later configuration, whose servers this process
+ * does not know.  The successor of the dead process will heal it.
  */
 static ngx_uint_t
 ngx_http_kvroute_zone_younger(ngx_http_kvroute_sweep_t *sweep,
@@ -149,7 +145,7 @@ ngx_http_kvroute_zone_younger(ngx_http_kvroute_sweep_t *sweep,
 }
 
 
-/* those of another configuration have locks that are not to be seen here */
+/* Releases the lock of a dead process; locks of an older configuration die. */
 static int
 ngx_http_kvroute_zone_drop(void *data, kvr_load_row_t *row)
 {
@@ -171,8 +167,8 @@ ngx_http_kvroute_zone_drop(void *data, kvr_load_row_t *row)
 
         if (kscf) {
             ngx_log_error(NGX_LOG_WARN, sweep->log, 0,
-                          "lock of the servers of upstream \"%V\" was let go: "
-                          "process %P was killed inside it",
+                          "lock of the servers of upstream \"%V\" was released: "
+                          "process %P was killed while holding it",
                           &kscf->upstream->host, (ngx_pid_t) (owner >> 32));
         }
 
@@ -201,8 +197,8 @@ ngx_http_kvroute_zone_drop(void *data, kvr_load_row_t *row)
 
 
 /*
- * nginx itself never gives back the connections that a killed worker has
- * counted on a peer.  Of ours we know how many there were.
+ * Subtracts a dead worker's connections from nginx's counts of a peer, which
+ * nginx itself never does.
  */
 static int
 ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
@@ -211,10 +207,11 @@ ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
     ngx_http_kvroute_sweep_t *sweep = data;
 
     uint32_t                       column_0;
-    ngx_uint_t                     n, conns;
-    kvr_member_t                  *member;
+    ngx_uint_t                     i, n, conns;
     kvr_peer_t                    *peer;
+    kvr_member_t                  *member;
     kvr_registry_t                *registry;
+    kvr_upstream_t                *upstream;
     ngx_http_kvroute_zone_t       *zone;
     ngx_http_kvroute_srv_conf_t   *kscf;
     ngx_http_upstream_rr_peer_t   *p;
@@ -238,8 +235,19 @@ ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
     member = &registry->member[column - column_0];
     peer = &registry->peer[member->peer];
 
-    kscf = ngx_http_kvroute_zone_conf(zone,
-                                       &registry->upstream[member->upstream]);
+    /* by name, because this process may not know the slots yet */
+
+    upstream = &registry->upstream[member->upstream];
+    i = 0;
+
+    do {
+        kscf = ngx_http_kvroute_zone_next(zone, &i);
+
+    } while (kscf && (kscf->upstream->host.len != upstream->len
+                      || ngx_memcmp(kscf->upstream->host.data, upstream->name,
+                                    upstream->len)
+                         != 0));
+
     if (kscf == NULL || kscf->shadow) {
         return KVR_OK;
     }
@@ -248,13 +256,13 @@ ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
 
     for (n = 0; peers && n < 2; peers = peers->next, n++) {
 
-        /* without a "zone" they were the dead process's own */
+        /* without a "zone" the dead process had its own counts */
 
         if (ngx_http_kvroute_peers_rwlock(peers) == NULL) {
             continue;
         }
 
-        if (ngx_http_kvroute_lock_try_write(zone, peers) != NGX_OK) {
+        if (ngx_http_kvroute_lock_try(zone, peers, 1) != NGX_OK) {
             return KVR_AGAIN;
         }
 
@@ -281,68 +289,28 @@ ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
 }
 
 
-static ngx_http_kvroute_srv_conf_t *
-ngx_http_kvroute_zone_conf(ngx_http_kvroute_zone_t *zone,
-    kvr_upstream_t *upstream)
-{
-    ngx_uint_t                     i;
-    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
-    ngx_http_kvroute_main_conf_t  *kmcf;
-
-    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
-                                               ngx_http_kvroute_module);
-
-    kscfp = kmcf->upstreams.elts;
-
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-
-        kscf = kscfp[i];
-
-        if (kscf->zone == zone
-            && kscf->upstream->host.len == upstream->len
-            && ngx_memcmp(kscf->upstream->host.data, upstream->name,
-                          upstream->len)
-               == 0)
-        {
-            return kscf;
-        }
-    }
-
-    return NULL;
-}
-
-
 /*
- * What was not noted cannot be let go, but can be told: a lock that is held
- * when somebody has just died, or twice in a row.
+ * Warns of a lock without a note, which cannot be released: it is held when a
+ * process has just died, or twice in a row.
  */
 static void
 ngx_http_kvroute_zone_stuck(ngx_http_kvroute_zone_t *zone, ngx_uint_t healed,
     ngx_log_t *log)
 {
     ngx_uint_t                     i, n, held;
+    ngx_http_kvroute_srv_conf_t   *kscf;
     ngx_http_upstream_rr_peers_t  *peers;
-    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
-    ngx_http_kvroute_main_conf_t  *kmcf;
 
-    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
-                                               ngx_http_kvroute_module);
+    i = 0;
 
-    kscfp = kmcf->upstreams.elts;
-
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-
-        kscf = kscfp[i];
-        if (kscf->zone != zone) {
-            continue;
-        }
+    while ((kscf = ngx_http_kvroute_zone_next(zone, &i)) != NULL) {
 
         held = 0;
         peers = kscf->upstream->peer.data;
 
         for (n = 0; peers && n < 2; peers = peers->next, n++) {
 
-            if (ngx_http_kvroute_lock_try_write(zone, peers) == NGX_OK) {
+            if (ngx_http_kvroute_lock_try(zone, peers, 1) == NGX_OK) {
                 ngx_http_kvroute_lock_release(zone, peers);
 
             } else {
@@ -360,9 +328,9 @@ ngx_http_kvroute_zone_stuck(ngx_http_kvroute_zone_t *zone, ngx_uint_t healed,
 
             ngx_log_error(NGX_LOG_WARN, log, 0,
                           "lock of the servers of upstream \"%V\" is held, "
-                          "maybe by a process that was killed inside it: if "
-                          "requests hang, reload nginx and kill the workers "
-                          "that were there before", &kscf->upstream->host);
+                          "maybe by a killed process: if requests hang, reload "
+                          "nginx and kill the old workers",
+                          &kscf->upstream->host);
         }
     }
 }

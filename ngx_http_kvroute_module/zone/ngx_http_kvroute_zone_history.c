@@ -4,19 +4,41 @@
  */
 
 
-/* The history of a zone's upstreams: who looks, and at what. */
+/* The upstreams of a zone, and their history. */
 
 
 #include "zone/ngx_http_kvroute_zone.h"
 
 
-/* called once a second; by the latest configuration, which has all of them */
+ngx_http_kvroute_srv_conf_t *
+ngx_http_kvroute_zone_next(ngx_http_kvroute_zone_t *zone, ngx_uint_t *i)
+{
+    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_kvroute_module);
+
+    kscfp = kmcf->upstreams.elts;
+
+    while (*i < kmcf->upstreams.nelts) {
+        kscf = kscfp[(*i)++];
+
+        if (zone == NULL || kscf->zone == zone) {
+            return kscf;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* Called once a second; only the latest configuration has all upstreams. */
 void
 ngx_http_kvroute_zone_look(ngx_http_kvroute_zone_t *zone)
 {
-    ngx_uint_t                     i;
-    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
-    ngx_http_kvroute_main_conf_t  *kmcf;
+    ngx_uint_t                    i;
+    ngx_http_kvroute_srv_conf_t  *kscf;
 
     if (zone->generation != zone->sh->shm->generation
         || !kvr_history_step(zone->sh->history, (uint64_t) ngx_current_msec))
@@ -24,16 +46,11 @@ ngx_http_kvroute_zone_look(ngx_http_kvroute_zone_t *zone)
         return;
     }
 
-    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
-                                               ngx_http_kvroute_module);
+    i = 0;
 
-    kscfp = kmcf->upstreams.elts;
+    while ((kscf = ngx_http_kvroute_zone_next(zone, &i)) != NULL) {
 
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-
-        kscf = kscfp[i];
-
-        if (kscf->zone == zone && ngx_http_kvroute_zone_upstream(kscf)) {
+        if (ngx_http_kvroute_zone_upstream(kscf)) {
             kvr_history_look(zone->sh->history, &zone->core, kscf->number,
                              ngx_http_kvroute_zone_rejects(kscf),
                              (uint32_t) ngx_time());

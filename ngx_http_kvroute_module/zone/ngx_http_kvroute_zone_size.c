@@ -4,13 +4,13 @@
  */
 
 
-/* What a zone has room for, and what it needs. */
+/* The memory that a zone needs, and its default number of rows. */
 
 
 #include "zone/ngx_http_kvroute_zone.h"
 
 
-/* rows by default: for a few configurations alive at a time, and some more */
+/* default rows: for a few configurations alive at a time, and spare ones */
 #define NGX_HTTP_KVROUTE_PROCESSES     128
 #define NGX_HTTP_KVROUTE_LIVES         4
 #define NGX_HTTP_KVROUTE_SPARE         16
@@ -19,12 +19,13 @@
 static size_t ngx_http_kvroute_zone_size_row(uint32_t max_peers);
 
 
-/* with what the slab allocator has for itself: a head, and for each page */
+/* Includes what the slab allocator needs: a head, and a part per page. */
 size_t
 ngx_http_kvroute_zone_size_min(ngx_http_kvroute_zone_t *zone)
 {
-    size_t      size, pages, own;
-    ngx_uint_t  processes;
+    size_t                    size, pages, own;
+    ngx_uint_t                processes;
+    ngx_http_kvroute_parts_t  parts;
 
     for (pages = 16; /* void */ ; pages++) {
 
@@ -35,7 +36,7 @@ ngx_http_kvroute_zone_size_min(ngx_http_kvroute_zone_t *zone)
                     ? zone->processes
                     : ngx_http_kvroute_zone_size_processes(zone, size - own);
 
-        if (ngx_http_kvroute_zone_size_index(zone, processes)
+        if (ngx_http_kvroute_zone_size_parts(zone, processes, &parts)
             + kvr_index_size(NGX_HTTP_KVROUTE_LINES,
                              (uint32_t) zone->max_peers)
             <= size - own)
@@ -47,22 +48,27 @@ ngx_http_kvroute_zone_size_min(ngx_http_kvroute_zone_t *zone)
 
 
 size_t
-ngx_http_kvroute_zone_size_index(ngx_http_kvroute_zone_t *zone,
-    ngx_uint_t processes)
+ngx_http_kvroute_zone_size_parts(ngx_http_kvroute_zone_t *zone,
+    ngx_uint_t processes, ngx_http_kvroute_parts_t *parts)
 {
-    uint32_t  peers, columns;
+    size_t    history, load;
+    uint32_t  peers;
 
     peers = (uint32_t) zone->max_peers;
-    columns = kvr_registry_columns(peers);
+    history = kvr_history_size(kvr_registry_max_members(peers));
+    load = kvr_load_size((uint32_t) processes, kvr_registry_columns(peers));
 
-    return ngx_align(sizeof(ngx_http_kvroute_shm_t), KVR_CACHE_LINE)
-           + ngx_align(kvr_registry_size(peers), KVR_CACHE_LINE)
-           + ngx_align(sizeof(kvr_sketch_t), KVR_CACHE_LINE)
-           + ngx_align(sizeof(kvr_hot_t), KVR_CACHE_LINE)
-           + ngx_align(kvr_history_size(kvr_registry_max_members(peers)),
-                       KVR_CACHE_LINE)
-           + ngx_align(kvr_load_size((uint32_t) processes, columns),
-                       KVR_CACHE_LINE);
+    parts->registry = ngx_align(sizeof(ngx_http_kvroute_shm_t), KVR_CACHE_LINE);
+    parts->hot = parts->registry
+                 + ngx_align(kvr_registry_size(peers), KVR_CACHE_LINE);
+    parts->popular = parts->hot
+                     + ngx_align(sizeof(kvr_sketch_t), KVR_CACHE_LINE);
+    parts->history = parts->popular
+                     + ngx_align(sizeof(kvr_popular_t), KVR_CACHE_LINE);
+    parts->load = parts->history + ngx_align(history, KVR_CACHE_LINE);
+    parts->index = parts->load + ngx_align(load, KVR_CACHE_LINE);
+
+    return parts->index;
 }
 
 
@@ -81,7 +87,7 @@ ngx_http_kvroute_zone_size_processes(ngx_http_kvroute_zone_t *zone, size_t size)
 
     row = ngx_http_kvroute_zone_size_row((uint32_t) zone->max_peers);
 
-    /* the bytes of these are no matter */
+    /* these need few bytes in any zone */
 
     least = NGX_HTTP_KVROUTE_PROCESSES
             * ngx_http_kvroute_zone_size_row(KVR_PEERS_FEW) / row;
@@ -94,7 +100,7 @@ ngx_http_kvroute_zone_size_processes(ngx_http_kvroute_zone_t *zone, size_t size)
 }
 
 
-/* bytes of a process's row */
+/* Returns the bytes of a process's row. */
 static size_t
 ngx_http_kvroute_zone_size_row(uint32_t max_peers)
 {

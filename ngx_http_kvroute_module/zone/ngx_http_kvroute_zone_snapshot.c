@@ -5,21 +5,20 @@
 
 
 /*
- * The file that a zone is kept in over a restart (snapshot=).
+ * The file that keeps a zone over a restart (snapshot=).
  *
- * Worker 0 writes it, in slices, one a turn of the event loop, so that no
- * request waits for more than one of them; at a clean exit it writes all at
- * once, as nobody waits any more.  It writes to FILE.tmp, which then becomes
- * FILE: whoever is killed meanwhile leaves the old file.  There is no fsync(),
- * which would hold up the worker: after a power failure the file may be
- * damaged, which its digest tells, and nginx starts cold.
+ * Worker 0 writes it in slices, one per timer, so a request waits for at most
+ * one slice.  At a clean exit it writes everything at once.  It writes FILE.tmp
+ * and renames it to FILE, so a killed worker leaves the old file.  There is no
+ * fsync(), which would block the worker.  After a power failure the file can be
+ * damaged; its digest shows that, and nginx starts with an empty zone.
  *
- * Two may want to write at a time, as the workers of two binaries during an
- * upgrade.  Who has FILE.tmp locked writes it, the other tries again later.  A
- * lock ends with its process; one that is stopped while it has it is told of.
+ * Two processes can write at a time, for example the workers of two binaries
+ * during an upgrade.  The one that has locked FILE.tmp writes, the other tries
+ * again later.  A lock ends with its process.
  *
- * The master reads the file when the zone's memory is new, and never at a
- * reload that keeps it.
+ * The master reads the file when the zone's memory is new, not at a reload that
+ * keeps the zone.
  */
 
 
@@ -29,15 +28,15 @@
 #include <sys/file.h>
 
 
-/* ms from slice to slice; and from look to look whether a snapshot is due */
+/* ms between slices, and between checks whether a snapshot is due */
 #define NGX_HTTP_KVROUTE_SNAPSHOT_SLICE  5
 #define NGX_HTTP_KVROUTE_SNAPSHOT_LOOK   200
 
-/* times that another may be writing before it does not look like that */
+/* consecutive snapshots that can find the file locked before an error */
 #define NGX_HTTP_KVROUTE_SNAPSHOT_LOCKED 3
 
 
-/* the one that is being written; one at a time */
+/* the snapshot being written; one at a time */
 typedef struct {
     ngx_http_kvroute_zone_t  *zone;         /* NULL: none */
     ngx_fd_t                  fd;
@@ -78,7 +77,7 @@ ngx_http_kvroute_zone_snapshot_read(ngx_http_kvroute_zone_t *zone,
 
     snapshot = zone->snapshot;
 
-    /* a FIFO without a writer must not hold nginx up */
+    /* a FIFO without a writer must not block nginx */
 
     fd = ngx_open_file(snapshot->file.data, NGX_FILE_RDONLY|NGX_FILE_NONBLOCK,
                        NGX_FILE_OPEN, 0);
@@ -101,7 +100,7 @@ ngx_http_kvroute_zone_snapshot_read(ngx_http_kvroute_zone_t *zone,
         return;
     }
 
-    /* until it is known to be good */
+    /* until it is known to be valid */
 
     kvr_set(&zone->sh->shm->file.refused, 1);
 
@@ -118,7 +117,7 @@ ngx_http_kvroute_zone_snapshot_read(ngx_http_kvroute_zone_t *zone,
 }
 
 
-/* NGX_ERROR: the system would not have it; all else is logged */
+/* NGX_ERROR: a system error; other errors are already logged. */
 static ngx_int_t
 ngx_http_kvroute_zone_snapshot_load(ngx_http_kvroute_zone_t *zone, ngx_fd_t fd,
     ngx_log_t *log)
@@ -137,7 +136,7 @@ ngx_http_kvroute_zone_snapshot_load(ngx_http_kvroute_zone_t *zone, ngx_fd_t fd,
         return NGX_ERROR;
     }
 
-    /* that of a larger zone may be larger than this one, but what for */
+    /* the file of a larger zone can be larger than this zone */
 
     if (!ngx_is_file(&fi)
         || ngx_file_size(&fi) > (off_t) (2 * zone->shm_zone->shm.size))
@@ -229,10 +228,7 @@ ngx_http_kvroute_zone_snapshot_start(ngx_cycle_t *cycle)
 }
 
 
-/*
- * A worker that has a successor leaves the file to it.  Without one this is the
- * end of nginx, or of this binary.
- */
+/* Writes the files at the end of nginx or of this binary, not at a reload. */
 void
 ngx_http_kvroute_zone_snapshot_exit(ngx_cycle_t *cycle)
 {
@@ -279,7 +275,7 @@ ngx_http_kvroute_zone_snapshot_timer(ngx_event_t *ev)
 
     w = &ngx_http_kvroute_zone_writer;
 
-    /* what is left is written at the exit, if it is not for a successor to do */
+    /* the exit writes the file, if there is no successor */
 
     if (ngx_exiting || ngx_quit || ngx_terminate) {
         ngx_http_kvroute_zone_snapshot_close();
@@ -332,7 +328,7 @@ ngx_http_kvroute_zone_snapshot_due(ngx_cycle_t *cycle)
 }
 
 
-/* NGX_DECLINED: somebody else is writing it */
+/* Starts a snapshot.  NGX_DECLINED: another process is writing it. */
 static ngx_int_t
 ngx_http_kvroute_zone_snapshot_open(ngx_http_kvroute_zone_t *zone,
     ngx_log_t *log)
@@ -376,7 +372,7 @@ ngx_http_kvroute_zone_snapshot_open(ngx_http_kvroute_zone_t *zone,
 
     snapshot->locked = 0;
 
-    /* it may have been renamed by who had it locked */
+    /* the process that had it locked may have renamed it */
 
     if (ngx_fd_info(fd, &fi) == NGX_FILE_ERROR
         || lstat((const char *) snapshot->temp.data, &named) == -1
@@ -410,7 +406,7 @@ ngx_http_kvroute_zone_snapshot_open(ngx_http_kvroute_zone_t *zone,
 }
 
 
-/* what is no snapshot is not written over */
+/* Tells whether the file can be replaced: it is a snapshot, empty or missing. */
 static ngx_int_t
 ngx_http_kvroute_zone_snapshot_mine(ngx_http_kvroute_zone_t *zone,
     ngx_log_t *log)
@@ -442,7 +438,7 @@ ngx_http_kvroute_zone_snapshot_mine(ngx_http_kvroute_zone_t *zone,
 
     (void) ngx_close_file(fd);
 
-    /* an empty one may be what a power failure has left */
+    /* a power failure can leave an empty file */
 
     if (n == 0 || (n > 0 && kvr_zone_snapshot_is(magic, (size_t) n))) {
         return NGX_OK;
@@ -454,7 +450,7 @@ ngx_http_kvroute_zone_snapshot_mine(ngx_http_kvroute_zone_t *zone,
 }
 
 
-/* NGX_AGAIN: a slice was written, and there are more */
+/* Writes a slice.  NGX_AGAIN: there are more. */
 static ngx_int_t
 ngx_http_kvroute_zone_snapshot_step(ngx_log_t *log)
 {
@@ -484,7 +480,7 @@ ngx_http_kvroute_zone_snapshot_step(ngx_log_t *log)
                                                        ngx_write_fd_n,
                                                        &snapshot->temp);
 
-            /* a disk that is full is given back what was written */
+            /* free the space on a full disk */
 
             (void) ngx_delete_file(snapshot->temp.data);
             ngx_http_kvroute_zone_snapshot_close();
@@ -540,7 +536,7 @@ ngx_http_kvroute_zone_snapshot_close(void)
 }
 
 
-/* once, until it can be written again */
+/* Counts a failure, and logs the first one until a snapshot succeeds. */
 static ngx_int_t
 ngx_http_kvroute_zone_snapshot_failed(ngx_http_kvroute_zone_t *zone,
     ngx_log_t *log, ngx_err_t err, const char *what, ngx_str_t *name)

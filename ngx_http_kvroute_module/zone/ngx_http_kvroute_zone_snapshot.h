@@ -11,7 +11,7 @@
 #include "ngx_http_kvroute.h"
 
 
-/* the file of a zone, ngx_http_kvroute_zone_t.snapshot */
+/* the snapshot file of a zone */
 struct ngx_http_kvroute_snapshot_s {
     ngx_str_t                    file;      /* both end in '\0' */
     ngx_str_t                    temp;
@@ -19,17 +19,17 @@ struct ngx_http_kvroute_snapshot_s {
 
     /* per worker */
 
-    ngx_msec_t                   last;      /* when it was last begun */
-    ngx_uint_t                   locked;    /* times, one after another */
-    unsigned                     failed:1;  /* which was logged */
+    ngx_msec_t                   last;      /* start of the last snapshot */
+    ngx_uint_t                   locked;    /* consecutive times */
+    unsigned                     failed:1;  /* and logged */
 };
 
 
-/* fills a new zone; an error leaves it empty */
+/* Reads the file into a new zone; an error leaves the zone empty. */
 void ngx_http_kvroute_zone_snapshot_read(ngx_http_kvroute_zone_t *zone,
     ngx_log_t *log);
 
-/* from now on this process writes the files, now and then and at its exit */
+/* Let this process write the files regularly, and at its exit. */
 void ngx_http_kvroute_zone_snapshot_start(ngx_cycle_t *cycle);
 void ngx_http_kvroute_zone_snapshot_exit(ngx_cycle_t *cycle);
 
