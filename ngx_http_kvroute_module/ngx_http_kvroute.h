@@ -20,17 +20,17 @@
 
 #define NGX_HTTP_KVROUTE_VERSION      "0.1.0"
 
-/* the same in modules of one build; config makes a checksum of the headers */
+/* identifies a build; config makes a checksum of the headers */
 #define NGX_HTTP_KVROUTE_BUILD                                                \
     NGX_HTTP_KVROUTE_VERSION " build " NGX_HTTP_KVROUTE_HEADERS
 
 #define NGX_HTTP_KVROUTE_UNSET_PEER   ((uint32_t) -1)
 #define NGX_HTTP_KVROUTE_UNSET_RANK   ((uint32_t) -1)
 
-/* as many as an engine tells */
+/* as many as the engine reports */
 #define NGX_HTTP_KVROUTE_RANKS_AUTO   ((ngx_uint_t) -1)
 
-/* bytes of the lines that probes send beside their own */
+/* maximum length of the header lines added to probes */
 #define NGX_HTTP_KVROUTE_PROBE_HEADER  2048
 
 
@@ -42,64 +42,63 @@ typedef struct ngx_http_kvroute_snapshot_s  ngx_http_kvroute_snapshot_t;
 typedef struct {
     ngx_array_t                  zones;     /* ngx_http_kvroute_zone_t * */
     ngx_array_t                  upstreams; /* ngx_http_kvroute_srv_conf_t * */
-    ngx_array_t                  named;     /* to be found by name */
+    ngx_array_t                  named;     /* ngx_http_kvroute_conf_named_t */
     ngx_array_t                  extensions;  /* their tables */
     ngx_http_upstream_init_pt    init_upstream;
 
-    size_t                       max_body;  /* largest of all locations */
-    ngx_uint_t                   early;     /* something is reserved before
-                                               the content phase */
-    ngx_uint_t                   tokens;    /* whether asked for: _TOKENS_... */
-    ngx_uint_t                   decided;   /* a peer is: kvroute_early,
-                                               kvroute_ranks */
-    ngx_uint_t                   queues;    /* there are any: kvroute_queue */
-    ngx_uint_t                   queue_for; /* kvroute_queue_for */
-    ngx_uint_t                   variable;  /* some location passes by one */
+    size_t                       max_body;  /* maximum of all locations */
+    ngx_uint_t                   early;     /* reservations before the content
+                                               phase are possible */
+    ngx_uint_t                   tokens;    /* variables: _TOKENS_... */
+    ngx_uint_t                   decided;   /* early decisions are possible:
+                                               kvroute_early, kvroute_ranks */
+    ngx_uint_t                   queues;    /* there is a kvroute_queue */
+    ngx_uint_t                   queue_for; /* there is a kvroute_queue_for */
+    ngx_uint_t                   variable;  /* a "proxy_pass" has a variable */
 } ngx_http_kvroute_main_conf_t;
 
 
 /*
- * What a worker knows of one list of peers.  A peer is a target, or with
- * kvroute_ranks several: those of peer i are from first[i] up to first[i + 1],
- * by rank.  What belongs to the address is that of the first one.
+ * A worker's copy of a list of peers.  A peer is one target, or with
+ * kvroute_ranks a target per rank: those of peer i start at first[i] and end
+ * before first[i + 1].  The first one stands for the address.
  */
 typedef struct {
     ngx_uint_t                   number;    /* peers in the list */
     ngx_uint_t                   targets;
     uint32_t                    *first;     /* by peer, and one more */
     uint32_t                    *max_conns; /* by peer; 0: no limit */
-    uint32_t                    *shared_conns;  /* of all places of a server
-                                                   that has several, else 0 */
+    uint32_t                    *shared_conns;  /* sum of a server listed
+                                                   several times, else 0 */
 
     /* by target */
 
-    uint32_t                    *id;        /* number in the zone, or UNSET */
+    uint32_t                    *id;        /* slot in the zone, or UNSET */
     uint32_t                    *member;
     kvr_ring_peer_t             *peer;
-    kvr_ring_t                   ring;      /* made when first asked for */
+    kvr_ring_t                   ring;      /* built on first use */
 } ngx_http_kvroute_list_t;
 
 
-/* what is asked of peers, and how often */
+/* kvroute_probe or kvroute_health */
 typedef struct {
     ngx_msec_t                   interval;
     ngx_msec_t                   timeout;
-    ngx_str_t                    path;      /* empty: what engines have */
-    in_port_t                    port;      /* 0: the server's own */
-    ngx_addr_t                  *addr;      /* NULL: the server's own */
+    ngx_str_t                    path;      /* empty: the engine's default */
+    in_port_t                    port;      /* 0: the server's */
+    ngx_addr_t                  *addr;      /* NULL: the server's */
     uint32_t                     engine;    /* a dialect */
-    uint32_t                     fails;     /* of health */
+    uint32_t                     fails;     /* health: consecutive checks */
     uint32_t                     passes;
-    uint32_t                     first;     /* status that is in health, */
-    uint32_t                     last;      /* up to this one */
-    ngx_str_t                    header;    /* lines to be sent, each with its
-                                               end */
+    uint32_t                     first;     /* lowest status that passes */
+    uint32_t                     last;      /* highest one */
+    ngx_str_t                    header;    /* lines to send, with line ends */
     ngx_str_t                    name;      /* of the host; empty: none */
     ngx_str_t                    trusted;   /* file of certificates */
-    void                        *ssl;       /* ngx_ssl_t, or NULL: no TLS */
+    void                        *ssl;       /* ngx_ssl_t; NULL: no TLS */
     uint32_t                     verify;
     uint32_t                     mandatory;
-    uint32_t                     secure;    /* TLS is asked for */
+    uint32_t                     secure;    /* "ssl" */
 } ngx_http_kvroute_probe_conf_t;
 
 
@@ -113,11 +112,11 @@ typedef struct {
     ngx_uint_t                   fifo;
 
     kvr_queue_t                  waiting;   /* in this worker */
-    ngx_event_t                 *freed;     /* posted when room was made */
+    ngx_event_t                 *freed;     /* posted when there is room */
 } ngx_http_kvroute_queue_t;
 
 
-/* a policy, of an upstream or a location */
+/* the policy of an upstream or a location */
 typedef struct {
     kvr_policy_conf_t            conf;
     ngx_http_complex_value_t    *key;       /* of sticky; NULL: auto */
@@ -128,54 +127,53 @@ typedef struct {
     ngx_shm_zone_t              *shm_zone;
     ngx_http_kvroute_zone_t     *zone;
     ngx_http_kvroute_policy_t    policy;
-    size_t                       capacity;  /* bytes a peer may hold */
-    ngx_uint_t                   fixed;     /* whatever engines report */
+    size_t                       capacity;  /* bytes of a peer's cache */
+    ngx_uint_t                   fixed;     /* not what engines report */
     size_t                       max_pending;
     ngx_msec_t                   target_ttft;  /* for max_pending=auto */
     ngx_int_t                    max_waiting;  /* in the engine, or UNSET */
     time_t                       slow_start;
     kvr_outlier_conf_t           eject;
-    ngx_http_kvroute_probe_conf_t  *probe;  /* NULL: not asked */
+    ngx_http_kvroute_probe_conf_t  *probe;  /* or NULL */
     ngx_http_kvroute_probe_conf_t  *health;
     ngx_http_kvroute_queue_t    *queue;     /* or NULL */
-    ngx_uint_t                   ranks;     /* of each server; 0: there are
-                                               none, or _RANKS_AUTO */
+    ngx_uint_t                   ranks;     /* per server; 0: no ranks; or
+                                               _RANKS_AUTO */
 
-    ngx_str_t                    api;       /* of server {}: where actions are
-                                               taken, if anywhere */
+    ngx_str_t                    api;       /* of server {}: path of the API
+                                               with actions, or empty */
 
-    /* of a shadow: the balancer's own */
+    /* of a shadow: the other balancer's functions */
 
     ngx_http_upstream_init_pt    real_upstream;
     ngx_http_upstream_init_peer_pt  real_peer;
 
-    /* per worker, made anew when the configuration of the peers changes */
+    /* per worker, rebuilt when the list of peers changes */
 
     ngx_http_upstream_srv_conf_t  *upstream;
     ngx_http_kvroute_list_t      list[2];   /* primary, backup */
     ngx_uint_t                   config;
-    uint32_t                     ranked;    /* of the registry, then */
-    kvr_set_t                    set;       /* peers in both, by number */
-    ngx_uint_t                   numbered;  /* how many those are */
+    uint32_t                     ranked;    /* the registry's, at that time */
+    kvr_set_t                    set;       /* slots of the peers in both */
+    ngx_uint_t                   numbered;  /* their number */
     ngx_uint_t                   edition;   /* of the set */
-    kvr_pool_t                   pool;      /* for core: set, and what the
-                                               configuration says */
-    uint32_t                     number;    /* of the upstream in the zone */
-    ngx_msec_t                   again;     /* if crowded */
-    kvr_registry_limit_e         limit;     /* why */
-    unsigned                     crowded:1; /* some have no number */
+    kvr_pool_t                   pool;      /* for core: set and parameters */
+    uint32_t                     number;    /* slot of the upstream */
+    ngx_msec_t                   again;     /* next search for slots */
+    kvr_registry_limit_e         limit;     /* why peers have none */
+    unsigned                     crowded:1; /* some peers have no slot */
     unsigned                     unranked:1;  /* a location sends no rank */
     unsigned                     stuck:2;   /* sweeps that found it locked */
     unsigned                     ready:1;
     unsigned                     eject_set:1;
-    unsigned                     in_use:1;  /* nginx has had it set up */
+    unsigned                     in_use:1;  /* initialized by nginx */
     unsigned                     shadow:1;  /* another balancer routes */
     unsigned                     named:1;   /* by a literal "proxy_pass" */
 
-    /* names of upstreams (ngx_str_t *), or NULL: there are none */
+    /* names of upstreams (ngx_str_t *), or NULL */
 
-    ngx_array_t                 *prefill;   /* that compute prompts for it */
-    ngx_array_t                 *decode;    /* that it computes them for */
+    ngx_array_t                 *prefill;   /* compute prompts for this one */
+    ngx_array_t                 *decode;    /* this one computes prompts for */
 } ngx_http_kvroute_srv_conf_t;
 
 
@@ -183,31 +181,28 @@ typedef struct {
     size_t                       max_body;
     ngx_http_complex_value_t    *salt;
     ngx_http_complex_value_t    *pin;
-    ngx_http_kvroute_policy_t   *policy;    /* NULL: that of the upstream */
+    ngx_http_kvroute_policy_t   *policy;    /* NULL: the upstream's */
     ngx_array_t                 *bypass;    /* predicates */
     ngx_http_complex_value_t    *priority;
     ngx_http_complex_value_t    *priority_max;
     ngx_http_complex_value_t    *tenant;
     ngx_http_complex_value_t    *weight;    /* of the tenant */
-    ngx_http_complex_value_t    *title;     /* that the status has for it */
+    ngx_http_complex_value_t    *title;     /* its name in the status */
     ngx_http_complex_value_t    *deadline;
-    ngx_http_complex_value_t    *queue_for; /* upstream, if not literal */
+    ngx_http_complex_value_t    *queue_for; /* the upstream */
     ngx_flag_t                   inspect;
     ngx_flag_t                   early;
     ngx_flag_t                   learn_reply;
     ngx_flag_t                   api;
     ngx_flag_t                   write;     /* of the API */
     ngx_uint_t                   status;    /* format */
-    ngx_uint_t                   prefix;    /* its paths begin alike */
+    ngx_uint_t                   prefix;    /* all paths start with its name */
     const kvr_json_names_t      *names;     /* members of the body that an
-                                               extension looks for; or NULL */
+                                               extension needs; or NULL */
 } ngx_http_kvroute_loc_conf_t;
 
 
-/*
- * This process's view of a zone: what never changes is copied, and what does
- * is pointed to.  It is filled when the zone is initialized.
- */
+/* this process's view of a zone: copies of constants, and pointers */
 typedef struct {
     ngx_http_kvroute_shm_t      *shm;
 
@@ -220,7 +215,7 @@ typedef struct {
     const uint8_t               *secret;
 
     kvr_registry_t               parts;
-    kvr_registry_t              *registry;  /* those parts */
+    kvr_registry_t              *registry;  /* &parts */
     kvr_load_t                  *load;
     kvr_sketch_t                *sketch;
     kvr_index_t                 *index;
@@ -236,17 +231,17 @@ struct ngx_http_kvroute_zone_s {
     ngx_shm_zone_t              *shm_zone;
     ngx_str_t                    name;      /* ends in '\0' */
 
-    ngx_uint_t                   unit;      /* blocks to an entry */
+    ngx_uint_t                   unit;      /* blocks per entry */
     ngx_uint_t                   max_peers;
     ngx_uint_t                   processes; /* 0: by worker_processes */
-    ngx_uint_t                   hosts;     /* that route to these peers */
+    ngx_uint_t                   hosts;     /* hosts with the same peers */
     uint8_t                     *key;       /* KVR_SECRET_LEN bytes, or NULL */
     ngx_http_kvroute_snapshot_t  *snapshot; /* or NULL */
-    ngx_uint_t                   all_hosts; /* max_conns counts those too */
+    ngx_uint_t                   all_hosts; /* max_conns is for all hosts */
     ngx_cycle_t                 *cycle;
 
-    kvr_zone_t                   core;      /* for core, with this process's
-                                               row */
+    kvr_zone_t                   core;      /* for core, with the row of this
+                                               process */
     uint64_t                     generation;
 
     unsigned                     claimed:1;
@@ -259,13 +254,13 @@ struct ngx_http_kvroute_zone_s {
 #define NGX_HTTP_KVROUTE_STATUS_PROM  3
 #define NGX_HTTP_KVROUTE_STATUS_HTML  4
 
-/* whether a variable that tells tokens is in use */
+/* whether the configuration uses a variable with tokens */
 #define NGX_HTTP_KVROUTE_TOKENS_UNKNOWN  0
 #define NGX_HTTP_KVROUTE_TOKENS_NO       1
 #define NGX_HTTP_KVROUTE_TOKENS_YES      2
 
 
-/* whether any request of this worker waits in the queue of an upstream */
+/* Tells whether a request of this worker waits in the queue. */
 static ngx_inline ngx_uint_t
 ngx_http_kvroute_queue_any(ngx_http_kvroute_srv_conf_t *conf)
 {

@@ -8,7 +8,7 @@
 #define _NGX_HTTP_KVROUTE_COMPAT_H_INCLUDED_
 
 
-/* all that depends on the version of nginx, 1.22 to 1.31 */
+/* everything that depends on the version of nginx, 1.22 to 1.31 */
 
 
 #include <ngx_config.h>
@@ -18,8 +18,8 @@
 
 
 /*
- * Since 1.27.3 names are resolved at run time: peers come and go, the counter
- * tells when, and a peer in use is held by a reference.
+ * Since 1.27.3 names are resolved at run time: lists of peers change, with a
+ * counter, and a reference keeps a peer in use.
  */
 
 #ifndef NGX_HTTP_UPSTREAM_MODIFY
@@ -30,7 +30,7 @@
 #define ngx_http_upstream_rr_peer_ref(peers, peer)
 #endif
 
-/* a function, so that older versions check its argument as newer ones do */
+/* a function, so that older versions check the argument too */
 static ngx_inline ngx_uint_t
 ngx_http_kvroute_peers_config(ngx_http_upstream_rr_peers_t *peers)
 {
@@ -42,7 +42,7 @@ ngx_http_kvroute_peers_config(ngx_http_upstream_rr_peers_t *peers)
 }
 
 
-/* the lock that workers share, if the upstream has a "zone"; else NULL */
+/* Returns the workers' shared lock, or NULL without a "zone". */
 static ngx_inline ngx_atomic_t *
 ngx_http_kvroute_peers_rwlock(ngx_http_upstream_rr_peers_t *peers)
 {
@@ -55,9 +55,9 @@ ngx_http_kvroute_peers_rwlock(ngx_http_upstream_rr_peers_t *peers)
 
 
 /*
- * Since 1.29.6 "down" is a bit mask, one of its bits says that only sessions
- * known before are to be served, and "sticky" asks for the peer of a session
- * by an id.  All balancers but nginx's own have to compare it themselves.
+ * Since 1.29.6 "down" is a bit mask, with a bit for peers that serve only known
+ * sessions, and "sticky" names the peer of a session by an id, which balancers
+ * must compare themselves.
  */
 
 #ifdef NGX_HTTP_UPSTREAM_DRAINING
@@ -89,11 +89,10 @@ ngx_http_kvroute_peers_rwlock(ngx_http_upstream_rr_peers_t *peers)
 
 
 /*
- * Directives that put themselves around the method that the upstream has when
- * they are read, and are lost if that is replaced afterwards.  "keepalive" does
- * so no more since 1.29.7; "sticky" came with 1.29.6.  The configuration of
- * both begins with a word that is set by the directive: as of 1.22.0, and not
- * looked at in other modules.
+ * Modules whose directives wrap the method that the upstream has at that point,
+ * so they are lost if the method is replaced later: "keepalive" until 1.29.7,
+ * "sticky" since 1.29.6.  The first word of their configuration tells whether
+ * the directive was used.
  */
 
 #if (nginx_version < 1029007)

@@ -9,17 +9,17 @@
 
 
 /*
- * An extension is an nginx module of its own, with its own directives, variables,
- * filters and contexts of requests, as any module has them.  What nginx does not
- * give it is in one table: the router calls it, and never knows whose it is.
+ * An extension is a separate nginx module with its own directives, variables,
+ * filters and request contexts.  What nginx does not provide is in one table,
+ * whose functions the router calls without knowing the extension.
  *
- *     preconfiguration    ngx_http_kvroute_extension_add(): the router knows it
- *     a directive         ngx_http_kvroute_shared_add(): memory of its own
- *     init_process()      ngx_http_kvroute_extension_attach(): its hooks are
- *                         called for that zone
+ *     preconfiguration    ngx_http_kvroute_extension_add() registers it
+ *     a directive         ngx_http_kvroute_shared_add() adds shared memory
+ *     init_process()      ngx_http_kvroute_extension_attach() enables its hooks
+ *                         for a zone
  *
- * Memory of its own has its own layout and name.  So a zone stays as it is when
- * an extension comes or goes by a reload.
+ * Its shared memory has its own layout and name, so a reload that adds or
+ * removes an extension keeps the zone.
  */
 
 
@@ -34,31 +34,29 @@ typedef struct ngx_http_kvroute_status_prom_s  ngx_http_kvroute_status_prom_t;
 
 typedef struct {
 
-    /* these two come first in all versions */
+    /* these two are first in all versions */
 
-    const char         *build;          /* NGX_HTTP_KVROUTE_BUILD, then */
+    const char         *build;          /* NGX_HTTP_KVROUTE_BUILD at compile
+                                           time */
     const char         *name;           /* of the module */
 
     const kvr_hooks_t  *hooks;          /* or NULL */
 
-    /*
-     * Once the configuration is read: handlers of a phase that it adds run after
-     * the router's.
-     */
+    /* adds handlers of phases, which run after the router's */
 
     ngx_int_t   (*init)(ngx_conf_t *cf);
 
-    /* in a worker: after the router's own begin, and before its end */
+    /* in a worker: after the router's init and before its exit */
 
     ngx_int_t   (*init_process)(ngx_cycle_t *cycle);
     void        (*exit_process)(ngx_cycle_t *cycle);
 
-    /* what the engine calls a request when it tells of it, or 0 */
+    /* returns the id by which the engine reports a request, or 0 */
 
     uint64_t    (*session)(ngx_http_request_t *r,
                            ngx_http_kvroute_srv_conf_t *kscf);
 
-    /* adds members to a zone, and a peer, of the JSON; series beside those of the counters */
+    /* add members of a zone and of a peer to JSON; series to Prometheus */
 
     void        (*json)(cJSON *json, ngx_http_kvroute_zone_t *zone, void *data);
     void        (*json_peer)(cJSON *json, ngx_http_kvroute_srv_conf_t *kscf,
@@ -68,23 +66,23 @@ typedef struct {
 } ngx_http_kvroute_extension_t;
 
 
-/* the extension whose hook this is */
+/* the extension that owns a hook */
 #define ngx_http_kvroute_extension(hook)                                      \
     ((const ngx_http_kvroute_extension_t *) (hook)->owner)
 
 
 /*
- * Makes an extension known, in its preconfiguration.  NGX_ERROR: it is of
- * another build than the router, and that is logged.
+ * Registers an extension, in its preconfiguration.  NGX_ERROR: it is of another
+ * build than the router, which is logged.
  */
 ngx_int_t ngx_http_kvroute_extension_add(ngx_conf_t *cf,
     const ngx_http_kvroute_extension_t *ext);
 
-/* from now on this process calls its hooks for a zone */
+/* Enables the hooks of an extension for a zone, in this process. */
 ngx_int_t ngx_http_kvroute_extension_attach(ngx_http_kvroute_zone_t *zone,
     const ngx_http_kvroute_extension_t *ext, void *data);
 
-/* of all that are known */
+/* Call the functions of all extensions. */
 ngx_int_t ngx_http_kvroute_extension_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_kvroute_extension_init_process(ngx_cycle_t *cycle);
 void ngx_http_kvroute_extension_exit_process(ngx_cycle_t *cycle);

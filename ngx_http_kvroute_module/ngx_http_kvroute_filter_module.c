@@ -5,8 +5,8 @@
 
 
 /*
- * Watches responses stream by.  Nothing is delayed, kept or changed: what
- * comes in goes on in the same call.
+ * Reads responses as they pass.  Nothing is delayed, kept or changed: each call
+ * passes on its input.
  */
 
 
@@ -64,7 +64,7 @@ static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
 
 
-/* the attempt that still has something to learn, if this is its response */
+/* Returns the attempt if this is its response and it is still being read. */
 static ngx_http_kvroute_attempt_t *
 ngx_http_kvroute_watched(ngx_http_request_t *r)
 {
@@ -79,7 +79,7 @@ ngx_http_kvroute_watched(ngx_http_request_t *r)
 
     at = ctx->attempt;
 
-    /* nginx's own pages come after the peer was freed */
+    /* nginx's own pages follow after free() */
 
     return at->core.reservation.held && at->watched ? at : NULL;
 }
@@ -88,16 +88,13 @@ ngx_http_kvroute_watched(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_kvroute_header_filter(ngx_http_request_t *r)
 {
-    ngx_uint_t                   stream, status, told;
+    ngx_uint_t                   stream, status, readable;
     ngx_http_kvroute_ctx_t      *ctx;
     ngx_http_kvroute_attempt_t  *at;
 
     ctx = ngx_http_kvroute_request_get_ctx(r);
 
-    /*
-     * A request that still holds its reservation has had no get(), and will
-     * have none: the response is the cache's or nginx's own.
-     */
+    /* without get() the response is nginx's own, or from its cache */
 
     if (ctx && ctx->reserved.conf) {
         ngx_http_kvroute_reserve_release(&ctx->reserved);
@@ -115,7 +112,7 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
 
     status = r->upstream->headers_in.status_n;
 
-    /* what follows is no body, and passes by all filters */
+    /* after the upgrade, data bypasses all filters */
 
     if (status == NGX_HTTP_SWITCHING_PROTOCOLS) {
         ngx_http_kvroute_attempt_first(at);
@@ -123,23 +120,24 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
         return ngx_http_kvroute_header_next(r);
     }
 
-    told = (at->core.reservation.peer != KVR_REGISTRY_NONE && status >= 200
-            && status <= 299);
+    readable = (at->core.reservation.peer != KVR_REGISTRY_NONE && status >= 200
+                && status <= 299);
 
-    /* what is compressed is only looked at to see when it begins */
+    /* of a compressed response only the start is of interest */
 
     if (r->headers_out.content_encoding
         && r->headers_out.content_encoding->value.len)
     {
-        told = 0;
+        readable = 0;
         stream = 0;
     }
 
     kvr_response_init(&at->ctx->usage,
-                      told ? ngx_http_kvroute_mode(r, at) : KVR_RESPONSE_FIRST,
+                      readable ? ngx_http_kvroute_mode(r, at)
+                               : KVR_RESPONSE_FIRST,
                       (unsigned) stream);
 
-    if (told) {
+    if (readable) {
         ngx_http_kvroute_headers(r, at);
     }
 
@@ -147,7 +145,7 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
 }
 
 
-/* the answer of a leg that is not the client's ends here */
+/* Passes the header on, unless a leg keeps it from the client. */
 static ngx_int_t
 ngx_http_kvroute_header_next(ngx_http_request_t *r)
 {
@@ -163,7 +161,7 @@ ngx_http_kvroute_header_next(ngx_http_request_t *r)
 }
 
 
-/* whether a response is of this type, whatever its parameters */
+/* Compares the type of a response, without its parameters. */
 static ngx_uint_t
 ngx_http_kvroute_is_type(ngx_http_request_t *r, const char *type)
 {
@@ -179,9 +177,9 @@ ngx_http_kvroute_is_type(ngx_http_request_t *r, const char *type)
 
 
 /*
- * What of a response is read.  Without a prompt there is nothing that its
- * tokens could be held against: they are only for who asks for them.  An id is
- * given by the Responses API alone, and the next request must find its engine.
+ * Returns how much of a response to read.  Token counts are needed for a prompt
+ * that was read and for variables.  The Responses API has an id, which leads
+ * later requests to the same engine.
  */
 static kvr_response_mode_e
 ngx_http_kvroute_mode(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
@@ -201,7 +199,7 @@ ngx_http_kvroute_mode(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 }
 
 
-/* headers in which engines tell what others have in their bodies */
+/* Reads headers with load and token counts. */
 static void
 ngx_http_kvroute_headers(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 {
@@ -270,7 +268,7 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
             continue;
         }
 
-        /* what was spooled to a file has begun long ago, and stays there */
+        /* a response in a file has begun before, and is not read */
 
         if (!ngx_buf_in_memory(b)) {
             u->first = 1;
@@ -311,7 +309,7 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
             }
         }
 
-        /* what is not read tells no more than that its peer is alive */
+        /* the rest only shows that the peer is alive */
 
         if (!more) {
             at->watched = (at->conf->health && u->mode == KVR_RESPONSE_FIRST);

@@ -53,9 +53,9 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
 
     { ngx_string("kvroute_shadow"),
       NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
-      ngx_http_kvroute_conf_attach_shadow,
+      ngx_http_kvroute_conf_attach,
       NGX_HTTP_SRV_CONF_OFFSET,
-      0,
+      1,
       NULL },
 
     { ngx_string("kvroute_upstream"),
@@ -262,7 +262,7 @@ ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
     ngx_http_kvroute_conf_check_capacities(cf, kmcf);
     ngx_http_kvroute_conf_check_ranks(cf, kmcf);
 
-    /* handlers of a phase run in the reverse order */
+    /* nginx runs the handlers of a phase in reverse order */
 
     if (ngx_http_kvroute_extension_init(cf) != NGX_OK
         || ngx_http_kvroute_early_init(cf) != NGX_OK
@@ -312,30 +312,14 @@ ngx_http_kvroute_create_main_conf(ngx_conf_t *cf)
         return NULL;
     }
 
-    if (ngx_array_init(&kmcf->zones, cf->pool, 4,
-                       sizeof(ngx_http_kvroute_zone_t *))
-        != NGX_OK)
-    {
-        return NULL;
-    }
-
-    if (ngx_array_init(&kmcf->extensions, cf->pool, 4,
-                       sizeof(ngx_http_kvroute_extension_t *))
-        != NGX_OK)
-    {
-        return NULL;
-    }
-
-    if (ngx_array_init(&kmcf->named, cf->pool, 4,
-                       sizeof(ngx_http_kvroute_conf_named_t))
-        != NGX_OK)
-    {
-        return NULL;
-    }
-
-    if (ngx_array_init(&kmcf->upstreams, cf->pool, 4,
-                       sizeof(ngx_http_kvroute_srv_conf_t *))
-        != NGX_OK)
+    if (ngx_array_init(&kmcf->zones, cf->pool, 4, sizeof(void *)) != NGX_OK
+        || ngx_array_init(&kmcf->extensions, cf->pool, 4, sizeof(void *))
+           != NGX_OK
+        || ngx_array_init(&kmcf->upstreams, cf->pool, 4, sizeof(void *))
+           != NGX_OK
+        || ngx_array_init(&kmcf->named, cf->pool, 4,
+                          sizeof(ngx_http_kvroute_conf_named_t))
+           != NGX_OK)
     {
         return NULL;
     }
@@ -347,7 +331,7 @@ ngx_http_kvroute_create_main_conf(ngx_conf_t *cf)
 }
 
 
-/* zones may be declared after the upstreams that use them */
+/* Zones can be declared after the upstreams that use them. */
 static char *
 ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf)
 {
@@ -506,7 +490,7 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         conf->prefix = prev->prefix;
     }
 
-    /* with the parameters that belong to them */
+    /* a directive is inherited with its parameters */
 
     if (conf->priority == NGX_CONF_UNSET_PTR) {
         conf->priority_max = prev->priority_max;
@@ -532,7 +516,7 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
 
-    /* a handler without a literal upstream: as a rule it has a variable */
+    /* a handler without a literal upstream usually has a variable */
 
     if (clcf->handler && uscf == NULL && !conf->status && !conf->api) {
         kmcf->variable = 1;
@@ -582,7 +566,7 @@ ngx_http_kvroute_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     klcf->prefix = ngx_http_kvroute_is_prefix(clcf);
     clcf->handler = ngx_http_kvroute_api_handler;
 
-    /* the page may offer actions: it has to know where */
+    /* the page needs the path to offer actions */
 
     kscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_kvroute_module);
 
@@ -594,7 +578,7 @@ ngx_http_kvroute_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* whether all paths of a location begin with its name */
+/* Tells whether all paths of a location start with its name. */
 static ngx_uint_t
 ngx_http_kvroute_is_prefix(ngx_http_core_loc_conf_t *clcf)
 {
@@ -614,7 +598,13 @@ ngx_http_kvroute_status(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_kvroute_loc_conf_t  *klcf = conf;
 
     ngx_str_t                 *value;
+    ngx_uint_t                 i;
     ngx_http_core_loc_conf_t  *clcf;
+
+    /* formats, by NGX_HTTP_KVROUTE_STATUS_... */
+
+    static const char *const  formats[] = { "", "", "json", "prometheus",
+                                            "html" };
 
     if (klcf->status) {
         return "is duplicate";
@@ -628,16 +618,13 @@ ngx_http_kvroute_status(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (cf->args->nelts == 2) {
 
-        if (ngx_strcmp(value[1].data, "json") == 0) {
-            klcf->status = NGX_HTTP_KVROUTE_STATUS_JSON;
+        for (i = NGX_HTTP_KVROUTE_STATUS_JSON; i < kvr_nelts(formats); i++) {
+            if (ngx_strcmp(value[1].data, formats[i]) == 0) {
+                klcf->status = i;
+            }
+        }
 
-        } else if (ngx_strcmp(value[1].data, "prometheus") == 0) {
-            klcf->status = NGX_HTTP_KVROUTE_STATUS_PROM;
-
-        } else if (ngx_strcmp(value[1].data, "html") == 0) {
-            klcf->status = NGX_HTTP_KVROUTE_STATUS_HTML;
-
-        } else {
+        if (klcf->status == NGX_HTTP_KVROUTE_STATUS_ALL) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                                "unknown format \"%V\": known are json, "
                                "prometheus and html", &value[1]);

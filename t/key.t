@@ -154,7 +154,7 @@ sub bad {
 }
 
 my $how = qr/"head -c 192 \/dev\/urandom \| base64"/;
-my $wrong = qr/does not hold 192 random bytes in base64, make it with $how/;
+my $wrong = qr/does not have the right number of bytes in base64: make it with $how/;
 my $weak = qr/is weak, its bytes are not random: make it with $how/;
 
 bad('empty', $wrong, '');
@@ -203,7 +203,7 @@ like($out, qr/key_file "\/key" is not a regular file/, 'a folder: says why');
 conf($t, '3m key_file=', '3m');
 ($ok, $out) = $t->check();
 ok(!$ok, 'no name: refused');
-like($out, qr/"key_file" must name a file/, 'no name: says why');
+like($out, qr/"key_file=" must be the name of a file/, 'no name: says why');
 
 
 # nobody is shown a key

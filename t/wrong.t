@@ -37,11 +37,11 @@ zone     | kvroute_zone zone=llm:1m; kvroute_zone zone=llm:1m; | refused | dupli
 zone     | kvroute_zone zone=llm:1m block=1000;        | refused | "block=1000" must be a power of two, between 256 and 4k
 zone     | kvroute_zone zone=llm:1m block=1m;          | refused | "block=1m" must be a power of two, between 256 and 4k
 zone     | kvroute_zone zone=llm:1m block=big;         | refused | "block=" must be a power of two, between 256 and 4k
-zone     | kvroute_zone zone=llm:1m max_peer=8;        | refused | invalid parameter "max_peer=8", did you mean "max_peers="?
+zone     | kvroute_zone zone=llm:1m max_peer=8;        | refused | invalid parameter "max_peer=8": known are
 zone     | kvroute_zone zone=llm:1m max_peers=600;     | refused | "max_peers=600" must be between 1 and 512
 zone     | kvroute_zone zone=llm:1m hosts=0;           | refused | "hosts=0" must be between 1 and 1024
 zone     | kvroute_zone zone=llm:1m hosts=3;           | refused | "hosts" needs "key_file=FILE", the same on all hosts
-zone     | kvroute_zone zone=llm:1m key_file=;         | refused | "key_file" must name a file
+zone     | kvroute_zone zone=llm:1m key_file=;         | refused | "key_file=" must be the name of a file
 zone     | kvroute_zone zone=llm:1m key_file=/no/such; | refused | key_file "/no/such": open() failed
 zone     | kvroute_zone zone=llm:1m; kvroute_zone zone=old:1m; | warned | "kvroute_zone zone=old" is used by no upstream: write "kvroute zone=old;" in one
 
@@ -55,7 +55,7 @@ http     | kvroute_share zone=llm server=redis://a/0;            | refused | "se
 http     | kvroute_share zone=llm server=redis://u:p@127.0.0.1;  | refused | a password in "server=" is visible in the configuration: put it into a file and write "password_file=FILE"
 http     | kvroute_share zone=llm server=redis://127.0.0.1 password_file=; | refused | "password_file=" must be the name of a file
 http     | kvroute_share zone=llm server=redis://127.0.0.1 password_file=/no/such; | refused | password_file "/no/such": open() failed
-http     | kvroute_share zone=llm server=redis://127.0.0.1 intervall=5ms; | refused | invalid parameter "intervall=5ms", did you mean "interval="?
+http     | kvroute_share zone=llm server=redis://127.0.0.1 intervall=5ms; | refused | invalid parameter "intervall=5ms": known are
 http     | kvroute_share zone=llm server=redis://127.0.0.1 interval=2s;  | refused | "interval=" must be between 1ms and 1s
 http     | kvroute_share zone=llm server=redis://127.0.0.1 lease=1s;     | refused | "lease=" must be between 2s and 1m
 http     | kvroute_share zone=llm server=redis://127.0.0.1 max_conns=all; | refused | "max_conns=" must be one of "local fleet"
@@ -68,7 +68,7 @@ upstream | kvroute off zone=llm;                       | refused | policy "off" 
 upstream | kvroute zone=llm kv_cache;                  | refused | invalid parameter "kv_cache": the policy must be the first word
 upstream | kvroute zone=lm;                            | refused | kvroute zone "lm" is unknown in upstream "llm" ...: declare "kvroute_zone zone=lm:16m;" in http
 upstream | kvroute zone=;                              | refused | "zone=" must be the name of a "kvroute_zone"
-upstream | kvroute zone=llm capcity=4m;                | refused | invalid parameter "capcity=4m", did you mean "capacity="?
+upstream | kvroute zone=llm capcity=4m;                | refused | invalid parameter "capcity=4m": known are
 upstream | kvroute zone=llm weight=2;                  | refused | invalid parameter "weight=2": known are ... "slow_start=" (a time such as 30s)
 upstream | kvroute zone=llm capacity=lots;             | refused | "capacity=" must be a size such as 64m, 256 bytes at least, ...: invalid value in parameter "capacity=lots"
 http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; } upstream two { zone two 64k; kvroute zone=llm capacity=64m!; server 127.0.0.1:9; } | warned | "capacity=67108864" in upstream "one" and "capacity=67108864!" in upstream "two" in ... are for the same server "127.0.0.1:9" of a zone: write the same value in both
@@ -105,7 +105,7 @@ upstream | kvroute_shadow zone=llm; kvroute_queue max=9; | refused | "kvroute_qu
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue 100; | refused | invalid parameter "100": known are "max=" (between 1 and 1000000)
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue timeout=5s; | refused | must have "max" parameter: "max=" and a number of requests
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 order=lifo; | refused | "order=" must be one of "priority fifo"
-upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 time=5s; | refused | invalid parameter "time=5s", did you mean "timeout="?
+upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 time=5s; | refused | invalid parameter "time=5s": known are
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 status=200; | refused | "status=200" must be between 400 and 599
 upstream | kvroute_queue max=100; kvroute zone=llm;    | refused | "kvroute_queue" directive must come after "kvroute"
 upstream | kvroute zone=llm; kvroute_queue max=100;    | warned  | has no effect without a cap: set "max_pending" of "kvroute", or "max_conns" of servers
@@ -171,29 +171,29 @@ upstream | kvroute zone=llm; kvroute_events port=5557 replay=5558 ranks=4; | ref
 upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_events port=+2 replay=+1; | refused | must be 2 apart with 2 ranks
 upstream | kvroute zone=llm; kvroute_events port=+1 replay=5557; server 127.0.0.1:9; server 127.0.0.1:10; | warned | has one publisher for servers "127.0.0.1:..." and "127.0.0.1:...": write "replay=+N"
 location | kvroute_events port=5557; | refused | "kvroute_events" directive is not allowed here
-upstream | kvroute zone=llm; kvroute_events port=5557 topics=kv; | refused | invalid parameter "topics=kv", did you mean "topic="?
+upstream | kvroute zone=llm; kvroute_events port=5557 topics=kv; | refused | invalid parameter "topics=kv": known are
 upstream | kvroute zone=llm; kvroute_events port=5557 ranks=9; | refused | "ranks=9" must be between 1 and 8
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=5557; | refused | "replay=" must be another port than "port="
 upstream | kvroute zone=llm; kvroute_events port=1; kvroute_events port=2; | refused | "kvroute_events" directive is duplicate
 upstream | kvroute zone=llm; kvroute_events port=5557; server 127.0.0.1:9; server 127.0.0.1:10; | warned | has one publisher for servers "127.0.0.1:..." and "127.0.0.1:...": write "port=+N"
 upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_events port=5557 ranks=2; | warned | "ranks=" of "kvroute_events" in upstream "llm" ... has no effect with "kvroute_ranks"
 upstream | kvroute zone=llm; kvroute_events port=5557; server unix:/tmp/no; | warned | has no port for server "unix:/tmp/no": its events are not read
-upstream | kvroute zone=llm; kvroute_eject fail=3;     | refused | invalid parameter "fail=3", did you mean "fails="?
+upstream | kvroute zone=llm; kvroute_eject fail=3;     | refused | invalid parameter "fail=3": known are
 upstream | kvroute zone=llm; kvroute_eject share=0.5;  | refused | "share=" must be
 upstream | kvroute zone=llm; kvroute_probe engine=ollama; | refused | "engine=" must be vllm, sglang, trtllm, llamacpp, tgi or auto
 upstream | kvroute zone=llm; kvroute_probe path=metrics; | refused | "path=" must be a path that begins with "/"
 upstream | kvroute zone=llm; kvroute_probe uri=/metrics; | refused | invalid parameter "uri=/metrics"
 upstream | kvroute zone=llm; kvroute_health path=/live; | refused | invalid parameter "path=/live"
 upstream | kvroute zone=llm balance=any; | refused | "balance_abs="
-upstream | kvroute zone=llm; kvroute_probe intervall=1s; | refused | invalid parameter "intervall=1s", did you mean "interval="?
+upstream | kvroute zone=llm; kvroute_probe intervall=1s; | refused | invalid parameter "intervall=1s": known are
 upstream | kvroute zone=llm; kvroute_probe interval=1s timeout=5s; | warned | "timeout=" is longer than "interval="
-upstream | kvroute zone=llm; kvroute_health fail=3;    | refused | invalid parameter "fail=3", did you mean "fails="?
+upstream | kvroute zone=llm; kvroute_health fail=3;    | refused | invalid parameter "fail=3": known are
 upstream | kvroute zone=llm; kvroute_health port=http; | refused | "port=" must be between 1 and 65535
 
 location | kvroute_policy best;                        | refused | unknown policy "best": known are kv_cache
 location | kvroute_policy kv_cache max_pending=256k;   | refused | "max_pending=" belongs to "kvroute" in the upstream
 location | kvroute_policy kv_cache zone=llm;           | refused | "zone=" belongs to "kvroute" in the upstream
-location | kvroute_policy sticky timout=1h;            | refused | invalid parameter "timout=1h", did you mean "timeout="?
+location | kvroute_policy sticky timout=1h;            | refused | invalid parameter "timout=1h": known are
 location | kvroute_policy random two=1;                | refused | invalid parameter "two=1": policy "random" has none
 location | kvroute_policy sticky strict=yes;           | refused | "strict=" must be one of "off on"
 location | kvroute_priority hihg;                      | refused | "kvroute_priority" must be critical, high, ...: invalid value "hihg"

@@ -48,8 +48,9 @@ typedef struct {
 char *ngx_http_kvroute_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
+/* Sets a pointer to the key that a file has. */
 ngx_int_t ngx_http_kvroute_conf_key(ngx_conf_t *cf,
-    ngx_http_kvroute_zone_t *zone, ngx_str_t *file);
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 
 /*
  * Reads a file that only its owner may read, at most max bytes, to text->data.
@@ -65,9 +66,8 @@ ngx_int_t ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
 char *ngx_http_kvroute_conf_upstream_ranks(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
+/* cmd->offset: 1 for a shadow, which does not replace the method */
 char *ngx_http_kvroute_conf_attach(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_kvroute_conf_attach_shadow(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_kvroute_conf_attach_named(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);

@@ -24,10 +24,6 @@
 
 #define NGX_HTTP_KVROUTE_ATTACH_VERSION  1029007
 
-#define NGX_HTTP_KVROUTE_ATTACH_BOTH                                          \
-    "cannot be in one upstream with the other one: \"kvroute\" routes, "      \
-    "\"kvroute_shadow\" only counts"
-
 
 static ngx_int_t ngx_http_kvroute_conf_attach_to(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf);
@@ -47,7 +43,10 @@ ngx_http_kvroute_conf_attach(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_upstream_srv_conf_t  *uscf;
 
     if (kscf->shm_zone) {
-        return kscf->shadow ? NGX_HTTP_KVROUTE_ATTACH_BOTH : "is duplicate";
+        return kscf->shadow == cmd->offset
+               ? "is duplicate"
+               : "cannot be in one upstream with the other one: \"kvroute\" "
+                 "routes, \"kvroute_shadow\" only counts";
     }
 
     if (ngx_http_kvroute_conf_upstream_params(cf, kscf, 1) != NGX_OK) {
@@ -55,6 +54,23 @@ ngx_http_kvroute_conf_attach(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     uscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
+
+    if (cmd->offset) {
+
+        if (kvr_policy_needs(kscf->policy.conf.policy) & KVR_NEEDS_SESSION) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "policy \"%s\" is not for \"%V\": another "
+                               "method chooses the servers of sessions",
+                               kvr_policy_name(kscf->policy.conf.policy),
+                               &cmd->name);
+            return NGX_CONF_ERROR;
+        }
+
+        kscf->shadow = 1;
+
+        return ngx_http_kvroute_conf_attach_to(cf, uscf) == NGX_OK
+               ? NGX_CONF_OK : NGX_CONF_ERROR;
+    }
 
     ngx_http_kvroute_conf_attach_replace(cf, uscf);
 
@@ -66,41 +82,6 @@ ngx_http_kvroute_conf_attach(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
                   |NGX_HTTP_UPSTREAM_FAIL_TIMEOUT
                   |NGX_HTTP_UPSTREAM_DOWN
                   |NGX_HTTP_UPSTREAM_BACKUP;
-
-    return ngx_http_kvroute_conf_attach_to(cf, uscf) == NGX_OK
-           ? NGX_CONF_OK : NGX_CONF_ERROR;
-}
-
-
-/* Runs next to any method of the upstream, which is not changed. */
-char *
-ngx_http_kvroute_conf_attach_shadow(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf)
-{
-    ngx_http_kvroute_srv_conf_t  *kscf = conf;
-
-    ngx_http_upstream_srv_conf_t  *uscf;
-
-    if (kscf->shm_zone) {
-        return kscf->shadow ? "is duplicate" : NGX_HTTP_KVROUTE_ATTACH_BOTH;
-    }
-
-    if (ngx_http_kvroute_conf_upstream_params(cf, kscf, 1) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    if (kvr_policy_needs(kscf->policy.conf.policy) & KVR_NEEDS_SESSION) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "policy \"%s\" is not for \"%V\": another method "
-                           "chooses the servers of sessions",
-                           kvr_policy_name(kscf->policy.conf.policy),
-                           &cmd->name);
-        return NGX_CONF_ERROR;
-    }
-
-    kscf->shadow = 1;
-
-    uscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
 
     return ngx_http_kvroute_conf_attach_to(cf, uscf) == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;

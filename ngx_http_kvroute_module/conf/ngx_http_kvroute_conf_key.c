@@ -13,7 +13,7 @@
  */
 
 
-#include "conf/ngx_http_kvroute_conf.h"
+#include "conf/ngx_http_kvroute_conf_param.h"
 
 
 /* base64 of the key, with room for white space */
@@ -30,25 +30,26 @@ static ngx_uint_t ngx_http_kvroute_conf_key_weak(const u_char *key);
 
 
 ngx_int_t
-ngx_http_kvroute_conf_key(ngx_conf_t *cf, ngx_http_kvroute_zone_t *zone,
-    ngx_str_t *file)
+ngx_http_kvroute_conf_key(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
-    size_t      i, n;
-    u_char      buf[NGX_HTTP_KVROUTE_KEY_FILE];
-    u_char      bytes[ngx_base64_decoded_length(NGX_HTTP_KVROUTE_KEY_FILE)];
-    ngx_int_t   rc;
-    ngx_str_t   text, key;
+    uint8_t  **secret = field;
 
-    if (file->len == 0) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "parameter \"key_file\" must name a file");
-        return NGX_ERROR;
+    size_t       i, n;
+    u_char       buf[NGX_HTTP_KVROUTE_KEY_FILE];
+    u_char       bytes[ngx_base64_decoded_length(NGX_HTTP_KVROUTE_KEY_FILE)];
+    ngx_int_t    rc;
+    ngx_str_t    text, key;
+    const char  *why;
+
+    if (value->len == 0) {
+        return NGX_DECLINED;
     }
 
     text.data = buf;
     key.data = bytes;
 
-    rc = ngx_http_kvroute_conf_key_read(cf, "key_file", file, &text,
+    rc = ngx_http_kvroute_conf_key_read(cf, "key_file", value, &text,
                                         sizeof(buf));
 
     if (rc != NGX_OK) {
@@ -62,35 +63,34 @@ ngx_http_kvroute_conf_key(ngx_conf_t *cf, ngx_http_kvroute_zone_t *zone,
     }
 
     text.len = n;
+    why = NULL;
 
     if (n != ngx_base64_encoded_length(KVR_SECRET_LEN)
         || ngx_decode_base64(&key, &text) != NGX_OK
         || key.len != KVR_SECRET_LEN)
     {
+        why = "does not have the right number of bytes in base64";
+
+    } else if (ngx_http_kvroute_conf_key_weak(bytes)) {
+        why = "is weak, its bytes are not random";
+    }
+
+    if (why) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "key_file \"%V\" does not hold %d random bytes in "
-                           "base64, make it with \"head -c %d /dev/urandom | "
-                           "base64\"", file, KVR_SECRET_LEN, KVR_SECRET_LEN);
+                           "key_file \"%V\" %s: make it with \"head -c %d "
+                           "/dev/urandom | base64\"", value, why,
+                           KVR_SECRET_LEN);
         rc = NGX_ERROR;
         goto done;
     }
 
-    if (ngx_http_kvroute_conf_key_weak(bytes)) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "key_file \"%V\" is weak, its bytes are not random: "
-                           "make it with \"head -c %d /dev/urandom | base64\"",
-                           file, KVR_SECRET_LEN);
+    *secret = ngx_palloc(cf->pool, KVR_SECRET_LEN);
+    if (*secret == NULL) {
         rc = NGX_ERROR;
         goto done;
     }
 
-    zone->key = ngx_palloc(cf->pool, KVR_SECRET_LEN);
-    if (zone->key == NULL) {
-        rc = NGX_ERROR;
-        goto done;
-    }
-
-    ngx_memcpy(zone->key, bytes, KVR_SECRET_LEN);
+    ngx_memcpy(*secret, bytes, KVR_SECRET_LEN);
 
 done:
 

@@ -7,14 +7,8 @@
 #include "conf/ngx_http_kvroute_conf_param.h"
 
 
-/* letters that an unknown word shares with the parameter that is suggested */
-#define NGX_HTTP_KVROUTE_CONF_PARAM_ALIKE  3
-
-
 static ngx_int_t ngx_http_kvroute_conf_param_store(
     const ngx_http_kvroute_conf_param_t *param, int64_t n, void *field);
-static u_char *ngx_http_kvroute_conf_param_list(u_char *p, u_char *last,
-    const ngx_http_kvroute_conf_param_t *params);
 static void ngx_http_kvroute_conf_param_dollar(ngx_conf_t *cf,
     ngx_str_t *value);
 
@@ -111,72 +105,29 @@ ngx_http_kvroute_conf_param_unknown(ngx_conf_t *cf, ngx_str_t *word,
     const ngx_http_kvroute_conf_param_t *params,
     const ngx_http_kvroute_conf_param_t *more)
 {
-    u_char                               *p, *last;
+    u_char                               *p;
     u_char                                text[NGX_MAX_CONF_ERRSTR];
-    size_t                                n, most;
     ngx_uint_t                            i;
-    const ngx_http_kvroute_conf_param_t  *param, *like, *lists[2];
-
-    lists[0] = params;
-    lists[1] = more;
+    const ngx_http_kvroute_conf_param_t  *param;
 
     p = text;
-    last = text + sizeof(text) - 1;
-
-    like = NULL;
-    most = NGX_HTTP_KVROUTE_CONF_PARAM_ALIKE - 1;
 
     for (i = 0; i < 2; i++) {
 
-        for (param = lists[i]; param && param->name.len; param++) {
-
-            for (n = 0; n < word->len && word->data[n] != '='
-                        && word->data[n] == param->name.data[n]; n++)
-            {
-                /* void */
-            }
-
-            if (n > most) {
-                most = n;
-                like = param;
-            }
-        }
-
-        if (lists[i]) {
-            p = ngx_http_kvroute_conf_param_list(p, last, lists[i]);
+        for (param = i ? more : params; param && param->name.len; param++) {
+            p = ngx_slprintf(p, text + sizeof(text) - 1, " \"%V\" (%s%s)",
+                             &param->name,
+                             param->set == ngx_http_kvroute_conf_param_choice
+                             ? "one of " : "", param->must);
         }
     }
 
     *p = '\0';
 
-    if (like) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid parameter \"%V\", did you mean \"%V\"?",
-                           word, &like->name);
-
-    } else {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid parameter \"%V\": known are%s", word, text);
-    }
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "invalid parameter \"%V\": known are%s", word, text);
 
     return NGX_ERROR;
-}
-
-
-/* Lists names with their valid values. */
-static u_char *
-ngx_http_kvroute_conf_param_list(u_char *p, u_char *last,
-    const ngx_http_kvroute_conf_param_t *params)
-{
-    const ngx_http_kvroute_conf_param_t  *param;
-
-    for (param = params; param->name.len; param++) {
-        p = ngx_slprintf(p, last, " \"%V\" (%s%s)", &param->name,
-                         param->set == ngx_http_kvroute_conf_param_choice
-                         ? "one of " : "", param->must);
-    }
-
-    return p;
 }
 
 

@@ -21,7 +21,7 @@ static ngx_int_t ngx_http_kvroute_conf_queue_level(ngx_conf_t *cf,
 static ngx_int_t ngx_http_kvroute_conf_queue_weight(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static char *ngx_http_kvroute_conf_queue_value(ngx_conf_t *cf,
-    ngx_command_t *cmd, void *conf,
+    ngx_command_t *cmd, void *conf, ngx_http_kvroute_conf_param_pt set,
     const ngx_http_kvroute_conf_param_t *params);
 
 
@@ -204,21 +204,8 @@ char *
 ngx_http_kvroute_conf_queue_priority(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf)
 {
-    ngx_str_t  *value;
-
-    value = cf->args->elts;
-
-    if (ngx_http_script_variables_count(&value[1]) == 0
-        && ngx_http_kvroute_conf_queue_class(&value[1]) == NGX_ERROR)
-    {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" must be "
-                           NGX_HTTP_KVROUTE_CONF_QUEUE_CLASSES
-                           ": invalid value \"%V\"", &cmd->name, &value[1]);
-        return NGX_CONF_ERROR;
-    }
-
     return ngx_http_kvroute_conf_queue_value(cf, cmd, conf,
+                                   ngx_http_kvroute_conf_queue_level,
                                    ngx_http_kvroute_conf_queue_priority_list);
 }
 
@@ -228,14 +215,17 @@ ngx_http_kvroute_conf_queue_tenant(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf)
 {
     return ngx_http_kvroute_conf_queue_value(cf, cmd, conf,
+                                     ngx_http_kvroute_conf_param_complex,
                                      ngx_http_kvroute_conf_queue_tenant_list);
 }
 
 
 static char *
 ngx_http_kvroute_conf_queue_value(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf, const ngx_http_kvroute_conf_param_t *params)
+    void *conf, ngx_http_kvroute_conf_param_pt set,
+    const ngx_http_kvroute_conf_param_t *params)
 {
+    ngx_int_t                   rc;
     ngx_str_t                  *value;
     ngx_http_complex_value_t  **field;
 
@@ -247,8 +237,16 @@ ngx_http_kvroute_conf_queue_value(ngx_conf_t *cf, ngx_command_t *cmd,
 
     value = cf->args->elts;
 
-    if (ngx_http_kvroute_conf_param_complex(cf, NULL, &value[1], field)
-        != NGX_OK
+    rc = set(cf, NULL, &value[1], field);
+
+    if (rc == NGX_DECLINED) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" must be "
+                           NGX_HTTP_KVROUTE_CONF_QUEUE_CLASSES
+                           ": invalid value \"%V\"", &cmd->name, &value[1]);
+    }
+
+    if (rc != NGX_OK
         || ngx_http_kvroute_conf_param_all(cf, params, 2, conf) != NGX_OK)
     {
         return NGX_CONF_ERROR;

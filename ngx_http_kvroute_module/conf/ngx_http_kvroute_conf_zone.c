@@ -23,8 +23,6 @@ static ngx_int_t ngx_http_kvroute_conf_zone_name(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_zone_block(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_kvroute_conf_zone_key(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_zone_file(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_zone_snapshot(ngx_conf_t *cf,
@@ -52,8 +50,9 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_zone_list[] =
       ngx_http_kvroute_conf_field(ngx_http_kvroute_zone_t, hosts),
       1, 1024, "between 1 and 1024" },
 
-    { ngx_string("key_file="), ngx_http_kvroute_conf_zone_key,
-      0, 0, 0, 0, "the name of a file" },
+    { ngx_string("key_file="), ngx_http_kvroute_conf_key,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_zone_t, key),
+      0, 0, "the name of a file" },
 
     { ngx_string("snapshot="), ngx_http_kvroute_conf_zone_file,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_conf_zone_t, snapshot),
@@ -200,14 +199,6 @@ ngx_http_kvroute_conf_zone_block(ngx_conf_t *cf,
     *unit = (ngx_uint_t) size / KVR_BLOCK;
 
     return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_conf_zone_key(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
-{
-    return ngx_http_kvroute_conf_key(cf, field, value);
 }
 
 
