@@ -13,8 +13,8 @@
 #include "balance/ngx_http_kvroute_balance_int.h"
 
 
-static void ngx_http_kvroute_receipt_trace(ngx_http_request_t *r,
-    kvr_receipt_t *receipt);
+static ngx_str_t  ngx_http_kvroute_receipt_trace =
+    ngx_string("traceparent");
 
 
 void
@@ -55,6 +55,7 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
 {
     ngx_time_t                *tp;
     kvr_member_t              *member;
+    ngx_table_elt_t           *h;
     kvr_receipt_t              receipt;
     kvr_upstream_t            *upstream;
     ngx_http_kvroute_ctx_t    *ctx;
@@ -114,32 +115,19 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     receipt.policy = (uint8_t) ctx->policy;
     receipt.reason = (uint8_t) d->reason;
 
-    ngx_http_kvroute_receipt_trace(ctx->request, &receipt);
+    receipt.trace[0] = 0;
+    receipt.trace[1] = 0;
+
+    h = ngx_http_kvroute_headers_next(&ctx->request->headers_in.headers,
+                                      &ngx_http_kvroute_receipt_trace, NULL);
+    if (h) {
+        (void) kvr_receipt_trace(h->value.data, h->value.len, receipt.trace);
+    }
 
     at->receipt = kvr_receipt_put(sh->receipts, &receipt);
 
     kvr_stats_observe(&upstream->stats, KVR_STATS_DECISION,
                       ngx_http_kvroute_receipt_clock() - at->began);
-}
-
-
-/* Copies the trace id of a W3C header, which is passed on unchanged. */
-static void
-ngx_http_kvroute_receipt_trace(ngx_http_request_t *r, kvr_receipt_t *receipt)
-{
-    ngx_table_elt_t  *h;
-
-    static ngx_str_t  name = ngx_string("traceparent");
-
-    receipt->trace[0] = 0;
-    receipt->trace[1] = 0;
-
-    h = ngx_http_kvroute_headers_next(&r->headers_in.headers, &name,
-                                      NULL);
-
-    if (h) {
-        (void) kvr_receipt_trace(h->value.data, h->value.len, receipt->trace);
-    }
 }
 
 

@@ -25,8 +25,6 @@ static ngx_int_t ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc,
     void *data);
 static ngx_int_t ngx_http_kvroute_upstream_backup(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, ngx_http_upstream_rr_peers_t *peers);
-static void ngx_http_kvroute_upstream_bind(ngx_http_kvroute_attempt_t *at,
-    ngx_uint_t offered);
 static void ngx_http_kvroute_upstream_free(ngx_peer_connection_t *pc,
     void *data, ngx_uint_t state);
 static ngx_uint_t ngx_http_kvroute_upstream_stale(ngx_peer_connection_t *pc,
@@ -163,6 +161,7 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
     ngx_http_kvroute_attempt_t  *at = data;
 
     time_t                         now;
+    uint32_t                       peer;
     ngx_uint_t                     i, offered;
     kvr_decision_t                 d;
     ngx_http_upstream_rr_peer_t   *best;
@@ -240,10 +239,17 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
     ngx_http_kvroute_attempt_insert(at);
     ngx_http_kvroute_receipt(pc, at, &d);
 
-    if (at->session.keyed && kvr_policy_needs(at->policy->conf.policy)
-                             & KVR_NEEDS_SESSION)
+    /* bind the session; it stays bound to a peer that is only full */
+
+    peer = at->core.reservation.peer;
+
+    if (at->session.keyed
+        && kvr_policy_needs(at->policy->conf.policy) & KVR_NEEDS_SESSION
+        && peer != KVR_REGISTRY_NONE
+        && (peer == at->session.bound || !(offered || at->busy)))
     {
-        ngx_http_kvroute_upstream_bind(at, offered);
+        ngx_http_kvroute_session_bind(at->conf, at->session.key, peer,
+                                      at->policy->conf.timeout);
     }
 
     return NGX_OK;
@@ -282,29 +288,6 @@ ngx_http_kvroute_upstream_backup(ngx_peer_connection_t *pc,
     pc->name = peers->name;
 
     return NGX_BUSY;
-}
-
-
-/*
- * Binds the session to the peer taken, or renews the binding.  A session stays
- * bound to a peer that is only full.
- */
-static void
-ngx_http_kvroute_upstream_bind(ngx_http_kvroute_attempt_t *at,
-    ngx_uint_t offered)
-{
-    uint32_t  peer;
-
-    peer = at->core.reservation.peer;
-
-    if (peer == KVR_REGISTRY_NONE
-        || ((offered || at->busy) && peer != at->session.bound))
-    {
-        return;
-    }
-
-    ngx_http_kvroute_session_bind(at->conf, at->session.key, peer,
-                                  at->policy->conf.timeout);
 }
 
 

@@ -126,44 +126,27 @@ ngx_http_kvroute_status_page_send(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_kvroute_status_redirect(ngx_http_request_t *r)
 {
-    u_char           *p;
-    size_t            len;
-    uintptr_t         escape;
-    ngx_table_elt_t  *location;
+    u_char     *p, *last;
+    uintptr_t   escape;
+
+    escape = ngx_escape_uri(NULL, r->uri.data, r->uri.len, NGX_ESCAPE_URI);
+
+    p = ngx_pnalloc(r->pool, r->uri.len + 2 * escape + 2);
+    if (p == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    last = escape ? (u_char *) ngx_escape_uri(p, r->uri.data, r->uri.len,
+                                              NGX_ESCAPE_URI)
+                  : ngx_cpymem(p, r->uri.data, r->uri.len);
+
+    (void) ngx_cpymem(last, "/", 2);
 
     ngx_http_clear_location(r);
 
-    location = ngx_list_push(&r->headers_out.headers);
-    if (location == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
+    r->headers_out.location = ngx_http_kvroute_headers_add(r, "Location",
+                                                           (char *) p);
 
-    escape = 2 * ngx_escape_uri(NULL, r->uri.data, r->uri.len,
-                                NGX_ESCAPE_URI);
-    len = r->uri.len + escape + 1;
-
-    p = ngx_pnalloc(r->pool, len);
-    if (p == NULL) {
-        location->hash = 0;
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    location->hash = 1;
-    ngx_http_kvroute_header_end(location);
-    ngx_str_set(&location->key, "Location");
-    location->value.data = p;
-    location->value.len = len;
-
-    if (escape) {
-        p = (u_char *) ngx_escape_uri(p, r->uri.data, r->uri.len,
-                                      NGX_ESCAPE_URI);
-    } else {
-        p = ngx_cpymem(p, r->uri.data, r->uri.len);
-    }
-
-    *p = '/';
-
-    r->headers_out.location = location;
-
-    return NGX_HTTP_MOVED_PERMANENTLY;
+    return r->headers_out.location ? NGX_HTTP_MOVED_PERMANENTLY
+                                   : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }

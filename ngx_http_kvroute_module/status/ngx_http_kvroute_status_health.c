@@ -18,14 +18,11 @@
 #define NGX_HTTP_KVROUTE_STALE_TIME    10000
 
 
-static uint64_t ngx_http_kvroute_health_alone(kvr_united_t *united);
 static void ngx_http_kvroute_health_server(ngx_http_kvroute_status_peer_t *p,
     kvr_verdict_server_t *s);
 static cJSON *ngx_http_kvroute_health_json(cJSON *json, kvr_verdict_e state);
 static cJSON *ngx_http_kvroute_health_why(ngx_http_kvroute_status_upstream_t *u,
     kvr_verdict_why_t *why);
-static void ngx_http_kvroute_health_status(cJSON *json,
-    ngx_http_kvroute_status_peer_t *p);
 static void ngx_http_kvroute_health_number(cJSON *json, const char *name,
     uint64_t n);
 static void ngx_http_kvroute_health_caps(cJSON *json,
@@ -36,7 +33,9 @@ ngx_int_t
 ngx_http_kvroute_status_health(ngx_pool_t *pool,
     ngx_http_kvroute_status_upstream_t *u)
 {
+    uint64_t                 since, now;
     ngx_uint_t               i;
+    kvr_united_t            *united;
     kvr_verdict_server_t    *server;
     kvr_verdict_upstream_t   upstream;
 
@@ -57,29 +56,17 @@ ngx_http_kvroute_status_health(ngx_pool_t *pool,
                                          &u->conf->zone->core, u->conf->number,
                                          ngx_http_kvroute_zone_rejects(u->conf));
 
-    upstream.alone = ngx_http_kvroute_health_alone(u->conf->zone->core.united);
+    /* seconds since sharing fails, at least 1; 0: it works */
+
+    united = u->conf->zone->core.united;
+    since = united ? kvr_get(&united->failing) : 0;
+    now = ngx_max((uint64_t) ngx_current_msec, since);
+
+    upstream.alone = since ? (now - since) / 1000 + 1 : 0;
 
     kvr_verdict(&upstream, server, (uint32_t) u->number, u->verdict);
 
     return NGX_OK;
-}
-
-
-/* Returns for how many seconds sharing has failed, at least 1; 0: it works. */
-static uint64_t
-ngx_http_kvroute_health_alone(kvr_united_t *united)
-{
-    uint64_t  since, now;
-
-    since = united ? kvr_get(&united->failing) : 0;
-
-    if (since == 0) {
-        return 0;
-    }
-
-    now = (uint64_t) ngx_current_msec;
-
-    return now > since ? (now - since) / 1000 + 1 : 1;
 }
 
 
@@ -220,6 +207,7 @@ ngx_http_kvroute_health_why(ngx_http_kvroute_status_upstream_t *u,
 {
     cJSON                           *json, *list, *item;
     ngx_uint_t                       i;
+    kvr_outlier_e                    reason;
     const kvr_verdict_row_t         *row;
     ngx_http_kvroute_status_peer_t  *p;
 
@@ -256,24 +244,18 @@ ngx_http_kvroute_health_why(ngx_http_kvroute_status_upstream_t *u,
         ngx_http_kvroute_health_caps(json, u);
 
     } else if (why->reason == KVR_VERDICT_REFUSES) {
-        ngx_http_kvroute_health_status(json, &u->peer[why->server[0]]);
+
+        /* the status that the server is ejected for, or its last one */
+
+        p = &u->peer[why->server[0]];
+        reason = (kvr_outlier_e) (p->now.ejected ? p->now.why : p->now.last);
+
+        cJSON_AddStringToObject(json, "status",
+                                kvr_outlier_name(kvr_outlier_refusal(reason)
+                                                 ? reason : KVR_OUTLIER_4XX));
     }
 
     return json;
-}
-
-
-/* Adds the status that the server is ejected for, or its last one. */
-static void
-ngx_http_kvroute_health_status(cJSON *json, ngx_http_kvroute_status_peer_t *p)
-{
-    kvr_outlier_e  reason;
-
-    reason = (kvr_outlier_e) (p->now.ejected ? p->now.why : p->now.last);
-
-    cJSON_AddStringToObject(json, "status",
-                            kvr_outlier_name(kvr_outlier_refusal(reason)
-                                             ? reason : KVR_OUTLIER_4XX));
 }
 
 

@@ -55,6 +55,11 @@ static void ngx_http_kvroute_prom_queues(ngx_http_kvroute_status_prom_t *prom,
     ngx_array_t *targets);
 static void ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
     ngx_array_t *targets);
+static void ngx_http_kvroute_prom_gauge(ngx_http_kvroute_status_prom_t *prom,
+    const char *name, const char *help);
+static void ngx_http_kvroute_prom_state(ngx_http_kvroute_status_prom_t *prom,
+    const char *name, ngx_http_kvroute_prom_target_t *t, const char *label,
+    const char *value, ngx_uint_t on);
 
 
 static const char *const  ngx_http_kvroute_prom_types[] = {
@@ -194,9 +199,6 @@ ngx_http_kvroute_prom_upstream(ngx_pool_t *pool, ngx_array_t *targets,
     if (u->shared) {
         t->base[KVR_COUNTER_UPSTREAM] = u->shared;
         t->base[KVR_COUNTER_STATS] = &u->shared->stats;
-    }
-
-    if (u->shared) {
         t->zone = u->conf->zone;
         t->of = KVR_COUNTER_UPSTREAM;
         t->number = u->conf->number;
@@ -358,13 +360,14 @@ ngx_http_kvroute_prom_queues(ngx_http_kvroute_status_prom_t *prom,
     uint32_t                         depth, above;
     uint64_t                         now;
     ngx_uint_t                       i, k;
+    kvr_queue_shared_t              *shared;
     ngx_http_kvroute_prom_target_t  *t;
 
     now = (uint64_t) ngx_current_msec;
     t = targets->elts;
 
-    ngx_http_kvroute_status_prom_head(prom, "kvroute_queue_requests", "gauge",
-                                      "Waiting requests, by class.");
+    ngx_http_kvroute_prom_gauge(prom, "kvroute_queue_requests",
+                                "Waiting requests, by class.");
 
     for (i = 0; i < targets->nelts; i++) {
         for (k = 0, above = 0; k < KVR_QUEUE_CLASSES && t[i].queue; k++) {
@@ -378,27 +381,24 @@ ngx_http_kvroute_prom_queues(ngx_http_kvroute_status_prom_t *prom,
         }
     }
 
-    ngx_http_kvroute_status_prom_head(prom, "kvroute_queue_max_requests",
-                                      "gauge", "Maximum number of waiting "
-                                               "requests.");
+    for (k = 0; k < 2; k++) {
 
-    for (i = 0; i < targets->nelts; i++) {
-        if (t[i].queue) {
-            ngx_http_kvroute_status_prom_add(prom, "kvroute_queue_max_requests"
-                                             "{%V} %ui\n", &t[i].labels,
-                                             t[i].queue->max);
-        }
-    }
+        ngx_http_kvroute_prom_gauge(prom, k ? "kvroute_queue_bytes"
+                                            : "kvroute_queue_max_requests",
+                                    k ? "Bytes of waiting requests."
+                                      : "Maximum number of waiting requests.");
 
-    ngx_http_kvroute_status_prom_head(prom, "kvroute_queue_bytes", "gauge",
-                                      "Bytes of waiting requests.");
+        for (i = 0; i < targets->nelts; i++) {
 
-    for (i = 0; i < targets->nelts; i++) {
-        if (t[i].queue) {
-            ngx_http_kvroute_status_prom_add(prom, "kvroute_queue_bytes"
-                               "{%V} %uL\n", &t[i].labels,
-                               kvr_queue_bytes(t[i].queue->shm_zone->data,
-                                               now));
+            if (t[i].queue) {
+                shared = t[i].queue->shm_zone->data;
+                ngx_http_kvroute_status_prom_add(prom, "%s{%V} %uL\n",
+                                       k ? "kvroute_queue_bytes"
+                                         : "kvroute_queue_max_requests",
+                                       &t[i].labels,
+                                       k ? kvr_queue_bytes(shared, now)
+                                         : (uint64_t) t[i].queue->max);
+            }
         }
     }
 }
@@ -408,69 +408,82 @@ static void
 ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
     ngx_array_t *targets)
 {
-    ngx_uint_t                       i, n, health;
-    ngx_http_kvroute_prom_target_t  *t;
+    const char                      *state;
+    ngx_uint_t                       n, health;
+    ngx_http_kvroute_prom_target_t  *t, *last;
 
-    t = targets->elts;
+    last = (ngx_http_kvroute_prom_target_t *) targets->elts + targets->nelts;
 
-    ngx_http_kvroute_status_prom_head(prom, "kvroute_peer_state", "gauge",
-                                    "1 for the state of the peer.");
+    ngx_http_kvroute_prom_gauge(prom, "kvroute_peer_state",
+                                "1 for the state of the peer.");
 
-    for (i = 0; i < targets->nelts; i++) {
-        for (n = 0; t[i].peer && ngx_http_kvroute_status_states[n]; n++) {
-            ngx_http_kvroute_status_prom_add(prom, "kvroute_peer_state{%V,"
-                                      "state=\"%s\"} %d\n", &t[i].labels,
-                                      ngx_http_kvroute_status_states[n],
-                                      t[i].peer->state
-                                      == ngx_http_kvroute_status_states[n]);
+    for (t = targets->elts; t < last; t++) {
+        for (n = 0; t->peer && ngx_http_kvroute_status_states[n]; n++) {
+            state = ngx_http_kvroute_status_states[n];
+            ngx_http_kvroute_prom_state(prom, "kvroute_peer_state", t, "state",
+                                        state, t->peer->state == state);
         }
     }
 
-    ngx_http_kvroute_status_prom_head(prom, "kvroute_peer_ejected_reason",
-                                    "gauge",
-                                    "1 for the reason why the peer is ejected.");
+    ngx_http_kvroute_prom_gauge(prom, "kvroute_peer_ejected_reason",
+                                "1 for the reason why the peer is ejected.");
 
-    for (i = 0; i < targets->nelts; i++) {
-        if (t[i].peer && t[i].peer->conf->eject.on && t[i].peer->now.ejected) {
-            ngx_http_kvroute_status_prom_add(prom,
-                         "kvroute_peer_ejected_reason{%V,reason=\"%s\"} 1\n",
-                         &t[i].labels,
-                         kvr_outlier_name((kvr_outlier_e) t[i].peer->now.why));
+    for (t = targets->elts; t < last; t++) {
+        if (t->peer && t->peer->conf->eject.on && t->peer->now.ejected) {
+            ngx_http_kvroute_prom_state(prom, "kvroute_peer_ejected_reason", t,
+                            "reason",
+                            kvr_outlier_name((kvr_outlier_e) t->peer->now.why),
+                            1);
         }
     }
 
-    ngx_http_kvroute_status_prom_head(prom, "kvroute_upstream_health", "gauge",
-                              "1 for the health of the upstream: green, "
-                              "amber, red.");
+    ngx_http_kvroute_prom_gauge(prom, "kvroute_upstream_health",
+                                "1 for the health of the upstream: green, "
+                                "amber, red.");
 
-    for (i = 0; i < targets->nelts; i++) {
-        for (n = 0; t[i].verdict && n < KVR_VERDICT_STATES; n++) {
-            ngx_http_kvroute_status_prom_add(prom, "kvroute_upstream_health"
-                                             "{%V,state=\"%s\"} %d\n",
-                                             &t[i].labels, kvr_verdict_name(n),
-                                             n == t[i].verdict->state);
+    for (t = targets->elts; t < last; t++) {
+        for (n = 0; t->verdict && n < KVR_VERDICT_STATES; n++) {
+            ngx_http_kvroute_prom_state(prom, "kvroute_upstream_health", t,
+                                        "state", kvr_verdict_name(n),
+                                        n == t->verdict->state);
         }
     }
 
-    ngx_http_kvroute_status_prom_head(prom, "kvroute_peer_health", "gauge",
-                                  "1 for the result of the last health checks.");
+    ngx_http_kvroute_prom_gauge(prom, "kvroute_peer_health",
+                                "1 for the result of the last health checks.");
 
-    for (i = 0; i < targets->nelts; i++) {
+    for (t = targets->elts; t < last; t++) {
 
-        if (t[i].peer == NULL || t[i].peer->engine == NULL
-            || !(t[i].set & KVR_COUNTER_CHECKED))
+        if (t->peer == NULL || t->peer->engine == NULL
+            || !(t->set & KVR_COUNTER_CHECKED))
         {
             continue;
         }
 
-        health = kvr_get(&t[i].peer->engine->health);
+        health = kvr_get(&t->peer->engine->health);
 
         for (n = 0; n < KVR_HEALTH_MAX; n++) {
-            ngx_http_kvroute_status_prom_add(prom, "kvroute_peer_health{%V,"
-                                             "health=\"%s\"} %d\n",
-                                             &t[i].labels,
-                                             kvr_engine_health_name(n),
-                                             n == health);
+            ngx_http_kvroute_prom_state(prom, "kvroute_peer_health", t,
+                                        "health", kvr_engine_health_name(n),
+                                        n == health);
         }
     }
+}
+
+
+static void
+ngx_http_kvroute_prom_gauge(ngx_http_kvroute_status_prom_t *prom,
+    const char *name, const char *help)
+{
+    ngx_http_kvroute_status_prom_head(prom, name, "gauge", help);
+}
+
+
+static void
+ngx_http_kvroute_prom_state(ngx_http_kvroute_status_prom_t *prom,
+    const char *name, ngx_http_kvroute_prom_target_t *t, const char *label,
+    const char *value, ngx_uint_t on)
+{
+    ngx_http_kvroute_status_prom_add(prom, "%s{%V,%s=\"%s\"} %ui\n", name,
+                                     &t->labels, label, value, on);
 }

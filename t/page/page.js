@@ -66,7 +66,7 @@ const main = async () => {
 
   const errors = [], requested = new Set();
 
-  const open = async (options, hash = "") => {
+  const open = async (options, hash = "#llm") => {
     const context = await browser.newContext(options);
     const page = await context.newPage();
     page.on("console", (m) => m.type() === "error" && errors.push(m.text()));
