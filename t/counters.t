@@ -200,7 +200,7 @@ for my $round (1 .. 2) {
 {
     my @s = hanging(8, '/', 'wait files');
     my @pids = $t->active_workers();
-    my $taken = () = $t->log() =~ /taken back/g;
+    my $taken = () = $t->log() =~ /of \d+ dead processes/g;
 
     system 'prlimit', '--pid', $_, '--nofile=1:8192' for @pids;
 
@@ -211,7 +211,7 @@ for my $round (1 .. 2) {
     system 'prlimit', '--pid', $_, '--nofile=8192:8192' for @pids;
 
     is(active(), 8, 'out of files: all are counted');
-    is(() = $t->log() =~ /taken back/g, $taken, 'out of files: no row taken');
+    is(() = $t->log() =~ /of \d+ dead processes/g, $taken, 'out of files: no row taken');
 
     $t->step('files');
     is($t->finish($_)->{status}, 200, 'out of files: served') for @s;

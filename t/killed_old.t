@@ -103,7 +103,7 @@ unlink $die;
 
 kill 'CONT', $second;
 
-my $looked = qr/$second: kvroute_zone "z": counters of (\d) dead processes/;
+my $looked = qr/$second: kvroute_zone "z": removed the counts of (\d) dead/;
 
 wait_for(sub { $t->log() =~ $looked }) or die "the second one does not look\n";
 

@@ -45,7 +45,7 @@ typedef struct {
 } ngx_http_kvroute_zone_writer_t;
 
 
-static ngx_int_t ngx_http_kvroute_zone_snapshot_load(
+static const char *ngx_http_kvroute_zone_snapshot_load(
     ngx_http_kvroute_zone_t *zone, ngx_fd_t fd, ngx_log_t *log);
 static void ngx_http_kvroute_zone_snapshot_timer(ngx_event_t *ev);
 static ngx_http_kvroute_zone_t *ngx_http_kvroute_zone_snapshot_due(
@@ -71,69 +71,60 @@ void
 ngx_http_kvroute_zone_snapshot_read(ngx_http_kvroute_zone_t *zone,
     ngx_log_t *log)
 {
-    ngx_fd_t                      fd;
-    ngx_err_t                     err;
-    ngx_http_kvroute_snapshot_t  *snapshot;
+    ngx_fd_t     fd;
+    ngx_str_t   *name;
+    const char  *why;
 
-    snapshot = zone->snapshot;
+    name = &zone->snapshot->file;
 
     /* a FIFO without a writer must not block nginx */
 
-    fd = ngx_open_file(snapshot->file.data, NGX_FILE_RDONLY|NGX_FILE_NONBLOCK,
+    fd = ngx_open_file(name->data, NGX_FILE_RDONLY|NGX_FILE_NONBLOCK,
                        NGX_FILE_OPEN, 0);
 
-    if (fd == NGX_INVALID_FILE) {
-        err = ngx_errno;
-
-        if (err == NGX_ENOENT) {
-            ngx_log_error(NGX_LOG_NOTICE, log, 0,
-                          "kvroute_zone \"%V\" starts empty, there is no "
-                          "snapshot \"%V\" yet",
-                          &zone->name, &snapshot->file);
-            return;
-        }
-
-        ngx_log_error(NGX_LOG_WARN, log, err,
-                      "kvroute_zone \"%V\" starts empty: " ngx_open_file_n
-                      " \"%V\" failed", &zone->name, &snapshot->file);
-        kvr_set(&zone->sh->shm->file.refused, 1);
+    if (fd == NGX_INVALID_FILE && ngx_errno == NGX_ENOENT) {
+        ngx_log_error(NGX_LOG_NOTICE, log, 0,
+                      "kvroute_zone \"%V\" starts empty, there is no snapshot "
+                      "\"%V\" yet", &zone->name, name);
         return;
     }
 
-    /* until it is known to be valid */
+    if (fd == NGX_INVALID_FILE) {
+        why = ngx_open_file_n " failed";
 
-    kvr_set(&zone->sh->shm->file.refused, 1);
-
-    if (ngx_http_kvroute_zone_snapshot_load(zone, fd, log) != NGX_OK) {
-        ngx_log_error(NGX_LOG_WARN, log, ngx_errno,
-                      "kvroute_zone \"%V\" starts empty: snapshot \"%V\" could "
-                      "not be read", &zone->name, &snapshot->file);
+    } else {
+        ngx_set_errno(0);
+        why = ngx_http_kvroute_zone_snapshot_load(zone, fd, log);
     }
 
-    if (ngx_close_file(fd) == NGX_FILE_ERROR) {
+    if (why) {
+        ngx_log_error(NGX_LOG_WARN, log, ngx_errno,
+                      "kvroute_zone \"%V\" starts empty: snapshot \"%V\" is "
+                      "not used, %s", &zone->name, name, why);
+        kvr_set(&zone->sh->shm->file.refused, 1);
+    }
+
+    if (fd != NGX_INVALID_FILE && ngx_close_file(fd) == NGX_FILE_ERROR) {
         ngx_log_error(NGX_LOG_ALERT, log, ngx_errno,
-                      ngx_close_file_n " \"%V\" failed", &snapshot->file);
+                      ngx_close_file_n " \"%V\" failed", name);
     }
 }
 
 
-/* NGX_ERROR: a system error; other errors are already logged. */
-static ngx_int_t
+/* Returns NULL, or why the file is not used. */
+static const char *
 ngx_http_kvroute_zone_snapshot_load(ngx_http_kvroute_zone_t *zone, ngx_fd_t fd,
     ngx_log_t *log)
 {
-    size_t                        size, len;
-    u_char                       *p;
-    ssize_t                       n;
-    ngx_file_info_t               fi;
-    kvr_zone_snapshot_e           rc;
-    kvr_zone_snapshot_read_t      r;
-    ngx_http_kvroute_snapshot_t  *snapshot;
-
-    snapshot = zone->snapshot;
+    size_t                     size, len;
+    u_char                    *p;
+    ssize_t                    n;
+    ngx_file_info_t            fi;
+    kvr_zone_snapshot_e        rc;
+    kvr_zone_snapshot_read_t   r;
 
     if (ngx_fd_info(fd, &fi) == NGX_FILE_ERROR) {
-        return NGX_ERROR;
+        return ngx_fd_info_n " failed";
     }
 
     /* the file of a larger zone can be larger than this zone */
@@ -141,18 +132,14 @@ ngx_http_kvroute_zone_snapshot_load(ngx_http_kvroute_zone_t *zone, ngx_fd_t fd,
     if (!ngx_is_file(&fi)
         || ngx_file_size(&fi) > (off_t) (2 * zone->shm_zone->shm.size))
     {
-        ngx_log_error(NGX_LOG_WARN, log, 0,
-                      "kvroute_zone \"%V\" starts empty: snapshot \"%V\" is "
-                      "no file, or larger than twice the zone",
-                      &zone->name, &snapshot->file);
-        return NGX_OK;
+        return "it is no file, or larger than twice the zone";
     }
 
     size = (size_t) ngx_file_size(&fi);
 
     p = ngx_alloc(size + 1, log);
     if (p == NULL) {
-        return NGX_ERROR;
+        return "there is no memory for it";
     }
 
     for (len = 0; len < size; len += (size_t) n) {
@@ -161,7 +148,7 @@ ngx_http_kvroute_zone_snapshot_load(ngx_http_kvroute_zone_t *zone, ngx_fd_t fd,
 
         if (n == -1) {
             ngx_free(p);
-            return NGX_ERROR;
+            return ngx_read_fd_n " failed";
         }
 
         if (n == 0) {
@@ -175,22 +162,17 @@ ngx_http_kvroute_zone_snapshot_load(ngx_http_kvroute_zone_t *zone, ngx_fd_t fd,
     ngx_free(p);
 
     if (rc != KVR_ZONE_SNAPSHOT_OK) {
-        ngx_log_error(NGX_LOG_WARN, log, 0,
-                      "kvroute_zone \"%V\" starts empty: snapshot \"%V\" is "
-                      "not used, %s",
-                      &zone->name, &snapshot->file, kvr_zone_snapshot_why(rc));
-        return NGX_OK;
+        return kvr_zone_snapshot_why(rc);
     }
 
-    kvr_set(&zone->sh->shm->file.refused, 0);
     kvr_set(&zone->sh->shm->file.read, r.lines);
 
     ngx_log_error(NGX_LOG_NOTICE, log, 0,
                   "kvroute_zone \"%V\" starts with %uL entries of %uD servers "
                   "from snapshot \"%V\", written %uL s ago",
-                  &zone->name, r.lines, r.peers, &snapshot->file, r.age);
+                  &zone->name, r.lines, r.peers, &zone->snapshot->file, r.age);
 
-    return NGX_OK;
+    return NULL;
 }
 
 
