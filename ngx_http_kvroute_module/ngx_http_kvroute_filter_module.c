@@ -207,36 +207,29 @@ ngx_http_kvroute_headers(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
     ngx_list_part_t  *part;
     ngx_table_elt_t  *h;
 
+    static ngx_str_t  orca = ngx_string("endpoint-load-metrics");
+
     part = &r->upstream->headers_in.headers.part;
-    h = part->elts;
 
-    for (i = 0; /* void */ ; i++) {
+    for ( /* void */ ; part; part = part->next) {
+        h = part->elts;
 
-        if (i >= part->nelts) {
-            if (part->next == NULL) {
-                break;
+        for (i = 0; i < part->nelts; i++) {
+
+            if (h[i].key.len == orca.len
+                && ngx_strncasecmp(h[i].key.data, orca.data, orca.len) == 0)
+            {
+                ngx_http_kvroute_engine_orca(at->conf,
+                                             at->core.reservation.peer,
+                                             &h[i].value);
+
+            } else if (h[i].hash && h[i].lowcase_key && h[i].key.len > 14
+                       && h[i].lowcase_key[0] == 'x')
+            {
+                kvr_response_header(&at->ctx->usage, h[i].lowcase_key,
+                                    h[i].key.len, h[i].value.data,
+                                    h[i].value.len);
             }
-
-            part = part->next;
-            h = part->elts;
-            i = 0;
-        }
-
-        if (h[i].key.len == 21 && at->core.reservation.peer != KVR_REGISTRY_NONE
-            && ngx_strncasecmp(h[i].key.data,
-                               (u_char *) "endpoint-load-metrics", 21)
-               == 0)
-        {
-            ngx_http_kvroute_engine_orca(at->conf, at->core.reservation.peer,
-                                         &h[i].value);
-            continue;
-        }
-
-        if (h[i].hash && h[i].lowcase_key && h[i].key.len > 14
-            && h[i].lowcase_key[0] == 'x')
-        {
-            kvr_response_header(&at->ctx->usage, h[i].lowcase_key, h[i].key.len,
-                                h[i].value.data, h[i].value.len);
         }
     }
 }

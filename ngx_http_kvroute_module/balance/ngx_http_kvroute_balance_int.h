@@ -29,9 +29,10 @@ typedef struct {
 } ngx_http_kvroute_offer_t;
 
 
-/* _prepare: Creates an attempt. */
+/* _prepare: Creates an attempt, the first field of a structure of that size. */
 ngx_http_kvroute_attempt_t *ngx_http_kvroute_prepare(
-    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf);
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf,
+    size_t size);
 
 /* Sets the peers, as nginx does when an upstream request begins. */
 ngx_int_t ngx_http_kvroute_prepare_peers(ngx_http_request_t *r,

@@ -122,7 +122,8 @@ ngx_http_kvroute_early(ngx_http_kvroute_ctx_t *ctx,
 
     ngx_http_kvroute_early_forget(ctx);
 
-    at = ngx_http_kvroute_prepare(ctx, conf);
+    at = ngx_http_kvroute_prepare(ctx, conf,
+                                  sizeof(ngx_http_kvroute_attempt_t));
     if (at == NULL) {
         return NGX_ERROR;
     }

@@ -17,9 +17,8 @@
 static void ngx_http_kvroute_match_documents(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at);
-static void ngx_http_kvroute_match_loaded(ngx_http_kvroute_attempt_t *at,
-    const kvr_set_t *loaded, const kvr_set_t *evicts);
-static ngx_uint_t ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at,
+    ngx_http_kvroute_models_t *models);
 static void ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_match_home(ngx_http_request_t *r,
@@ -140,10 +139,10 @@ ngx_http_kvroute_match_documents(ngx_http_request_t *r,
 static void
 ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at)
 {
-    uint64_t                   last, root;
-    kvr_set_t                  loaded;
-    kvr_upstream_t            *upstream;
-    ngx_http_kvroute_shctx_t  *sh;
+    uint64_t                    last, root;
+    kvr_upstream_t             *upstream;
+    ngx_http_kvroute_shctx_t   *sh;
+    ngx_http_kvroute_models_t   models;
 
     sh = at->conf->zone->sh;
     root = at->ctx->model_root;
@@ -159,19 +158,23 @@ ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at)
         }
     }
 
-    if (kvr_get(&upstream->models) && !ngx_http_kvroute_match_lora(at)) {
-        loaded = kvr_index_holds(sh->index, root, at->conf->set);
-        ngx_http_kvroute_match_loaded(at, &loaded, NULL);
+    if (!kvr_get(&upstream->models)) {
+        return;
     }
-}
 
+    models.loaded = kvr_set_none();
+    models.evicts = kvr_set_none();
 
-/* Sets at->models, unless no peer has loaded the model. */
-static void
-ngx_http_kvroute_match_loaded(ngx_http_kvroute_attempt_t *at,
-    const kvr_set_t *loaded, const kvr_set_t *evicts)
-{
-    if (kvr_set_empty(loaded, KVR_SET_WORDS)) {
+    ngx_http_kvroute_match_lora(at, &models);
+
+    /* not reported: it may be a model, or an adapter that no peer has */
+
+    if (kvr_set_empty(&models.loaded, KVR_SET_WORDS)) {
+        models.loaded = kvr_index_holds(sh->index, root, at->conf->set);
+        models.evicts = kvr_set_none();
+    }
+
+    if (kvr_set_empty(&models.loaded, KVR_SET_WORDS)) {
         return;
     }
 
@@ -179,31 +182,29 @@ ngx_http_kvroute_match_loaded(ngx_http_kvroute_attempt_t *at,
                             sizeof(ngx_http_kvroute_models_t));
 
     if (at->models) {
-        at->models->loaded = *loaded;
-        at->models->evicts = evicts ? *evicts : kvr_set_none();
+        *at->models = models;
     }
 }
 
 
-/* Finds the adapter in the engines' metrics.  Returns 0 if none reports it. */
-static ngx_uint_t
-ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
+/* Finds the adapter in the engines' metrics. */
+static void
+ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at,
+    ngx_http_kvroute_models_t *models)
 {
     int              has;
     uint32_t         id;
     uint64_t         lora;
-    kvr_set_t        set, loaded, evicts;
+    kvr_set_t        set;
     kvr_engine_t    *s;
     kvr_registry_t  *registry;
 
     if (at->conf->probe == NULL || at->ctx->model.len == 0) {
-        return 0;
+        return;
     }
 
     registry = at->conf->zone->sh->registry;
     lora = kvr_metrics_lora(at->ctx->model.data, at->ctx->model.len);
-    loaded = kvr_set_none();
-    evicts = kvr_set_none();
 
     for (set = at->conf->set; kvr_set_next(&set, &id); /* void */ ) {
 
@@ -220,22 +221,12 @@ ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
         has = kvr_engine_lora(s, lora);
 
         if (has == 1) {
-            kvr_set_add(&loaded, id);
+            kvr_set_add(&models->loaded, id);
 
         } else if (has == -1) {
-            kvr_set_add(&evicts, id);
+            kvr_set_add(&models->evicts, id);
         }
     }
-
-    /* the model may be no adapter */
-
-    if (kvr_set_empty(&loaded, KVR_SET_WORDS)) {
-        return 0;
-    }
-
-    ngx_http_kvroute_match_loaded(at, &loaded, &evicts);
-
-    return 1;
 }
 
 

@@ -21,11 +21,11 @@ static ngx_http_kvroute_policy_t  ngx_http_kvroute_prepare_round_robin = {
 
 ngx_http_kvroute_attempt_t *
 ngx_http_kvroute_prepare(ngx_http_kvroute_ctx_t *ctx,
-    ngx_http_kvroute_srv_conf_t *conf)
+    ngx_http_kvroute_srv_conf_t *conf, size_t size)
 {
     ngx_http_kvroute_attempt_t  *at;
 
-    at = ngx_pcalloc(ctx->request->pool, sizeof(ngx_http_kvroute_attempt_t));
+    at = ngx_pcalloc(ctx->request->pool, size);
     if (at == NULL) {
         return NULL;
     }

@@ -125,17 +125,15 @@ ngx_http_kvroute_shadow_init_peer(ngx_http_request_t *r,
     }
 
     ctx = ngx_http_kvroute_request_create_ctx(r);
-    s = ngx_pcalloc(r->pool, sizeof(ngx_http_kvroute_shadow_t));
-
-    if (ctx == NULL || s == NULL) {
+    if (ctx == NULL) {
         return NGX_OK;
     }
 
-    s->at.ctx = ctx;
-    s->at.conf = kscf;
-    s->at.began = ngx_http_kvroute_receipt_clock();
+    s = (ngx_http_kvroute_shadow_t *)
+            ngx_http_kvroute_prepare(ctx, kscf,
+                                     sizeof(ngx_http_kvroute_shadow_t));
 
-    if (ngx_http_kvroute_prepare_peers(r, &s->at) != NGX_OK) {
+    if (s == NULL || ngx_http_kvroute_prepare_peers(r, &s->at) != NGX_OK) {
         return NGX_OK;
     }
 

@@ -78,7 +78,8 @@ ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
     early = (at != NULL);
 
     if (!early) {
-        at = ngx_http_kvroute_prepare(ctx, kscf);
+        at = ngx_http_kvroute_prepare(ctx, kscf,
+                                      sizeof(ngx_http_kvroute_attempt_t));
         if (at == NULL) {
             return NGX_ERROR;
         }

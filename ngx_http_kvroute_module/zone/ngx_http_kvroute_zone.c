@@ -343,37 +343,31 @@ ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone)
     }
 
     part = (ngx_list_part_t *) &ngx_cycle->shared_memory.part;
-    old = part->elts;
 
-    for (i = 0; /* void */ ; i++) {
+    for ( /* void */ ; part; part = part->next) {
+        old = part->elts;
 
-        if (i >= part->nelts) {
-            if (part->next == NULL) {
-                return;
+        for (i = 0; i < part->nelts; i++) {
+
+            if (old[i].shm.name.len != shm_zone->shm.name.len
+                || ngx_strncmp(old[i].shm.name.data, shm_zone->shm.name.data,
+                               shm_zone->shm.name.len)
+                   != 0)
+            {
+                continue;
             }
 
-            part = part->next;
-            old = part->elts;
-            i = 0;
-        }
-
-        if (old[i].shm.name.len == shm_zone->shm.name.len
-            && ngx_strncmp(old[i].shm.name.data, shm_zone->shm.name.data,
-                           shm_zone->shm.name.len)
-               == 0)
-        {
             if (old[i].tag != shm_zone->tag) {
                 ngx_log_error(NGX_LOG_NOTICE, shm_zone->shm.log, 0,
                               "kvroute_zone \"%V\" was made by another module "
                               "and starts empty", &shm_zone->shm.name);
-                return;
-            }
 
-            ngx_log_error(NGX_LOG_NOTICE, shm_zone->shm.log, 0,
-                          "kvroute_zone \"%V\" was resized from %uz to %uz "
-                          "and starts empty", &shm_zone->shm.name,
-                          old[i].shm.size, shm_zone->shm.size);
-            return;
+            } else {
+                ngx_log_error(NGX_LOG_NOTICE, shm_zone->shm.log, 0,
+                              "kvroute_zone \"%V\" was resized from %uz to %uz "
+                              "and starts empty", &shm_zone->shm.name,
+                              old[i].shm.size, shm_zone->shm.size);
+            }
         }
     }
 }
