@@ -38,7 +38,7 @@ ngx_http_kvroute_queue_init(ngx_conf_t *cf)
 }
 
 
-/* subrequests have the place of their parents */
+/* Subrequests use the reservation of the main request. */
 static ngx_int_t
 ngx_http_kvroute_queue_handler(ngx_http_request_t *r)
 {
