@@ -262,9 +262,9 @@ void
 ngx_http_kvroute_eject_log_silent(ngx_http_kvroute_attempt_t *at)
 {
     if (at->silent) {
-        at->core.eject.out = at->silent - 1;
+        at->core.eject.ejected = at->silent - 1;
         at->silent = 0;
 
-        ngx_http_kvroute_eject_log(at, KVR_EJECT_OUT);
+        ngx_http_kvroute_eject_log(at, KVR_EJECT_EJECTED);
     }
 }

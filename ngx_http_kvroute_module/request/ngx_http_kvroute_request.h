@@ -292,7 +292,7 @@ ngx_int_t ngx_http_kvroute_inspect(ngx_http_request_t *r);
 
 /*
  * _lookup: Returns what peers have cached, looked up once per event; NULL if it
- * is unknown.  popular: also count requests with the same prefix.
+ * is unknown.  hot: also look up hot prefixes.
  */
 ngx_http_kvroute_lookup_t *ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t hot);

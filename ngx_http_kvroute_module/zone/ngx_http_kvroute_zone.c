@@ -229,15 +229,14 @@ ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
 
     sh->registry = &sh->parts;
     sh->load = (kvr_load_t *) (p + shm->parts.load);
-    sh->hot = (kvr_sketch_t *) (p + shm->parts.hot);
-    sh->popular = (kvr_popular_t *) (p + shm->parts.popular);
+    sh->sketch = (kvr_sketch_t *) (p + shm->parts.sketch);
     sh->index = (kvr_index_t *) (p + shm->parts.index);
     sh->receipts = &shm->receipts;
     sh->history = (kvr_history_t *) (p + shm->parts.history);
 
     zone->core.registry = sh->registry;
     zone->core.load = sh->load;
-    zone->core.hot = (kvr_hot_t *) (p + shm->hot);
+    zone->core.hot = (kvr_hot_t *) (p + shm->parts.hot);
     zone->core.index = sh->index;
     zone->core.unit = sh->unit * KVR_BLOCK;
 

@@ -33,8 +33,8 @@
 /* offsets of the parts of a zone, in bytes from its head */
 typedef struct {
     uint64_t                     registry;
+    uint64_t                     sketch;
     uint64_t                     hot;
-    uint64_t                     popular;
     uint64_t                     history;
     uint64_t                     load;
     uint64_t                     index;

@@ -59,12 +59,12 @@ ngx_http_kvroute_zone_size_parts(ngx_http_kvroute_zone_t *zone,
     load = kvr_load_size((uint32_t) processes, kvr_registry_columns(peers));
 
     parts->registry = ngx_align(sizeof(ngx_http_kvroute_shm_t), KVR_CACHE_LINE);
-    parts->hot = parts->registry
-                 + ngx_align(kvr_registry_size(peers), KVR_CACHE_LINE);
-    parts->popular = parts->hot
-                     + ngx_align(sizeof(kvr_sketch_t), KVR_CACHE_LINE);
-    parts->history = parts->popular
-                     + ngx_align(sizeof(kvr_popular_t), KVR_CACHE_LINE);
+    parts->sketch = parts->registry
+                    + ngx_align(kvr_registry_size(peers), KVR_CACHE_LINE);
+    parts->hot = parts->sketch
+                 + ngx_align(sizeof(kvr_sketch_t), KVR_CACHE_LINE);
+    parts->history = parts->hot
+                     + ngx_align(sizeof(kvr_hot_t), KVR_CACHE_LINE);
     parts->load = parts->history + ngx_align(history, KVR_CACHE_LINE);
     parts->index = parts->load + ngx_align(load, KVR_CACHE_LINE);
 
