@@ -405,7 +405,7 @@ configure($two, share => 'name=two', key => $other_key)->run();
 
 ok(wait_for(sub { (share($one, 'ignored')->{key} || 0) > 0 }),
    'a host with another key is ignored');
-ok(wait_for(sub { $one->log() =~ /host "two" hashes otherwise/ }),
+ok(wait_for(sub { $one->log() =~ /ignoring host "two"/ }),
    'which is warned of');
 ok(wait_for(sub { !grep { $_->{alive} } @{share($one, 'hosts')} }),
    'and it is no host');
@@ -426,11 +426,11 @@ $two->stop();
 sub said { my $re = shift; return scalar(() = $one->log() =~ /$re/g) }
 
 my $works = said('zone "z" works with');
-my $ignored = said('hashes otherwise');
+my $ignored = said('ignoring host');
 
 $one->reload();
 ok(wait_for(sub { said('zone "z" works with') > $works }), 'a new worker shares');
-is(said('hashes otherwise'), $ignored, 'and does not warn of old batches');
+is(said('ignoring host'), $ignored, 'and does not warn of old batches');
 
 # more than a host takes in an answer, for one that reads all of it
 
@@ -506,7 +506,7 @@ SKIP: {
     chmod 0600, "$two->{dir}/wrong";
     $conf->($two, 'localhost', "$two->{dir}/wrong");
     $two->reload();
-    ok(wait_for(sub { $two->log() =~ /refuses the password \(WRONGPASS/ }),
+    ok(wait_for(sub { $two->log() =~ /AUTH failed \(WRONGPASS/ }),
        'a wrong password is told');
     ok(wait_for(sub { !share($two, 'up') }), 'and neither is used');
     unlike($two->log() . $one->log(), qr/secret|"wrong"/, 'and not shown');
@@ -528,7 +528,7 @@ SKIP: {
         return @said > 1;
     }, 90), 'it is warned of again');
 
-    is(scalar(grep { !/refuses the password \((?:WRONGPASS|ERR)/ } @said), 0,
+    is(scalar(grep { !/AUTH failed \((?:WRONGPASS|ERR)/ } @said), 0,
        'each time with the reason')
         or diag(@said);
 }

@@ -294,10 +294,10 @@ my $asked = commands('empty', 'XREAD');
 cmp_ok($asked, '<=', 1000 * (time() - $began) / $interval + 2,
        'are no reason to ask at once');
 
-ok(said('twice', 'it answers what nobody asked'), 'two answers to a command');
-ok(said('thanks', 'it is no stream'), 'an answer that is no id');
-ok(said('ids', 'it is no stream'), 'an id that is none');
-ok(said('text', 'it is no stream'), 'no list of entries');
+ok(said('twice', 'unexpected answer'), 'two answers to a command');
+ok(said('thanks', 'not a stream'), 'an answer that is no id');
+ok(said('ids', 'not a stream'), 'an id that is none');
+ok(said('text', 'not a stream'), 'no list of entries');
 
 is(share('thanks')->{batches_sent}, 0, 'which the store has, nobody knows');
 

@@ -105,11 +105,11 @@ decide(teller_t *t, uint32_t servers, uint64_t now)
     undo.moved = kvr_chain_depth(n - 1) - undo.matched;
     undo.peer = (uint16_t) peer;
 
-    kvr_share_tell_lesson(z, t->self.share, t->chain[s], n, &undo);
+    kvr_share_publish_update(z, t->self.share, t->chain[s], n, &undo);
 
     kvr_hot_keys(t->chain[s], held, &keys);
     kvr_hot_add(z->hot, &keys, now);
-    kvr_share_tell_hot(z, t->self.share, &keys, peer);
+    kvr_share_publish_hot(z, t->self.share, &keys, peer);
 
     kvr_load_add(z->load, 0, peer, decisions % 2 ? 1 : -1, 0);
 

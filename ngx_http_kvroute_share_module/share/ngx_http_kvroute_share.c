@@ -8,11 +8,11 @@
 #include "core/state/kvr_zone_snapshot.h"
 
 
-/* ms between two looks at who is silent, and at a place that is taken */
+/* ms between two checks for silent hosts, and for a free ownership */
 #define NGX_HTTP_KVROUTE_SHARE_TICK   200
 #define NGX_HTTP_KVROUTE_SHARE_LOOK   50
 
-/* ms; a host whose own batches do not come back shares nothing */
+/* ms; without own batches for this time sharing does not work */
 #define NGX_HTTP_KVROUTE_SHARE_DOWN   3000
 
 
@@ -23,7 +23,7 @@ static ngx_uint_t ngx_http_kvroute_share_owns(ngx_http_kvroute_share_t *share);
 static void ngx_http_kvroute_share_start(ngx_http_kvroute_share_t *share);
 static void ngx_http_kvroute_share_stop(ngx_http_kvroute_share_t *share);
 static void ngx_http_kvroute_share_look(ngx_http_kvroute_share_t *share);
-static void ngx_http_kvroute_share_strange(ngx_http_kvroute_share_t *share);
+static void ngx_http_kvroute_share_foreign(ngx_http_kvroute_share_t *share);
 static uint64_t ngx_http_kvroute_share_ignored(kvr_share_t *s);
 
 
@@ -92,7 +92,7 @@ ngx_http_kvroute_share_create(ngx_cycle_t *cycle,
     share->core = conf->shm_zone->data;
     share->log = cycle->log;
 
-    /* that the store does not answer is told once, not by every connect() */
+    /* failing attempts to connect are not logged one by one */
 
     share->quiet = *cycle->log;
     share->quiet.log_level = ngx_min(cycle->log->log_level, NGX_LOG_ALERT);
@@ -187,7 +187,7 @@ ngx_http_kvroute_share_owns(ngx_http_kvroute_share_t *share)
     {
         if (share->owns) {
 
-            /* another has taken this for dead, and is at work */
+            /* another process took this one for dead, and works now */
 
             ngx_http_kvroute_share_stop(share);
         }
@@ -212,7 +212,7 @@ ngx_http_kvroute_share_start(ngx_http_kvroute_share_t *share)
 
     share->owns = 1;
     share->since = ngx_current_msec;
-    share->strange = ngx_http_kvroute_share_ignored(share->core);
+    share->foreign = ngx_http_kvroute_share_ignored(share->core);
     share->ticked = ngx_current_msec - NGX_HTTP_KVROUTE_SHARE_TICK;
 
     ngx_http_kvroute_share_conn_open(&share->add);
@@ -231,7 +231,7 @@ ngx_http_kvroute_share_stop(ngx_http_kvroute_share_t *share)
 }
 
 
-/* whether it works: a batch of one's own has come back of late */
+/* finds out whether sharing works: an own batch was received recently */
 static void
 ngx_http_kvroute_share_look(ngx_http_kvroute_share_t *share)
 {
@@ -255,7 +255,7 @@ ngx_http_kvroute_share_look(ngx_http_kvroute_share_t *share)
     } else if (!up
                && ngx_current_msec - share->since > NGX_HTTP_KVROUTE_SHARE_DOWN)
     {
-        ngx_http_kvroute_share_conn_say(share);
+        ngx_http_kvroute_share_conn_log(share);
 
         if (kvr_get(&s->stats.united.failing) == 0) {
             kvr_set(&s->stats.united.failing,
@@ -270,13 +270,13 @@ ngx_http_kvroute_share_look(ngx_http_kvroute_share_t *share)
     share->up = up;
     kvr_set(&s->stats.united.up, up);
 
-    ngx_http_kvroute_share_strange(share);
+    ngx_http_kvroute_share_foreign(share);
 }
 
 
-/* batches that are ignored for what they are: somebody set something wrong */
+/* warns of ignored batches: the configuration of a host is wrong */
 static void
-ngx_http_kvroute_share_strange(ngx_http_kvroute_share_t *share)
+ngx_http_kvroute_share_foreign(ngx_http_kvroute_share_t *share)
 {
     u_char        name[KVR_SHARE_NAME + 1];
     uint64_t      word, ignored;
@@ -286,39 +286,39 @@ ngx_http_kvroute_share_strange(ngx_http_kvroute_share_t *share)
     s = share->core;
     ignored = ngx_http_kvroute_share_ignored(s);
 
-    if (ignored == share->strange
-        || (share->warned_strange
-            && ngx_current_msec - share->warned_strange
+    if (ignored == share->foreign
+        || (share->warned_foreign
+            && ngx_current_msec - share->warned_foreign
                < NGX_HTTP_KVROUTE_SHARE_WARN))
     {
         return;
     }
 
-    share->strange = ignored;
-    share->warned_strange = ngx_current_msec;
+    share->foreign = ignored;
+    share->warned_foreign = ngx_current_msec;
 
     if (kvr_get(&s->stats.ignored[KVR_SHARE_FOREIGN - KVR_SHARE_NONE]) == 0) {
         ngx_log_error(NGX_LOG_WARN, share->log, 0,
-                      "kvroute_share of zone \"%V\": batches of another version "
-                      "of the module are ignored", &share->zone->name);
+                      "kvroute_share of zone \"%V\": ignoring batches of "
+                      "another version of the module", &share->zone->name);
         return;
     }
 
-    for (i = 0; i < kvr_nelts(s->strange_name); i++) {
-        word = kvr_get(&s->strange_name[i]);
+    for (i = 0; i < kvr_nelts(s->foreign_name); i++) {
+        word = kvr_get(&s->foreign_name[i]);
         ngx_memcpy(name + 8 * i, &word, 8);
     }
 
     name[KVR_SHARE_NAME] = '\0';
 
     ngx_log_error(NGX_LOG_WARN, share->log, 0,
-                  "kvroute_share of zone \"%V\": host \"%s\" hashes otherwise, "
-                  "it is ignored: it has another key_file, block or version",
+                  "kvroute_share of zone \"%V\": ignoring host \"%s\": it has "
+                  "another key_file, block or version of the module",
                   &share->zone->name, name);
 }
 
 
-/* batches of another version, key or block, since the zone was made */
+/* returns the number of batches of another version, key or block */
 static uint64_t
 ngx_http_kvroute_share_ignored(kvr_share_t *s)
 {
@@ -343,13 +343,12 @@ ngx_http_kvroute_share_exit_process(ngx_cycle_t *cycle)
 
     for (i = 0; i < ngx_http_kvroute_shares->nelts; i++) {
 
-        /* nobody comes after it: what it counts is gone with it */
+        /* no new worker waits: tell the others to forget this host's load */
 
         if (share[i]->owns
             && kvr_get(&share[i]->core->number)
                == kvr_get(&share[i]->core->acked))
         {
-            share[i]->hold = ngx_current_msec;
             ngx_http_kvroute_share_stream_add(share[i], KVR_SHARE_BYE);
         }
 

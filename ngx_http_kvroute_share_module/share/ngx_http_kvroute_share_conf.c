@@ -13,8 +13,6 @@
 #include <sys/random.h>
 
 
-/* with the shared state's layout in its name: another one is another zone */
-
 #define NGX_HTTP_KVROUTE_SHARE_CONF_PORT  6379
 
 #define NGX_HTTP_KVROUTE_SHARE_CONF_PASSWORD  1024
@@ -210,9 +208,7 @@ ngx_http_kvroute_share_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     share->zone = zone;
     zone->all_hosts = share->all_hosts;
 
-    /*
-     * a zone that is shared has several hosts: if sharing fails, they use homes
-     */
+    /* if sharing fails, hosts use preferred servers (hosts=) */
 
     zone->hosts = ngx_max(zone->hosts, 2);
 
@@ -376,9 +372,7 @@ ngx_http_kvroute_share_conf_password(ngx_conf_t *cf,
 }
 
 
-/*
- * Sets the default name: that of this machine, as far as a batch can hold it.
- */
+/* Sets the default name: the first characters of the machine's. */
 static ngx_int_t
 ngx_http_kvroute_share_conf_name(ngx_conf_t *cf,
     ngx_http_kvroute_share_conf_t *share)
@@ -437,9 +431,9 @@ ngx_http_kvroute_share_conf_find(ngx_array_t *shares,
 
 
 /*
- * Adds memory of its own, so that a reload can turn on sharing.  The index of
- * the zone holds what was read from the stream: if a zone of another size
- * starts empty, this memory must, too.
+ * Adds a memory of its own, so that a reload can turn on sharing.  If a zone of
+ * another size starts empty, this memory must start empty, too, because it has
+ * the position in the stream.
  */
 static ngx_int_t
 ngx_http_kvroute_share_conf_memory(ngx_conf_t *cf,

@@ -5,10 +5,9 @@
 
 
 /*
- * A connection to the store.  It is either closed, or waiting to be tried
- * again, or on its way: a name is resolved, TCP, TLS, AUTH; then it is ready.
- * Whatever goes wrong, at any point, is one thing: it is given up and tried
- * again, from the name on.
+ * A connection to the store.  It is closed, or waiting for the next attempt, or
+ * being set up (name resolution, TCP, TLS, AUTH), or ready.  After any error it is
+ * closed and tried again, beginning with the name.
  */
 
 
@@ -23,7 +22,7 @@
 #define NGX_HTTP_KVROUTE_SHARE_ELEMENTS   4096
 #define NGX_HTTP_KVROUTE_SHARE_TEXT       128
 
-/* bytes of a buffer that is kept for the next answer */
+/* bytes of the reader's buffer that are kept for the next answer */
 #define NGX_HTTP_KVROUTE_SHARE_KEEP       (256 * 1024)
 
 /* words of a command, at most */
@@ -91,7 +90,7 @@ ngx_http_kvroute_share_conn_open(ngx_http_kvroute_share_conn_t *sc)
 
     if (ngx_resolve_name(ctx) != NGX_OK) {
         sc->ctx = NULL;
-        ngx_http_kvroute_share_conn_fail(sc, "its name cannot be resolved",
+        ngx_http_kvroute_share_conn_fail(sc, "the name cannot be resolved",
                                          NULL, 0);
     }
 }
@@ -121,7 +120,7 @@ ngx_http_kvroute_share_conn_resolved(ngx_resolver_ctx_t *ctx)
 
     if (ctx->state || ctx->naddrs == 0) {
         ngx_resolve_name_done(ctx);
-        ngx_http_kvroute_share_conn_fail(sc, "its name cannot be resolved",
+        ngx_http_kvroute_share_conn_fail(sc, "the name cannot be resolved",
                                          NULL, 0);
         return;
     }
@@ -180,14 +179,14 @@ ngx_http_kvroute_share_conn_failed(ngx_http_kvroute_conn_t *conn, ngx_int_t rc,
     const char *why)
 {
     ngx_http_kvroute_share_conn_fail(conn->data,
-                                     why ? why : "it cannot be connected to",
+                                     why ? why : "cannot connect",
                                      NULL, 0);
 }
 
 
 /*
- * hiredis would allocate as many parts of an answer as that says it has.  Newer
- * versions have a limit for it.
+ * hiredis before 1.0 has no limit for the number of elements of an answer, which
+ * it allocates at once.
  */
 
 #if (HIREDIS_MAJOR == 0)
@@ -216,7 +215,7 @@ ngx_http_kvroute_share_conn_reader(void)
         return NULL;
     }
 
-    /* what is no longer than a few batches is not given back each time */
+    /* keeps a buffer for a few batches */
 
     reader->maxbuf = NGX_HTTP_KVROUTE_SHARE_KEEP;
 
@@ -256,8 +255,6 @@ ngx_http_kvroute_share_conn_write(ngx_event_t *ev)
         ngx_http_kvroute_share_conn_flush(sc);
         return;
     }
-
-    /* batches are small, and somebody waits for each */
 
     (void) ngx_tcp_nodelay(c);
 
@@ -363,7 +360,7 @@ ngx_http_kvroute_share_conn_read(ngx_event_t *ev)
     ngx_http_kvroute_conn_t        *conn;
     ngx_http_kvroute_share_conn_t  *sc;
 
-    /* of no use after an event is handled */
+    /* used within one event only */
     static u_char                   buf[65536];
 
     c = ev->data;
@@ -371,7 +368,7 @@ ngx_http_kvroute_share_conn_read(ngx_event_t *ev)
     sc = conn->data;
 
     if (ev->timedout) {
-        ngx_http_kvroute_share_conn_fail(sc, "it does not answer", NULL, 0);
+        ngx_http_kvroute_share_conn_fail(sc, "no answer", NULL, 0);
         return;
     }
 
@@ -391,7 +388,7 @@ ngx_http_kvroute_share_conn_read(ngx_event_t *ev)
         sc->fed += n;
 
         if (sc->fed > NGX_HTTP_KVROUTE_SHARE_REPLY) {
-            ngx_http_kvroute_share_conn_fail(sc, "its answer is too long",
+            ngx_http_kvroute_share_conn_fail(sc, "the answer is too long",
                                              NULL, 0);
             return;
         }
@@ -410,8 +407,7 @@ ngx_http_kvroute_share_conn_read(ngx_event_t *ev)
     reply = NULL;
 
     if (redisReaderGetReply(sc->reader, &reply) != REDIS_OK) {
-        ngx_http_kvroute_share_conn_fail(sc, "it does not speak the protocol "
-                                         "of Redis", NULL, 0);
+        ngx_http_kvroute_share_conn_fail(sc, "not the protocol of Redis", NULL, 0);
         return;
     }
 
@@ -421,13 +417,13 @@ ngx_http_kvroute_share_conn_read(ngx_event_t *ev)
 }
 
 
-/* one command, one answer: what is more would be taken for the next one's */
+/* each command has one answer; more would be taken for the next command's */
 static void
 ngx_http_kvroute_share_conn_answer(ngx_http_kvroute_share_conn_t *sc,
     redisReply *reply)
 {
     if (!sc->busy || sc->reader->pos != sc->reader->len) {
-        ngx_http_kvroute_share_conn_fail(sc, "it answers what nobody asked",
+        ngx_http_kvroute_share_conn_fail(sc, "unexpected answer",
                                          NULL, 0);
         freeReplyObject(reply);
         return;
@@ -443,7 +439,7 @@ ngx_http_kvroute_share_conn_answer(ngx_http_kvroute_share_conn_t *sc,
 
     if (reply->type == REDIS_REPLY_ERROR) {
         kvr_add(&sc->share->core->stats.refused, 1);
-        ngx_http_kvroute_share_conn_fail(sc, "it refuses the password",
+        ngx_http_kvroute_share_conn_fail(sc, "AUTH failed",
                                          reply->str, (size_t) reply->len);
 
     } else {
@@ -459,7 +455,12 @@ void
 ngx_http_kvroute_share_conn_fail(ngx_http_kvroute_share_conn_t *sc,
     const char *why, const char *text, size_t len)
 {
-    sc->cut = sc->known && sc->busy && sc->fed;
+    u_char                    *p, *last;
+    ngx_http_kvroute_share_t  *share;
+
+    share = sc->share;
+
+    sc->broken = sc->known && sc->busy && sc->fed;
 
     ngx_http_kvroute_share_conn_close(sc);
 
@@ -468,20 +469,7 @@ ngx_http_kvroute_share_conn_fail(ngx_http_kvroute_share_conn_t *sc,
                                               NGX_HTTP_KVROUTE_SHARE_DELAY_MIN,
                                               NGX_HTTP_KVROUTE_SHARE_DELAY_MAX));
 
-    kvr_add(&sc->share->core->stats.reconnects, 1);
-
-    ngx_http_kvroute_share_conn_warn(sc, why, text, len);
-}
-
-
-void
-ngx_http_kvroute_share_conn_warn(ngx_http_kvroute_share_conn_t *sc,
-    const char *why, const char *text, size_t len)
-{
-    u_char                    *p, *last;
-    ngx_http_kvroute_share_t  *share;
-
-    share = sc->share;
+    kvr_add(&share->core->stats.reconnects, 1);
 
     p = share->reason;
     last = p + sizeof(share->reason) - 1;
@@ -495,7 +483,7 @@ ngx_http_kvroute_share_conn_warn(ngx_http_kvroute_share_conn_t *sc,
 
     *p = '\0';
 
-    /* the store's text must not look like a line of the log */
+    /* the store's text must not begin a new line of the log */
 
     for (p = share->reason; *p; p++) {
         if (*p < ' ' || *p > '~') {
@@ -503,12 +491,12 @@ ngx_http_kvroute_share_conn_warn(ngx_http_kvroute_share_conn_t *sc,
         }
     }
 
-    ngx_http_kvroute_share_conn_say(share);
+    ngx_http_kvroute_share_conn_log(share);
 }
 
 
 void
-ngx_http_kvroute_share_conn_say(ngx_http_kvroute_share_t *share)
+ngx_http_kvroute_share_conn_log(ngx_http_kvroute_share_t *share)
 {
     if (share->warned
         && ngx_current_msec - share->warned < NGX_HTTP_KVROUTE_SHARE_WARN)
@@ -522,7 +510,7 @@ ngx_http_kvroute_share_conn_say(ngx_http_kvroute_share_t *share)
                   "kvroute_share of zone \"%V\" is not working with \"%V\": %s",
                   &share->zone->name, &share->conf->store,
                   share->reason[0] ? share->reason
-                                   : (u_char *) "its batches do not come back");
+                                   : (u_char *) "own batches are not received back");
 }
 
 

@@ -56,7 +56,6 @@ ngx_module_t  ngx_http_kvroute_share_module = {
 };
 
 
-/* what the router calls */
 static const ngx_http_kvroute_extension_t  ngx_http_kvroute_share_extension = {
     .build = NGX_HTTP_KVROUTE_BUILD,
     .name = "ngx_http_kvroute_share_module",
@@ -84,7 +83,7 @@ ngx_http_kvroute_share_create_conf(ngx_conf_t *cf)
 }
 
 
-/* the zones that are shared, in each worker; one of them begins to share */
+/* attaches the hooks in each worker; worker 0 reads and writes the stream */
 static ngx_int_t
 ngx_http_kvroute_share_attach(ngx_cycle_t *cycle)
 {

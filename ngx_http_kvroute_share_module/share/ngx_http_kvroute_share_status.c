@@ -70,7 +70,7 @@ ngx_http_kvroute_share_status_json(cJSON *json, ngx_http_kvroute_zone_t *zone,
         cJSON_AddNumberToObject(item, "batches",
                                 (double) kvr_get(&host->number));
         cJSON_AddNumberToObject(item, "lessons",
-                                (double) kvr_get(&host->lessons));
+                                (double) kvr_get(&host->updates));
         cJSON_AddNumberToObject(item, "gaps", (double) kvr_get(&host->gaps));
     }
 }
@@ -135,7 +135,7 @@ ngx_http_kvroute_share_status_prom(ngx_http_kvroute_status_prom_t *prom,
                                  "kvroute_share_host_lessons_total{zone=\"%V\","
                                  "host=\"%s\",id=\"%016xL\"} %uL\n", &label,
                                  name, kvr_get(&host->id),
-                                 kvr_get(&host->lessons));
+                                 kvr_get(&host->updates));
             }
         }
     }

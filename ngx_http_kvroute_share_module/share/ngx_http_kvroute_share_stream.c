@@ -8,44 +8,40 @@
  * The commands of the stream.
  *
  *     XADD KEY MAXLEN ~ n * b BATCH               one at a time
- *     XREVRANGE KEY + - COUNT 1                   is it the stream that was read
- *     XREAD COUNT n BLOCK ms STREAMS KEY ID       before? and what is new there?
+ *     XREVRANGE KEY + - COUNT 1                   is this the same stream?
+ *     XREAD COUNT n BLOCK ms STREAMS KEY ID       the new entries
  *
- * XREAD comes back with the first batch, so of eight hosts it would do so a
- * thousand times a second, and what that costs is the system's calls.  So it is
- * asked for again after an interval, unless more is there already: one answer
- * has what came meanwhile.  Who has not asked for that long asks at once.
+ * XREAD answers when the first batch arrives: with eight hosts a thousand times a
+ * second, which would cost many system calls.  So it is sent again only after an
+ * interval, unless more entries are there already.
  *
- * It is read on from the last id, never from "$": what came meanwhile would be
- * lost.  A host that is new reads what there is.  A store that was replaced by
- * one with less has a last id before ours: then all of it is read, and batches
- * that were read before are told by their numbers.  That is looked at when a
- * connection is new, and when nothing has come: there is a batch each second.
+ * Reading continues behind the last id, never at "$", which would lose entries.  A
+ * new host reads the whole stream.  If a store was replaced by one with fewer
+ * entries, its last id is before ours: then all of it is read again, and the
+ * numbers of batches show which were read before.  That is checked for each new
+ * connection, and when nothing has arrived, since each host adds a batch per
+ * second.
  *
- * An entry that is longer than an answer may be is none of ours.  It is passed by
- * reading on behind the last one, if not even one entry could be had.
+ * An entry that is longer than an answer may be is not ours.  If not even one
+ * entry can be read, reading continues behind the last one.
  */
 
 
 #include "share/ngx_http_kvroute_share_int.h"
 
 
-/* entries of the stream, about; each is of 96 KB at most, and of few as a rule */
+/* approximate number of entries; each has at most 96 KB, usually few */
 #define NGX_HTTP_KVROUTE_SHARE_LENGTH  "8192"
 
-/* entries asked for, and bytes applied in a turn of the event loop */
+/* entries per request, and bytes applied in a turn of the event loop */
 #define NGX_HTTP_KVROUTE_SHARE_COUNT   64
 #define NGX_HTTP_KVROUTE_SHARE_TURN    16384
-
-/* ms; a store that refuses a batch is asked again */
-#define NGX_HTTP_KVROUTE_SHARE_HOLD    500
 
 
 static void ngx_http_kvroute_share_stream_add_ready(
     ngx_http_kvroute_share_conn_t *sc);
 static void ngx_http_kvroute_share_stream_added(
     ngx_http_kvroute_share_conn_t *sc, redisReply *reply);
-static ngx_uint_t ngx_http_kvroute_share_stream_moved(redisReply *reply);
 static void ngx_http_kvroute_share_stream_read_ready(
     ngx_http_kvroute_share_conn_t *sc);
 static void ngx_http_kvroute_share_stream_next(
@@ -87,7 +83,7 @@ ngx_http_kvroute_share_stream_init(ngx_http_kvroute_share_t *share)
 }
 
 
-/* the timer adds */
+/* the timer adds batches */
 static void
 ngx_http_kvroute_share_stream_add_ready(ngx_http_kvroute_share_conn_t *sc)
 {
@@ -103,9 +99,7 @@ ngx_http_kvroute_share_stream_add(ngx_http_kvroute_share_t *share,
 
     sc = &share->add;
 
-    if (!sc->known || sc->busy
-        || (ngx_msec_int_t) (share->hold - ngx_current_msec) > 0)
-    {
+    if (!sc->known || sc->busy) {
         return;
     }
 
@@ -141,19 +135,11 @@ ngx_http_kvroute_share_stream_added(ngx_http_kvroute_share_conn_t *sc,
 
     if (reply->type == REDIS_REPLY_ERROR) {
         kvr_add(&share->core->stats.refused, 1);
-
-        if (ngx_http_kvroute_share_stream_moved(reply)) {
-            ngx_http_kvroute_share_conn_fail(sc, "it takes no batches",
-                                             reply->str, (size_t) reply->len);
-
-        } else {
-            share->hold = ngx_current_msec + NGX_HTTP_KVROUTE_SHARE_HOLD;
-            ngx_http_kvroute_share_conn_warn(sc, "it takes no batches",
-                                             reply->str, (size_t) reply->len);
-        }
+        ngx_http_kvroute_share_conn_fail(sc, "XADD failed", reply->str,
+                                         (size_t) reply->len);
 
     } else if (ngx_http_kvroute_share_stream_id(reply, id) != NGX_OK) {
-        ngx_http_kvroute_share_conn_fail(sc, "it is no stream", NULL, 0);
+        ngx_http_kvroute_share_conn_fail(sc, "not a stream", NULL, 0);
 
     } else {
         sc->delay = 0;
@@ -164,30 +150,6 @@ ngx_http_kvroute_share_stream_added(ngx_http_kvroute_share_conn_t *sc,
 }
 
 
-/* errors after which another server may be the right one, or another time */
-static ngx_uint_t
-ngx_http_kvroute_share_stream_moved(redisReply *reply)
-{
-    ngx_uint_t  i;
-
-    static ngx_str_t  words[] = {
-        ngx_string("READONLY"), ngx_string("LOADING"), ngx_string("MOVED"),
-        ngx_string("NOAUTH"), ngx_string("MASTERDOWN"),
-        ngx_string("CLUSTERDOWN")
-    };
-
-    for (i = 0; i < kvr_nelts(words); i++) {
-        if ((size_t) reply->len >= words[i].len
-            && ngx_strncmp(reply->str, words[i].data, words[i].len) == 0)
-        {
-            return 1;
-        }
-    }
-
-    return 0;
-}
-
-
 static void
 ngx_http_kvroute_share_stream_read_ready(ngx_http_kvroute_share_conn_t *sc)
 {
@@ -195,20 +157,20 @@ ngx_http_kvroute_share_stream_read_ready(ngx_http_kvroute_share_conn_t *sc)
 
     share = sc->share;
 
-    /* what is left of an answer is read again, from where it was applied to */
+    /* the unapplied part of an answer is read again */
 
     ngx_http_kvroute_share_stream_drop(share);
 
     share->positioned = 0;
 
-    /* it was too long, or took too long: the same would come again */
+    /* the last answer was too long, or took too long: ask for fewer entries */
 
-    if (sc->cut) {
-        share->pass = share->count == 1;
+    if (sc->broken) {
+        share->skip = share->count == 1;
         share->count = ngx_max(share->count / 2, 1);
     }
 
-    /* nothing of the stream was ever read */
+    /* the stream was never read: this host is new */
 
     if (kvr_get(&share->core->read[0]) == 0) {
         kvr_share_help_want(share->core, (uint64_t) ngx_current_msec);
@@ -218,7 +180,6 @@ ngx_http_kvroute_share_stream_read_ready(ngx_http_kvroute_share_conn_t *sc)
 }
 
 
-/* what is there by now, if it is time for it */
 void
 ngx_http_kvroute_share_stream_ask(ngx_http_kvroute_share_t *share)
 {
@@ -278,7 +239,7 @@ ngx_http_kvroute_share_stream_read(ngx_http_kvroute_share_conn_t *sc,
 
     if (reply->type == REDIS_REPLY_ERROR) {
         kvr_add(&share->core->stats.refused, 1);
-        ngx_http_kvroute_share_conn_fail(sc, "it cannot be read",
+        ngx_http_kvroute_share_conn_fail(sc, "reading failed",
                                          reply->str, (size_t) reply->len);
         freeReplyObject(reply);
         return;
@@ -292,7 +253,7 @@ ngx_http_kvroute_share_stream_read(ngx_http_kvroute_share_conn_t *sc,
             ngx_http_kvroute_share_stream_next(sc);
 
         } else {
-            ngx_http_kvroute_share_conn_fail(sc, "it is no stream", NULL, 0);
+            ngx_http_kvroute_share_conn_fail(sc, "not a stream", NULL, 0);
         }
 
         freeReplyObject(reply);
@@ -316,7 +277,7 @@ ngx_http_kvroute_share_stream_read(ngx_http_kvroute_share_conn_t *sc,
 }
 
 
-/* where to read on, by the last entry that there is */
+/* sets where to continue, by the last entry of the stream */
 static ngx_int_t
 ngx_http_kvroute_share_stream_position(ngx_http_kvroute_share_t *share,
     redisReply *reply)
@@ -338,11 +299,11 @@ ngx_http_kvroute_share_stream_position(ngx_http_kvroute_share_t *share,
         id[0] = 0;
         id[1] = 0;
 
-    } else if (!share->pass) {
+    } else if (!share->skip) {
         return NGX_OK;
     }
 
-    share->pass = 0;
+    share->skip = 0;
 
     kvr_set(&s->read[0], id[0]);
     kvr_set(&s->read[1], id[1]);
@@ -351,7 +312,7 @@ ngx_http_kvroute_share_stream_position(ngx_http_kvroute_share_t *share,
 }
 
 
-/* of the only stream that was asked for; NULL: nothing came */
+/* returns the entries of an answer; NULL: there are none */
 static redisReply *
 ngx_http_kvroute_share_stream_entries(redisReply *reply)
 {
@@ -371,7 +332,7 @@ ngx_http_kvroute_share_stream_entries(redisReply *reply)
 }
 
 
-/* some at a time: requests are served in between */
+/* applies some entries at a time, so that requests are served in between */
 static void
 ngx_http_kvroute_share_stream_more(ngx_event_t *ev)
 {
@@ -388,7 +349,7 @@ ngx_http_kvroute_share_stream_more(ngx_event_t *ev)
         return;
     }
 
-    /* stopped for long: another one reads by now */
+    /* this process was stopped for long: another one reads now */
 
     if (!kvr_share_owns(share->core, ngx_http_kvroute_zone_owner(ngx_pid))) {
         ngx_http_kvroute_share_stream_drop(share);
@@ -411,7 +372,7 @@ ngx_http_kvroute_share_stream_more(ngx_event_t *ev)
             != NGX_OK)
         {
             ngx_http_kvroute_share_stream_drop(share);
-            ngx_http_kvroute_share_conn_fail(&share->read, "it is no stream",
+            ngx_http_kvroute_share_conn_fail(&share->read, "not a stream",
                                              NULL, 0);
             return;
         }
@@ -419,7 +380,7 @@ ngx_http_kvroute_share_stream_more(ngx_event_t *ev)
 
     full = entries->elements >= share->count;
 
-    /* twice of it would come in time, too */
+    /* there would be time for twice as many */
 
     if (share->read.fed < NGX_HTTP_KVROUTE_SHARE_REPLY / 4
         && ngx_current_msec - share->asked < NGX_HTTP_KVROUTE_SHARE_ANSWER / 2)
@@ -451,7 +412,7 @@ ngx_http_kvroute_share_stream_drop(ngx_http_kvroute_share_t *share)
 }
 
 
-/* adds how many bytes it had; what is no batch is counted by core/share */
+/* applies an entry and adds its size; core/share counts those that are no batch */
 static ngx_int_t
 ngx_http_kvroute_share_stream_entry(ngx_http_kvroute_share_t *share,
     redisReply *entry, size_t *bytes)
@@ -485,7 +446,7 @@ ngx_http_kvroute_share_stream_entry(ngx_http_kvroute_share_t *share,
 }
 
 
-/* of the last entry of a stream, or 0-0 */
+/* sets the id of the last entry of a stream, or 0-0 */
 static ngx_int_t
 ngx_http_kvroute_share_stream_last(redisReply *reply, uint64_t *id)
 {
@@ -515,7 +476,7 @@ ngx_http_kvroute_share_stream_entry_id(redisReply *entry, uint64_t *id)
 }
 
 
-/* two numbers with a dash in between */
+/* reads two numbers with a dash in between */
 static ngx_int_t
 ngx_http_kvroute_share_stream_id(redisReply *text, uint64_t *id)
 {
@@ -539,7 +500,7 @@ ngx_http_kvroute_share_stream_id(redisReply *text, uint64_t *id)
 }
 
 
-/* of 64 bits: nginx's own have one less */
+/* reads a number of 64 bits; nginx's functions read 63 */
 static ngx_int_t
 ngx_http_kvroute_share_stream_number(u_char *p, u_char *last, uint64_t *n)
 {

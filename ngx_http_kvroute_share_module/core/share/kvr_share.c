@@ -163,7 +163,7 @@ kvr_share_sum(const kvr_share_self_t *self, kvr_set_t set)
     kvr_load_t        *table;
     kvr_share_t       *s;
     kvr_load_sum_t     load, context;
-    kvr_share_host_t  *host, *told[KVR_SHARE_HOSTS];
+    kvr_share_host_t  *host, *counted[KVR_SHARE_HOSTS];
 
     s = self->share;
     table = self->zone->load;
@@ -177,7 +177,7 @@ kvr_share_sum(const kvr_share_self_t *self, kvr_set_t set)
         if (kvr_get(&host->id) && kvr_get(&host->alive)
             && !kvr_get(&host->late))
         {
-            told[n++] = host;
+            counted[n++] = host;
         }
     }
 
@@ -189,8 +189,8 @@ kvr_share_sum(const kvr_share_self_t *self, kvr_set_t set)
         resident = 0;
 
         for (i = 0; i < n; i++) {
-            load = kvr_load_split(kvr_get(&told[i]->load[peer]));
-            context = kvr_load_split(kvr_get(&told[i]->context[peer]));
+            load = kvr_load_split(kvr_get(&counted[i]->load[peer]));
+            context = kvr_load_split(kvr_get(&counted[i]->context[peer]));
 
             active += load.active;
             pending += load.pending;

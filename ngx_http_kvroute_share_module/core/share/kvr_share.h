@@ -9,63 +9,59 @@
 
 
 /*
- * Hosts that route as one: each tells the others what its decisions teach, and
- * what it has in flight.
+ * Hosts that route as one: each publishes its index updates and its load to the
+ * others.
  *
- * All that hosts tell goes to one stream, in batches, and each host reads all
- * of it.  Nothing is asked on a request's way: a decision is made of what the
- * host's own index and load table hold.  The core knows neither the stream nor
- * its store.
+ * All hosts write batches to one stream, and each host reads all of it.  No
+ * request waits for it: a decision uses the host's own index and load table.  The
+ * core knows neither the stream nor its store.
  *
- *     tell      a worker puts a record into the ring of its host
- *     frame     the host's owner makes a batch of what is in the ring
- *     apply     it takes what a batch of another host says to its own zone
- *     sum       what others have in flight is put together
- *     tick      hosts that are silent are no more
+ *     publish   a worker puts a record into the ring of its host
+ *     frame     the host's owner makes a batch of the records in the ring
+ *     apply     it applies a batch of another host to its own zone
+ *     sum       the loads of other hosts are added up
+ *     tick      silent hosts are removed
  *
  * Ownership.  One process of a host is the owner: it alone frames and applies.
- * Who is the owner is a word in shared memory; an owner that has died, or that
- * has done nothing for KVR_SHARE_SILENT, is replaced.  All that the next one
- * needs is there as well: how far the ring was sent, the number of the batch
- * under way, and what was read last.
+ * The owner is a word in shared memory.  An owner that has died, or has done
+ * nothing for KVR_SHARE_SILENT, is replaced.  The next owner finds everything it
+ * needs there: how far the ring was sent, the number of the batch under way, and
+ * the position in the stream.
  *
- * Once.  A batch has a number; end and number are stored before it is sent,
- * tail and acked after the store has said that it has it.  Whoever finds number
- * and acked apart sends that batch again, with the same number and the same
- * records: who has read it leaves it out.  A hole in the numbers is a batch
- * that was lost, and counted.  It costs a miss, once.
+ * Exactly once.  A batch has a number.  End and number are stored before it is
+ * sent, tail and acked after the store has confirmed it.  If number and acked
+ * differ, that batch is sent again, with the same number and the same records;
+ * hosts that have read it skip it.  A gap in the numbers is a lost batch, which is
+ * counted and costs some cache misses.
  *
- * An owner that was stopped for long may come back when another is at work, with
- * an answer to a batch of before.  So it counts only for the batch that this
- * process has framed last, and all that is stored is swapped for what it was
- * then.
+ * An owner that was stopped for long may continue while another one works, with
+ * the confirmation of an old batch.  So a confirmation counts only for the batch
+ * that this process framed last, and all stores are compare-and-swap.
  *
- * Load.  Each host tells all that it has in flight, never a difference.  Words
- * of a host that is silent for the lease no longer count.  The sum of the others
- * is a row of the load table (kvr_load_remote()), which decisions read as they
- * read those of the workers.
+ * Load.  Each host publishes its whole load, never a difference.  The load of a
+ * host that is silent for the lease no longer counts.  The sum of the others is a
+ * row of the load table (kvr_load_remote()), which decisions read like the rows of
+ * the workers.
  *
- * Late.  A load that is seconds old sends all to a peer that was idle then, and
- * is worse than none.  How old what is heard is, nobody can see, as clocks are
- * not compared.  But a host sees how long its own batches take to come back:
- * that is its way to the stream, and from it.  If they take longer than
- * KVR_SHARE_OLD it takes no loads, and says so, and nobody takes its own.
- * Lessons are worth something though they are late.
+ * Late loads.  A stale load is worse than none: every host would pick the peer
+ * that was idle seconds ago.  Clocks are not compared, so the age of a report is
+ * unknown.  But each host measures how long its own batches take to return.  If
+ * that is more than KVR_SHARE_OLD, the host ignores loads and publishes that it is
+ * late, so its own loads are ignored.  Late index updates are still useful.
  *
- * Popular.  Each host counts the beginnings of all (kvr_hot.h): by an eighth
- * of the requests none would be worth computing at a further peer.
+ * Hot prefixes.  Each host counts the prefixes of all hosts (kvr_hot.h):
+ * one of eight hosts alone would never see enough requests to replicate a prefix.
  *
- * Help.  A host that has never read the stream says so for some seconds.  One of
- * the others tells all lines of its index, a part with each batch: the one whose
- * turn it is, or the next one if nothing comes.  Only who wants it takes it.  A
- * batch that is sent again has no line that it did not have before, and the next
- * one goes on where it ended.
+ * Help for a new host.  A host that has never read the stream asks for help for
+ * some seconds.  One of the others publishes all lines of its index, a part with
+ * each batch: the one whose turn it is, or the next one if nothing comes.  Only
+ * hosts that asked use them.  A batch that is sent again has no further lines, and
+ * the next one continues behind its last line.
  *
- * Names.  A peer's number may get another name.  What hosts have said of it is
- * forgotten then, and what workers have said of it is not told any more.
+ * Names.  If a peer's slot gets another name, reports of other hosts about it are
+ * forgotten, and older records in the ring about it are not sent.
  *
- * No clocks of two hosts are compared.  now: ms, of a clock that all processes
- * of this host share.
+ * now is in ms, of a clock that all processes of this host share.
  */
 
 
@@ -76,15 +72,15 @@
 #include "core/state/kvr_hooks.h"
 
 
-#define KVR_SHARE_HOSTS    32            /* others, at most */
+#define KVR_SHARE_HOSTS    32            /* other hosts, at most */
 #define KVR_SHARE_SILENT   1000          /* ms */
-#define KVR_SHARE_FORGET   60000         /* ms; then a silent host is no more */
-#define KVR_SHARE_BEAT     1000          /* ms; all of the load is told */
+#define KVR_SHARE_FORGET   60000         /* ms until a silent host is removed */
+#define KVR_SHARE_BEAT     1000          /* ms between two complete loads */
 #define KVR_SHARE_OLD      1000          /* ms; older loads do not count */
-#define KVR_SHARE_STUCK    100           /* ms; a writer must have been killed */
-#define KVR_SHARE_FLOORS   10000         /* ms between two of them, of a peer */
-#define KVR_SHARE_WANTS    5000          /* ms; then a new host wants no more */
-#define KVR_SHARE_TURN     500           /* ms; then it is the next one's turn */
+#define KVR_SHARE_STUCK    100           /* ms until a writer counts as killed */
+#define KVR_SHARE_FLOORS   10000         /* ms between two floors of a peer */
+#define KVR_SHARE_WANTS    5000          /* ms during which a new host asks */
+#define KVR_SHARE_TURN     500           /* ms until the next host helps */
 #define KVR_SHARE_HELPS    1024          /* batches of help, at most */
 #define KVR_SHARE_SLOTS    (2 * KVR_PEERS)
 
@@ -93,30 +89,30 @@
 #define KVR_SHARE_IGNORED  6
 
 
-/* what hosts told each other, as one of them counts it */
+/* counters of a host */
 typedef struct {
     kvr_united_t          united;
-    _Atomic uint64_t      hosts;     /* others that are heard of */
-    _Atomic uint64_t      waiting;   /* bytes of the ring that are not sent */
-    _Atomic uint64_t      sent;      /* lessons */
+    _Atomic uint64_t      hosts;     /* other hosts */
+    _Atomic uint64_t      waiting;   /* bytes of the ring to be sent */
+    _Atomic uint64_t      sent;      /* index updates */
     _Atomic uint64_t      applied;
     _Atomic uint64_t      batches_sent;
     _Atomic uint64_t      batches_applied;
     _Atomic uint64_t      bytes_sent;
     _Atomic uint64_t      bytes_received;
-    _Atomic uint64_t      echoes;    /* own batches that came back */
-    _Atomic uint64_t      echo_ms;   /* what that took, together */
-    _Atomic uint64_t      lag_ms;    /* of the last one */
+    _Atomic uint64_t      echoes;    /* own batches received */
+    _Atomic uint64_t      echo_ms;   /* total time that this took */
+    _Atomic uint64_t      lag_ms;    /* time of the last one */
     _Atomic uint64_t      late;      /* 1: loads are too old to count */
-    _Atomic uint64_t      dropped;   /* records, for want of room */
-    _Atomic uint64_t      lost;      /* records that nobody finished */
-    _Atomic uint64_t      gaps;      /* batches of others that never came */
-    _Atomic uint64_t      repeated;  /* batches that had been read before */
+    _Atomic uint64_t      dropped;   /* records, because the ring was full */
+    _Atomic uint64_t      lost;      /* records of killed writers */
+    _Atomic uint64_t      gaps;      /* missing batches of others */
+    _Atomic uint64_t      repeated;  /* batches received twice */
     _Atomic uint64_t      ignored[KVR_SHARE_IGNORED];  /* batches */
-    _Atomic uint64_t      unknown;   /* records of peers that are not here */
+    _Atomic uint64_t      unknown;   /* records of unknown peers */
     _Atomic uint64_t      reconnects;
-    _Atomic uint64_t      refused;   /* commands that the store refused */
-    _Atomic uint64_t      joined;    /* entries that a new host was told of */
+    _Atomic uint64_t      refused;   /* commands refused by the store */
+    _Atomic uint64_t      joined;    /* index entries received as a new host */
 } kvr_share_stats_t;
 
 
@@ -125,12 +121,12 @@ typedef struct {
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint64_t      id;            /* 0: free */
     _Atomic uint64_t      number;        /* of its last batch */
-    _Atomic uint64_t      heard;         /* ms */
+    _Atomic uint64_t      heard;         /* ms, of its last batch */
     _Atomic uint64_t      alive;
-    _Atomic uint64_t      late;          /* what it tells is */
-    _Atomic uint64_t      lessons;       /* applied */
+    _Atomic uint64_t      late;          /* its loads do not count */
+    _Atomic uint64_t      updates;       /* applied */
     _Atomic uint64_t      gaps;
-    _Atomic uint64_t      want;          /* ms; it first asked for help */
+    _Atomic uint64_t      want;          /* ms, when it first asked for help */
     _Atomic uint64_t      name[KVR_SHARE_NAME / 8];
     _Atomic uint64_t      load[KVR_PEERS];
     _Atomic uint64_t      context[KVR_PEERS];
@@ -141,49 +137,48 @@ typedef struct {
     uint64_t              id;            /* of this host; not 0 */
 
     _Atomic uint64_t      owner;         /* kvr_load_owner_t, or 0 */
-    _Atomic uint64_t      beat;          /* ms, when it last did something */
-    _Atomic uint64_t      wanted;        /* by this process; or 0 */
+    _Atomic uint64_t      beat;          /* ms, of its last activity */
+    _Atomic uint64_t      wanted;        /* a process that waits for it, or 0 */
 
-    _Atomic uint64_t      number;        /* of the last batch that was framed */
-    _Atomic uint64_t      acked;         /* of the last one that is there */
+    _Atomic uint64_t      number;        /* of the last batch framed */
+    _Atomic uint64_t      acked;         /* of the last batch confirmed */
     _Atomic uint64_t      end;           /* place in the ring behind it */
 
-    /* how far the stream was read, in words of who reads it */
+    /* position in the stream: words defined by the reader */
 
     _Atomic uint64_t      read[2];
 
     /*
-     * The batch of help that is next, from 1; 0: none.  It begins with this line
-     * of the index; and the line behind the batch under way.
+     * Help for a new host: the number of the next batch, from 1 (0: none), its
+     * first line of the index, and the line behind it.
      */
 
     _Atomic uint64_t      helping;
     _Atomic uint64_t      line;
-    _Atomic uint64_t      told;
+    _Atomic uint64_t      line_end;
 
-    /* of a batch under way: host and number, records that are done */
+    /* batch being applied: digest of host and number, records applied */
 
     _Atomic uint64_t      current;
     _Atomic uint64_t      done;
 
-    _Atomic uint64_t      wants;         /* ms; help until then; 0: none */
-    _Atomic uint64_t      helped;        /* ms; another host has told of it */
+    _Atomic uint64_t      wants;         /* ms; asks for help until; 0: no */
+    _Atomic uint64_t      helped;        /* ms, of the last help of others */
 
-    _Atomic uint64_t      echoed;        /* ms; an own batch has come back */
+    _Atomic uint64_t      echoed;        /* ms, of the last own batch received */
 
-    /* a batch that is to come back: its number, or 0; ms, when it was made */
+    /* a batch whose return is measured: its number, or 0; ms, when framed */
 
     _Atomic uint64_t      timed;
     _Atomic uint64_t      since;
 
-    _Atomic uint64_t      strange;       /* a host that hashes otherwise */
-    _Atomic uint64_t      strange_name[KVR_SHARE_NAME / 8];
+    _Atomic uint64_t      foreign_name[KVR_SHARE_NAME / 8];  /* KVR_SHARE_FOREIGN */
 
-    _Atomic uint64_t      floored[KVR_PEERS];  /* ms, by another's word */
+    _Atomic uint64_t      floored[KVR_PEERS];  /* ms, by another host */
 
     /*
-     * Of the name of a peer that all of this is of; 0: none yet.  What is in the
-     * ring before this place is of an earlier one.
+     * Generation of the name of a peer that the above refers to; 0: none yet.
+     * Records in the ring before "renamed" are about an earlier name.
      */
 
     _Atomic uint64_t      generation[KVR_PEERS];
@@ -195,36 +190,36 @@ typedef struct {
 } kvr_share_t;
 
 
-/* how peers are called in batches: the digest of each, and whose one is */
+/* digests of the peers' names, as in batches, and a hash table of them */
 typedef struct {
-    uint64_t              made;          /* ms, and 1 */
-    uint32_t              named;         /* kvr_registry_t, then */
+    uint64_t              made;          /* ms + 1 */
+    uint32_t              named;         /* of kvr_registry_t, then */
     uint64_t              digest[KVR_PEERS];         /* 0: no name */
-    uint16_t              slot[KVR_SHARE_SLOTS];     /* number, and 1 */
+    uint16_t              slot[KVR_SHARE_SLOTS];     /* peer + 1 */
 } kvr_share_names_t;
 
 
-/* what the owner keeps for itself; zeroed at first */
+/* state of the owner, in its own memory, zeroed at first */
 typedef struct {
     kvr_share_names_t     names;
-    uint64_t              stuck;         /* place, and 1, that is not written */
-    uint64_t              since;         /* ms */
-    uint64_t              beat;          /* ms, when all was last told */
+    uint64_t              stuck;         /* unwritten place in the ring, + 1 */
+    uint64_t              since;         /* ms, since when it is stuck */
+    uint64_t              beat;          /* ms, of the last complete load */
 
-    /* the batch that was framed last, and its records: places in the ring */
+    /* the last batch framed, and the places of its records in the ring */
 
     uint64_t              number;
     uint64_t              from;
     uint64_t              end;
 
-    unsigned              told:1;        /* anything was */
-    uint64_t              load[KVR_PEERS];     /* as told last */
+    unsigned              begun:1;       /* a complete load was published */
+    uint64_t              load[KVR_PEERS];     /* as published last */
     uint64_t              context[KVR_PEERS];
     uint64_t              word[KVR_FIFO_MAX];
 } kvr_share_owner_t;
 
 
-/* who tells, and of which zone */
+/* a host and its zone */
 typedef struct {
     const kvr_zone_t     *zone;
     kvr_share_t          *share;
@@ -234,7 +229,7 @@ typedef struct {
 } kvr_share_self_t;
 
 
-/* another process may have written a time that is later than this one's */
+/* Returns the time since then; another process may have written a later time. */
 static inline uint64_t
 kvr_share_since(uint64_t then, uint64_t now)
 {
@@ -242,116 +237,117 @@ kvr_share_since(uint64_t then, uint64_t now)
 }
 
 
-/* in zeroed memory; id is random and not 0 */
+/* Initializes zeroed memory; id is random and not 0. */
 void kvr_share_init(kvr_share_t *s, uint64_t id);
 
 /*
- * Whether this process is the owner, or has become it: *taken is 1 then.
- * alive() is asked for another owner.  To be called before each act.
+ * Returns whether this process is the owner; *taken is set if it has just become
+ * the owner.  alive() is called for another owner.  Must be called before each
+ * action of an owner.
  */
 int kvr_share_own(kvr_share_t *s, kvr_load_owner_t self, uint64_t now,
     kvr_load_alive_pt alive, void *data, int *taken);
 
-/* whether another process waits for an owner to give it up */
+/* Returns whether another process waits for the ownership. */
 int kvr_share_wanted(kvr_share_t *s, kvr_load_owner_t self);
 
-/* whether it is the owner still: it may have been stopped for long */
+/* Returns whether the process is still the owner: it may have been stopped. */
 int kvr_share_owns(kvr_share_t *s, kvr_load_owner_t self);
 
-/* it is not any more */
+/* Gives up the ownership. */
 void kvr_share_disown(kvr_share_t *s, kvr_load_owner_t self);
 
 /*
- * Forgets hosts that are silent and names that are no more, and sums up the load
- * of the others.  To be called some times within a lease.
+ * Removes silent hosts and old names, and sums up the load of the others.  Must be
+ * called several times within a lease.
  */
 void kvr_share_tick(const kvr_share_self_t *self, kvr_share_owner_t *o,
     uint64_t now);
 
-/* sums up what others have told of these peers: anew, so nothing is kept */
+/* Sums up the load that other hosts have published for these peers. */
 void kvr_share_sum(const kvr_share_self_t *self, kvr_set_t set);
 
-/* whether what comes is old, to stats.late; returns whether that has changed */
+/* Updates stats.late; returns whether it has changed. */
 int kvr_share_late(kvr_share_t *s, uint64_t now);
 
 
-/* _tell: what workers report; hooks (kvr_hooks.h), with a kvr_share_t as data */
+/* _publish: hooks of workers (kvr_hooks.h); data is a kvr_share_t */
 
-void kvr_share_tell_lesson(const kvr_zone_t *zone, void *data,
+void kvr_share_publish_update(const kvr_zone_t *zone, void *data,
     const uint64_t *chain, uint32_t n, const kvr_index_undo_t *undo);
-void kvr_share_tell_extend(const kvr_zone_t *zone, void *data,
+void kvr_share_publish_reply(const kvr_zone_t *zone, void *data,
     const uint64_t *value, uint32_t first, uint32_t n, uint32_t units,
     uint32_t peer, uint32_t behind);
-void kvr_share_tell_void(const kvr_zone_t *zone, void *data,
+void kvr_share_publish_undo(const kvr_zone_t *zone, void *data,
     const uint64_t *chain, uint32_t n, const kvr_index_undo_t *undo);
-void kvr_share_tell_hot(const kvr_zone_t *zone, void *data,
+void kvr_share_publish_hot(const kvr_zone_t *zone, void *data,
     const kvr_hot_keys_t *keys, uint32_t peer);
-void kvr_share_tell_bind(const kvr_zone_t *zone, void *data, uint64_t key,
+void kvr_share_publish_bind(const kvr_zone_t *zone, void *data, uint64_t key,
     uint32_t peer, uint32_t seconds, uint32_t now);
-void kvr_share_tell_floor(const kvr_zone_t *zone, void *data, uint32_t peer,
+void kvr_share_publish_floor(const kvr_zone_t *zone, void *data, uint32_t peer,
     uint64_t clock);
 
 
-/* _hooks: these, and rows of kvr_share_stats_t */
+/* _hooks: these hooks, and the counters */
 extern const kvr_hooks_t  kvr_share_hooks;
 
 
 /* _frame: the owner's batches */
 
-/* whether there is anything to be told, or it is time for a heartbeat */
+/* Returns whether there is anything to publish, or a heartbeat is due. */
 int kvr_share_due(const kvr_share_self_t *self, kvr_share_owner_t *o,
     uint64_t now);
 
 /*
- * Makes the next batch in buf, of KVR_SHARE_BATCH bytes and aligned to words;
- * or, if the last one was not acked, that one again.  Returns its length; 0:
- * another process is the owner.  seconds: of the clock of sessions.
+ * Makes the next batch in buf, of KVR_SHARE_BATCH bytes and aligned to words, or
+ * the last one again if it was not confirmed.  Returns its length; 0: another
+ * process is the owner.  seconds: the clock of sessions.
  */
 size_t kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
     void *buf, unsigned flags, uint64_t now, uint32_t seconds);
 
-/* the store has the batch that was framed last */
+/* The store has confirmed the last batch framed. */
 void kvr_share_acked(const kvr_share_self_t *self, kvr_share_owner_t *o);
 
 
 /*
- * _apply: takes a batch to the zone.  What is not KVR_SHARE_OK was left out,
- * and counted.  seconds: of the clock of sessions.
+ * _apply: applies a batch to the zone.  If it does not return KVR_SHARE_OK, the
+ * batch was ignored and counted.  seconds: the clock of sessions.
  */
 kvr_share_e kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
     const uint8_t *data, size_t len, uint64_t now, uint32_t seconds);
 
 
 /*
- * _names: makes them anew if any has changed, and now and then.  What is known of
- * an earlier name of a number is forgotten.
+ * _names: updates the digests if a name has changed, and once a second.  Forgets
+ * what is known of an earlier name of a peer.
  */
 void kvr_share_names(const kvr_share_self_t *self, kvr_share_names_t *names,
     uint64_t now);
 
-/* the number of a peer here, or KVR_PEERS */
+/* Returns the slot of a peer here, or KVR_PEERS. */
 uint32_t kvr_share_named(const kvr_share_names_t *names, uint64_t digest);
 
 
 /* _help */
 
-/* this host is new, and wants to be told what others know */
+/* This host is new: asks the others for help. */
 void kvr_share_help_want(kvr_share_t *s, uint64_t now);
 
-/* whether it is this host's turn to tell another, or it is at it */
+/* Returns whether this host helps another one now. */
 int kvr_share_help_due(const kvr_share_self_t *self, uint64_t now);
 
 /*
- * Fills a batch with what this host knows; returns flags of the batch.  again:
- * it was framed before.  seconds as below.
+ * Fills a batch with lines of the index; returns flags of the batch.  again: the
+ * batch was framed before.  seconds: the clock of sessions.
  */
 unsigned kvr_share_help_frame(const kvr_share_self_t *self,
     kvr_share_owner_t *o, kvr_share_writer_t *w, int again, uint32_t seconds);
 
-/* the store has that batch */
+/* The store has confirmed that batch. */
 void kvr_share_help_acked(const kvr_share_self_t *self);
 
-/* takes what is in a record, by the numbers of peers here */
+/* Applies a record; peer: slots here, by the places in the batch. */
 void kvr_share_help_take(const kvr_share_self_t *self,
     const kvr_share_record_t *r, const uint16_t *peer, uint32_t npeers);
 

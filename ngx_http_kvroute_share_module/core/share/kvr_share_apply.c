@@ -11,14 +11,13 @@ _Static_assert(KVR_SHARE_RESULTS - KVR_SHARE_NONE == KVR_SHARE_IGNORED,
                "ignored");
 
 /*
- * Records that are looked at together: what each of them needs of the index is
- * in memory as a rule, far from what the others need, so all of it is asked for
- * before the first is applied.
+ * Records applied together: their lines of the index are far apart in memory, so
+ * all are prefetched before the first record is applied.
  */
 #define KVR_SHARE_APPLY_AHEAD  8
 
 
-static void kvr_share_apply_soon(const kvr_share_self_t *self,
+static void kvr_share_apply_prefetch(const kvr_share_self_t *self,
     const kvr_share_record_t *r, uint32_t n);
 static kvr_share_host_t *kvr_share_apply_host(kvr_share_t *s,
     const kvr_share_reader_t *r, uint64_t now);
@@ -27,7 +26,7 @@ static int kvr_share_apply_flags(kvr_share_t *s, kvr_share_host_t *host,
 static void kvr_share_apply_record(const kvr_share_self_t *self,
     kvr_share_host_t *host, const kvr_share_record_t *r, const uint16_t *peers,
     uint32_t npeers, uint64_t now, uint32_t seconds);
-static void kvr_share_apply_lesson(const kvr_share_self_t *self,
+static void kvr_share_apply_update(const kvr_share_self_t *self,
     kvr_share_host_t *host, const kvr_share_record_t *r, uint32_t peer,
     uint64_t now);
 static void kvr_share_apply_hot(const kvr_share_self_t *self,
@@ -48,7 +47,7 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
     uint16_t            peer[KVR_PEERS];
     uint32_t            i, n, place;
     uint64_t            last, skip, mark, name[KVR_SHARE_NAME / 8];
-    kvr_set_t           told;
+    kvr_set_t           loads;
     kvr_share_e         rc;
     kvr_share_t        *s;
     kvr_share_host_t   *host;
@@ -63,10 +62,9 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
 
     if (rc == KVR_SHARE_FOREIGN) {
         memcpy(name, r.name, KVR_SHARE_NAME);
-        kvr_set(&s->strange, r.host);
 
         for (i = 0; i < kvr_nelts(name); i++) {
-            kvr_set(&s->strange_name[i], name[i]);
+            kvr_set(&s->foreign_name[i], name[i]);
         }
     }
 
@@ -106,7 +104,7 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
         kvr_add(&s->stats.gaps, r.number - last - 1);
     }
 
-    /* what an owner before has done of it is not done again */
+    /* skip records that an earlier owner has applied */
 
     mark = kvr_mix(r.host, r.number);
     skip = kvr_get(&s->current) == mark ? kvr_get(&s->done) : 0;
@@ -116,7 +114,7 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
         kvr_set(&s->current, mark);
     }
 
-    told = kvr_set_below(0);
+    loads = kvr_set_below(0);
 
     place = 0;
 
@@ -127,7 +125,7 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
             }
         }
 
-        kvr_share_apply_soon(self, record, n);
+        kvr_share_apply_prefetch(self, record, n);
 
         for (i = 0; i < n; i++) {
 
@@ -143,13 +141,13 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
             if (record[i].type == KVR_SHARE_LOAD
                 && peer[record[i].peer] != KVR_PEERS)
             {
-                kvr_set_add(&told, peer[record[i].peer]);
+                kvr_set_add(&loads, peer[record[i].peer]);
             }
         }
 
     } while (n == KVR_SHARE_APPLY_AHEAD);
 
-    /* a process that was stopped for long may end what another has passed */
+    /* a process that was stopped for long must not set it back */
 
     if (kvr_get(&host->number) < r.number) {
         kvr_set(&host->number, r.number);
@@ -158,10 +156,10 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
     kvr_set(&host->heard, now);
 
     if (kvr_share_apply_flags(s, host, r.flags, now)) {
-        told = kvr_set_below(self->zone->registry->max_peers);
+        loads = kvr_set_below(self->zone->registry->max_peers);
     }
 
-    kvr_share_sum(self, told);
+    kvr_share_sum(self, loads);
 
     kvr_add(&s->stats.batches_applied, 1);
 
@@ -169,9 +167,9 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
 }
 
 
-/* the tags of all, which say where the lines are; and then those */
+/* prefetches the tags of all, which show where the lines are; then the lines */
 static void
-kvr_share_apply_soon(const kvr_share_self_t *self, const kvr_share_record_t *r,
+kvr_share_apply_prefetch(const kvr_share_self_t *self, const kvr_share_record_t *r,
     uint32_t n)
 {
     int       lines;
@@ -179,7 +177,7 @@ kvr_share_apply_soon(const kvr_share_self_t *self, const kvr_share_record_t *r,
 
     for (lines = 0; lines < 2; lines++) {
         for (i = 0; i < n; i++) {
-            if (r[i].type == KVR_SHARE_LESSON) {
+            if (r[i].type == KVR_SHARE_UPDATE) {
                 kvr_index_prefetch(self->zone->index, &r[i].word[2],
                                    r[i].n - 2, lines);
             }
@@ -188,7 +186,7 @@ kvr_share_apply_soon(const kvr_share_self_t *self, const kvr_share_record_t *r,
 }
 
 
-/* returns whether its loads count now and did not, or the other way */
+/* returns whether the host's loads have begun or ceased to count */
 static int
 kvr_share_apply_flags(kvr_share_t *s, kvr_share_host_t *host, unsigned flags,
     uint64_t now)
@@ -224,7 +222,7 @@ kvr_share_apply_flags(kvr_share_t *s, kvr_share_host_t *host, unsigned flags,
 }
 
 
-/* its place in the table, which it gets if there is room */
+/* returns the host's place in the table, a new one if there is room */
 static kvr_share_host_t *
 kvr_share_apply_host(kvr_share_t *s, const kvr_share_reader_t *r, uint64_t now)
 {
@@ -243,7 +241,7 @@ kvr_share_apply_host(kvr_share_t *s, const kvr_share_reader_t *r, uint64_t now)
             break;
         }
 
-        /* a free place, or that of the one that is silent for longest */
+        /* a free place, or that of the host that is silent for longest */
 
         if ((id == 0 || kvr_get(&host->alive) == 0)
             && (found == NULL
@@ -281,7 +279,7 @@ kvr_share_apply_host(kvr_share_t *s, const kvr_share_reader_t *r, uint64_t now)
 }
 
 
-/* peers: by their places in the batch */
+/* peers: slots here, by the places in the batch */
 static void
 kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
     const kvr_share_record_t *r, const uint16_t *peers, uint32_t npeers,
@@ -307,11 +305,11 @@ kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
 
     switch (r->type) {
 
-    case KVR_SHARE_LESSON:
-        kvr_share_apply_lesson(self, host, r, peer, now);
+    case KVR_SHARE_UPDATE:
+        kvr_share_apply_update(self, host, r, peer, now);
         break;
 
-    case KVR_SHARE_VOID:
+    case KVR_SHARE_UNDO:
         kvr_share_index_undo(self->zone->index, &r->word[1],
                              kvr_share_upper(r->word[0]), r->n - 1,
                              kvr_share_lower(r->word[0]), peer);
@@ -340,7 +338,7 @@ kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
 
 
 static void
-kvr_share_apply_lesson(const kvr_share_self_t *self, kvr_share_host_t *host,
+kvr_share_apply_update(const kvr_share_self_t *self, kvr_share_host_t *host,
     const kvr_share_record_t *r, uint32_t peer, uint64_t now)
 {
     uint32_t         from, first;
@@ -359,7 +357,7 @@ kvr_share_apply_lesson(const kvr_share_self_t *self, kvr_share_host_t *host,
                      kvr_share_lower(r->word[0]), peer,
                      kvr_share_upper(r->word[1]));
 
-    kvr_add(&host->lessons, 1);
+    kvr_add(&host->updates, 1);
     kvr_add(&self->share->stats.applied, 1);
 }
 
@@ -401,7 +399,7 @@ kvr_share_apply_bind(const kvr_share_self_t *self, const kvr_share_record_t *r,
 }
 
 
-/* once in a while, so that nobody can keep a peer empty by saying so */
+/* limited in time, so a faulty host cannot keep a peer empty */
 static void
 kvr_share_apply_floor(const kvr_share_self_t *self, const kvr_share_record_t *r,
     uint32_t peer, uint64_t now)
@@ -423,13 +421,13 @@ kvr_share_apply_floor(const kvr_share_self_t *self, const kvr_share_record_t *r,
     kvr_index_floor(self->zone->index, peer,
                     clock - kvr_min(r->word[0], clock));
 
-    /* a probe is not to find out the same again */
+    /* the next probe must not detect the same restart */
 
     kvr_engine_renew(&self->zone->registry->peer[peer].engine, now);
 }
 
 
-/* how long it took; and who has bound a session first */
+/* an own batch: measures its time; its bindings are ordered by the stream */
 static void
 kvr_share_apply_echo(const kvr_share_self_t *self, kvr_share_reader_t *r,
     const uint16_t *peer, uint64_t now, uint32_t seconds)

@@ -14,7 +14,7 @@
 
 #define KVR_SHARE_BATCH_MAGIC   0x6572616873726b76ULL
 
-/* words of the head: places in it */
+/* places in the head, in words */
 #define KVR_SHARE_BATCH_CHECK   1
 #define KVR_SHARE_BATCH_INFO    2
 #define KVR_SHARE_BATCH_FINGER  3
@@ -84,7 +84,7 @@ uint32_t
 kvr_share_batch_place(kvr_share_writer_t *w, uint32_t peer)
 {
     if (w->peer[peer] == 0 && w->digest[peer] && w->n < w->max) {
-        w->told[w->npeers] = (uint16_t) peer;
+        w->placed[w->npeers] = (uint16_t) peer;
         w->peer[peer] = (uint16_t) ++w->npeers;
         w->max--;
     }
@@ -102,7 +102,7 @@ kvr_share_batch_accept(kvr_share_writer_t *w, uint32_t n)
     head = &w->word[w->n];
     place = kvr_share_batch_place(w, *head >> 8 & (KVR_PEERS - 1));
 
-    /* else its number was given up: nobody is meant */
+    /* a peer without a name is left out: its slot was freed */
 
     if (place) {
         *head = kvr_share_head(*head & UINT8_MAX, place - 1, n - 1);
@@ -143,7 +143,7 @@ kvr_share_batch_finish(kvr_share_writer_t *w, const kvr_share_key_t *key,
     uint32_t  i;
 
     for (i = 0; i < w->npeers; i++) {
-        w->word[w->n++] = w->digest[w->told[i]];
+        w->word[w->n++] = w->digest[w->placed[i]];
     }
 
     w->word[0] = KVR_SHARE_BATCH_MAGIC;
@@ -237,7 +237,7 @@ kvr_share_batch_open(kvr_share_reader_t *r, const kvr_share_key_t *key,
 }
 
 
-/* whether there are whole records, each of a peer of the batch */
+/* whether all records are complete and name a peer of the batch */
 static int
 kvr_share_batch_good(const uint8_t *p, size_t len, uint32_t npeers)
 {
@@ -286,15 +286,15 @@ kvr_share_batch_next(kvr_share_reader_t *r, kvr_share_record_t *record)
 }
 
 
-/* whether it is of a known type, and what it says can be */
+/* whether its type is known and its values are valid */
 static int
 kvr_share_batch_record(const kvr_share_record_t *r)
 {
-    uint32_t  told, from, first;
+    uint32_t  earlier, from, first;
 
     switch (r->type) {
 
-    case KVR_SHARE_LESSON:
+    case KVR_SHARE_UPDATE:
 
         if (r->n < 2) {
             return 0;
@@ -309,11 +309,11 @@ kvr_share_batch_record(const kvr_share_record_t *r)
             return 0;
         }
 
-        told = kvr_share_index_count(from, first);
+        earlier = kvr_share_index_count(from, first);
 
-        return told <= r->n - 2 && r->n - 2 <= KVR_SHARE_VALUES;
+        return earlier <= r->n - 2 && r->n - 2 <= KVR_SHARE_VALUES;
 
-    case KVR_SHARE_VOID:
+    case KVR_SHARE_UNDO:
         return r->n >= 1 && r->n - 1 <= KVR_SHARE_VALUES
                && kvr_share_upper(r->word[0]) <= KVR_SHARE_ENTRIES;
 
@@ -358,7 +358,7 @@ kvr_share_batch_hot(const kvr_share_record_t *r)
         }
     }
 
-    /* an odd number of points: all words cannot be full */
+    /* the number of points is odd, so the last word is never full */
 
     return r->n < (KVR_HOT_POINTS + 1) / 2 || key == KVR_SHARE_NOKEY;
 }

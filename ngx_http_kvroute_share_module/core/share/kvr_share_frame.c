@@ -7,7 +7,7 @@
 #include "core/share/kvr_share.h"
 
 
-/* words of the load of a peer, which needs room behind the records */
+/* words reserved behind the records for the load of a peer */
 #define KVR_SHARE_FRAME_REST  4
 
 _Static_assert(KVR_PEERS * (KVR_SHARE_FRAME_REST + 1) * 8
@@ -55,11 +55,11 @@ kvr_share_due(const kvr_share_self_t *self, kvr_share_owner_t *o, uint64_t now)
 }
 
 
-/* whether all that there is must be told */
+/* whether a complete load is due */
 static int
 kvr_share_frame_beat(kvr_share_owner_t *o, uint64_t now)
 {
-    return !o->told || now - o->beat >= KVR_SHARE_BEAT;
+    return !o->begun || now - o->beat >= KVR_SHARE_BEAT;
 }
 
 
@@ -78,7 +78,7 @@ kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
     end = kvr_get(&s->end);
     again = kvr_get(&s->acked) < number;
 
-    /* a host that is new needs the clocks before all else */
+    /* a new host needs the clocks first */
 
     all = again || flags || kvr_share_frame_beat(o, now)
           || kvr_get(&s->helping) == 1;
@@ -86,17 +86,17 @@ kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
     kvr_share_names(self, &o->names, now);
     kvr_share_batch_begin(&w, buf, KVR_SHARE_BATCH, o->names.digest);
 
-    /* what was not acked has the same records once more */
+    /* a batch that was not confirmed gets the same records */
 
     kvr_share_frame_records(self, o, &w, again, now);
 
-    /* behind the lessons that have moved the clocks to what the load says */
+    /* behind the updates, which move the clocks that the load contains */
 
     kvr_share_frame_load(self, o, &w, all);
 
     if (all) {
         o->beat = now;
-        o->told = 1;
+        o->begun = 1;
     }
 
     if (kvr_get(&s->wants) > now) {
@@ -127,7 +127,7 @@ kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
 }
 
 
-/* in this order: whoever finds the number finds the end */
+/* stores the end first, so that it is valid with the number */
 static int
 kvr_share_frame_claim(kvr_share_t *s, kvr_share_owner_t *o, uint64_t end,
     uint64_t number)
@@ -147,7 +147,7 @@ kvr_share_acked(const kvr_share_self_t *self, kvr_share_owner_t *o)
     from = o->from;
     before = o->number - 1;
 
-    /* another owner has had its answer, and may be at a later one */
+    /* another owner may have confirmed it, and framed a later one */
 
     if (kvr_get(&s->number) != o->number || kvr_get(&s->acked) != before) {
         return;
@@ -212,7 +212,7 @@ kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
         if (n == KVR_ERROR) {
             kvr_add(&s->stats.lost, !again);
 
-            /* so are those right behind it, if they are not written either */
+            /* the next one is lost, too, if it is not written either */
 
             if (o->stuck == place + 1) {
                 o->stuck = next + 1;
@@ -235,7 +235,7 @@ kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
 }
 
 
-/* of what this host has given it, not of what others have told */
+/* whether the load by this host, without others, has changed */
 static int
 kvr_share_frame_changed(const kvr_share_self_t *self, kvr_share_owner_t *o,
     uint32_t peer, uint64_t *load, uint64_t *context)

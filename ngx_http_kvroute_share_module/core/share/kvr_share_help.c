@@ -4,7 +4,7 @@
  */
 
 
-/* A host that is new is told all that another one knows. */
+/* Help for a new host: another one publishes its whole index. */
 
 
 #include "core/share/kvr_share.h"
@@ -12,10 +12,10 @@
 
 #define KVR_SHARE_HELP_ENTRIES  256      /* of a record, at most */
 
-/* lines looked at for a batch, at most: most of a large table may be free */
+/* lines examined for a batch, at most: most of a large table may be free */
 #define KVR_SHARE_HELP_LINES    16384
 
-/* when a host began to want: it was told, and asks until it has read that */
+/* "want" of a host that is being helped: it asks until it has read that */
 #define KVR_SHARE_HELPING       UINT64_MAX
 
 
@@ -60,10 +60,10 @@ kvr_share_help_due(const kvr_share_self_t *self, uint64_t now)
             && kvr_share_since(kvr_get(&s->helped), now) >= KVR_SHARE_TURN)
         {
             kvr_set(&s->line, 0);
-            kvr_set(&s->told, 0);
+            kvr_set(&s->line_end, 0);
             kvr_set(&s->helping, 1);
 
-            /* it is told once */
+            /* it is helped once */
 
             kvr_set(&host->want, KVR_SHARE_HELPING);
 
@@ -76,8 +76,8 @@ kvr_share_help_due(const kvr_share_self_t *self, uint64_t now)
 
 
 /*
- * How many hosts are to help before this one, in an order that all agree on.
- * Those that are new themselves come last: where all are, each knows something.
+ * Returns how many hosts are before this one in the order of helping, which is the
+ * same on all hosts.  New hosts come last.
  */
 static uint32_t
 kvr_share_help_rank(kvr_share_t *s, uint32_t wants)
@@ -126,10 +126,10 @@ kvr_share_help_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
     line = kvr_get(&s->line);
     end = ix->nlines;
 
-    /* nothing of what others may have read as a batch without it */
+    /* a batch that is sent again gets no further lines */
 
     if (again) {
-        end = kvr_get(&s->told);
+        end = kvr_get(&s->line_end);
 
         if (line >= end) {
             return 0;
@@ -187,14 +187,14 @@ kvr_share_help_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
         kvr_share_batch_known(w, words, n);
     }
 
-    kvr_set(&s->told, line);
+    kvr_set(&s->line_end, line);
 
     return kvr_share_help_last(self) ? KVR_SHARE_HELP|KVR_SHARE_HELPED
                                      : KVR_SHARE_HELP;
 }
 
 
-/* whether the batch under way is the last one of it */
+/* whether the batch under way is the last one */
 static int
 kvr_share_help_last(const kvr_share_self_t *self)
 {
@@ -202,7 +202,7 @@ kvr_share_help_last(const kvr_share_self_t *self)
 
     s = self->share;
 
-    return kvr_get(&s->told) >= self->zone->index->nlines
+    return kvr_get(&s->line_end) >= self->zone->index->nlines
            || kvr_get(&s->helping) >= KVR_SHARE_HELPS;
 }
 
@@ -223,8 +223,8 @@ kvr_share_help_acked(const kvr_share_self_t *self)
         return;
     }
 
-    if (kvr_get(&s->told) > kvr_get(&s->line)) {
-        kvr_set(&s->line, kvr_get(&s->told));
+    if (kvr_get(&s->line_end) > kvr_get(&s->line)) {
+        kvr_set(&s->line, kvr_get(&s->line_end));
         kvr_add(&s->helping, 1);
     }
 }

@@ -4,7 +4,7 @@
  */
 
 
-/* What the router calls, and the numbers of a zone that is shared. */
+/* The hooks that the router calls, and the counters of a shared zone. */
 
 
 #include "core/share/kvr_share.h"
@@ -23,44 +23,44 @@ static const kvr_counter_t  kvr_share_counters[] = {
 
     kvr_share_counter(GAUGE, united.up,
         .json = "up", .metric = "kvroute_share_up",
-        .help = "1 if what this host tells comes back to it."),
+        .help = "1 if this host receives its own batches back."),
 
     kvr_share_counter(GAUGE, hosts,
         .json = "others", .metric = "kvroute_share_hosts",
-        .help = "Other hosts that are heard of."),
+        .help = "Other hosts."),
 
     kvr_share_counter(SUMMARY, echoes,
         .sum = offsetof(kvr_share_stats_t, echo_ms),
         .json = "lag", .metric = "kvroute_share_lag_seconds",
-        .help = "Time from the making of a batch to its coming back."),
+        .help = "Time until an own batch is received back."),
 
     kvr_share_counter(GAUGE, lag_ms, .json = "lag_last"),
 
     kvr_share_counter(GAUGE, late,
         .json = "late", .metric = "kvroute_share_late",
-        .help = "1 if it takes so long that loads of others do not count."),
+        .help = "1 if that takes so long that loads of others do not count."),
 
     kvr_share_counter(GAUGE, waiting,
         .json = "waiting", .metric = "kvroute_share_waiting_bytes",
-        .help = "Bytes of the ring that are not sent yet."),
+        .help = "Bytes of the ring to be sent."),
 
     kvr_share_counter(COUNT, sent,
         .json = "lessons_sent", .metric = "kvroute_share_lessons_sent_total",
-        .help = "Lessons told to other hosts."),
+        .help = "Index updates published to other hosts."),
 
     kvr_share_counter(COUNT, applied,
         .json = "lessons_applied",
         .metric = "kvroute_share_lessons_applied_total",
-        .help = "Lessons of other hosts that were taken."),
+        .help = "Index updates of other hosts that were applied."),
 
     kvr_share_counter(COUNT, batches_sent,
         .json = "batches_sent", .metric = "kvroute_share_batches_sent_total",
-        .help = "Batches that the store has taken."),
+        .help = "Batches that the store has confirmed."),
 
     kvr_share_counter(COUNT, batches_applied,
         .json = "batches_applied",
         .metric = "kvroute_share_batches_applied_total",
-        .help = "Batches of other hosts that were taken."),
+        .help = "Batches of other hosts that were applied."),
 
     kvr_share_counter(COUNT, bytes_sent,
         .json = "bytes_sent", .metric = "kvroute_share_sent_bytes_total",
@@ -69,11 +69,11 @@ static const kvr_counter_t  kvr_share_counters[] = {
     kvr_share_counter(COUNT, bytes_received,
         .json = "bytes_received",
         .metric = "kvroute_share_received_bytes_total",
-        .help = "Bytes of batches that were read."),
+        .help = "Bytes of batches read."),
 
     kvr_share_counter(COUNT, dropped,
         .json = "dropped", .metric = "kvroute_share_dropped_total",
-        .help = "Records that were not told, by reason.",
+        .help = "Records that were not published, by reason.",
         .label = ",reason=\"full\""),
 
     kvr_share_counter(COUNT, lost,
@@ -82,21 +82,21 @@ static const kvr_counter_t  kvr_share_counters[] = {
 
     kvr_share_counter(COUNT, gaps,
         .json = "gaps", .metric = "kvroute_share_gaps_total",
-        .help = "Batches of other hosts that never came."),
+        .help = "Missing batches of other hosts."),
 
     kvr_share_counter(COUNT, repeated,
         .json = "repeated", .metric = "kvroute_share_repeated_total",
-        .help = "Batches that came once more, and were left out."),
+        .help = "Batches received twice, and ignored."),
 
     kvr_share_counter(COUNT, ignored,
         .json = "ignored", .metric = "kvroute_share_ignored_total",
-        .help = "Batches that were ignored, by reason.",
+        .help = "Batches ignored, by reason.",
         .n = KVR_SHARE_IGNORED, .by = "reason", .name = kvr_share_counter_ignored,
         .total = 1),
 
     kvr_share_counter(COUNT, unknown,
         .json = "unknown_peers", .metric = "kvroute_share_unknown_peer_total",
-        .help = "Records of servers that this host does not know."),
+        .help = "Records of servers unknown to this host."),
 
     kvr_share_counter(COUNT, reconnects,
         .json = "reconnects", .metric = "kvroute_share_reconnects_total",
@@ -104,21 +104,21 @@ static const kvr_counter_t  kvr_share_counters[] = {
 
     kvr_share_counter(COUNT, refused,
         .json = "refused", .metric = "kvroute_share_refused_total",
-        .help = "Commands that the store refused."),
+        .help = "Commands refused by the store."),
 
     kvr_share_counter(COUNT, joined,
         .json = "joined", .metric = "kvroute_share_joined_total",
-        .help = "Entries of the index that another host told this new one."),
+        .help = "Index entries received from another host when this one was new."),
 };
 
 
 const kvr_hooks_t  kvr_share_hooks = {
-    .inserted = kvr_share_tell_lesson,
-    .undone = kvr_share_tell_void,
-    .extended = kvr_share_tell_extend,
-    .counted = kvr_share_tell_hot,
-    .bound = kvr_share_tell_bind,
-    .flushed = kvr_share_tell_floor,
+    .inserted = kvr_share_publish_update,
+    .undone = kvr_share_publish_undo,
+    .extended = kvr_share_publish_reply,
+    .counted = kvr_share_publish_hot,
+    .bound = kvr_share_publish_bind,
+    .flushed = kvr_share_publish_floor,
     .counters = kvr_share_counters,
     .ncounters = kvr_nelts(kvr_share_counters),
     .base = kvr_share_base

@@ -5,10 +5,9 @@
 
 
 /*
- * Digests of the peers' names.  They are looked up in each batch, of which there
- * are a thousand a second, and change when a server comes.  Who comes is counted
- * by the registry; a process that is killed before it has counted is found out
- * a second later.
+ * Digests of the peers' names.  Each batch looks them up, up to a thousand times a
+ * second; they change when a server is added.  The registry counts added servers.
+ * If a process is killed before it has counted, the update comes a second later.
  */
 
 
@@ -59,8 +58,6 @@ kvr_share_names(const kvr_share_self_t *self, kvr_share_names_t *names,
 
         digest = kvr_share_batch_peer(&self->key, registry->peer[i].name, len);
 
-        /* 0 is none: who has that is told to nobody, which happens to nobody */
-
         names->digest[i] = digest;
 
         k = kvr_share_names_slot(digest);
@@ -75,9 +72,8 @@ kvr_share_names(const kvr_share_self_t *self, kvr_share_names_t *names,
 
 
 /*
- * Forgets what was said of a number under its last name.  What this host's own
- * workers have said of it since it has another is not told either: that is of
- * the last milliseconds.
+ * Forgets reports about the previous name of a peer, and does not send records
+ * about it that are still in the ring.
  */
 static void
 kvr_share_names_new(kvr_share_t *s, uint32_t peer, uint64_t generation)

@@ -174,7 +174,7 @@ teach(unsigned h, const uint64_t *c, uint32_t entries, unsigned peer,
     kvr_index_refresh(host[h].zone.index, c, entries, units,
                       host[h].number[peer],
                       kvr_min(held(h, c, peer), units), undo);
-    kvr_share_tell_lesson(&host[h].zone, host[h].self.share, c, entries, undo);
+    kvr_share_publish_update(&host[h].zone, host[h].self.share, c, entries, undo);
 }
 
 

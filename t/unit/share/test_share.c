@@ -124,7 +124,7 @@ TEST(test_share_void)
     util_check(held(1, chain[0], 2) == kvr_chain_depth(149), "taught");
 
     kvr_index_undo(host[0].zone.index, chain[0], 150, &undo);
-    kvr_share_tell_void(&host[0].zone, host[0].self.share, chain[0], 150, &undo);
+    kvr_share_publish_undo(&host[0].zone, host[0].self.share, chain[0], 150, &undo);
     flush_all(0);
 
     util_check(held(0, chain[0], 2) == 100, "%u", held(0, chain[0], 2));
@@ -144,7 +144,7 @@ TEST(test_share_void)
     undo.peer = (uint16_t) host[0].number[3];
     undo.clock = (uint32_t) kvr_index_clock(host[0].zone.index, undo.peer)
                  << KVR_INDEX_STAMP;
-    kvr_share_tell_void(&host[0].zone, host[0].self.share, chain[2], 50, &undo);
+    kvr_share_publish_undo(&host[0].zone, host[0].self.share, chain[2], 50, &undo);
     flush_all(0);
 
     util_check(held(1, chain[2], 3) == 50, "%u", held(1, chain[2], 3));
@@ -158,7 +158,7 @@ TEST(test_share_extend)
     teach(0, chain[0], 100, 2, &undo);
     kvr_index_extend(host[0].zone.index, &chain[0][100], 100, 30, 32,
                      host[0].number[2], 0);
-    kvr_share_tell_extend(&host[0].zone, host[0].self.share, &chain[0][100],
+    kvr_share_publish_reply(&host[0].zone, host[0].self.share, &chain[0][100],
                           100, 30, 32, host[0].number[2], 0);
     flush_all(0);
 
@@ -185,7 +185,7 @@ TEST(test_share_long)
 
     kvr_index_insert(host[0].zone.index, c, n, kvr_chain_depth(n - 1),
                      host[0].number[0], 0, &undo);
-    kvr_share_tell_lesson(&host[0].zone, host[0].self.share, c, n, &undo);
+    kvr_share_publish_update(&host[0].zone, host[0].self.share, c, n, &undo);
     flush_all(0);
 
     (void) kvr_index_lookup(host[1].zone.index, c, n,
@@ -198,7 +198,7 @@ TEST(test_share_long)
     n += 20000;
     undo.first = 0;
     undo.matched = kvr_chain_depth(n - 11);
-    kvr_share_tell_lesson(&host[0].zone, host[0].self.share, c, n, &undo);
+    kvr_share_publish_update(&host[0].zone, host[0].self.share, c, n, &undo);
     flush_all(0);
 
     util_check(kvr_get(&host[1].self.share->stats.applied) == 5, "%lu",
@@ -351,8 +351,7 @@ TEST(test_share_ignored)
                == KVR_SHARE_FOREIGN, "another key");
     util_check(kvr_get(&s->stats.ignored[1 + KVR_SHARE_OTHER
                                          - KVR_SHARE_NONE]) == 1, "counted");
-    util_check(kvr_get(&s->strange) == 1000, "whose");
-    util_check(memcmp((char *) s->strange_name, "h0", 3) == 0, "its name");
+    util_check(memcmp((char *) s->foreign_name, "h0", 3) == 0, "its name");
     util_check(kvr_get(&s->stats.applied) == 0
                && kvr_get(&s->host[0].id) == 0, "nothing was taken");
 
@@ -434,7 +433,7 @@ bound(unsigned h, uint64_t key)
 static void
 bind(unsigned h, uint64_t key, unsigned peer, uint32_t seconds)
 {
-    kvr_share_tell_bind(&host[h].zone, host[h].self.share, key, host[h].number[peer], seconds,
+    kvr_share_publish_bind(&host[h].zone, host[h].self.share, key, host[h].number[peer], seconds,
                         1000);
     kvr_index_bind(host[h].zone.index, key, host[h].number[peer], 1,
                    1000 + seconds);
@@ -500,7 +499,7 @@ TEST(test_share_floor)
 
     clock = kvr_index_clock(host[0].zone.index, host[0].number[2]);
 
-    kvr_share_tell_floor(&host[0].zone, host[0].self.share, host[0].number[2], clock - 100);
+    kvr_share_publish_floor(&host[0].zone, host[0].self.share, host[0].number[2], clock - 100);
     kvr_index_floor(host[0].zone.index, host[0].number[2], clock - 100);
     flush_all(0);
 
@@ -512,12 +511,12 @@ TEST(test_share_floor)
 
     /* not all the time */
 
-    kvr_share_tell_floor(&host[0].zone, host[0].self.share, host[0].number[2], UINT64_MAX);
+    kvr_share_publish_floor(&host[0].zone, host[0].self.share, host[0].number[2], UINT64_MAX);
     flush_all(0);
     util_check(held(1, chain[2], 2) == 100, "too soon");
 
     now += KVR_SHARE_FLOORS;
-    kvr_share_tell_floor(&host[0].zone, host[0].self.share, host[0].number[2], UINT64_MAX);
+    kvr_share_publish_floor(&host[0].zone, host[0].self.share, host[0].number[2], UINT64_MAX);
     flush_all(0);
     util_check(held(1, chain[2], 2) == 0, "all of it");
 }

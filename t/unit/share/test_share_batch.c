@@ -55,7 +55,7 @@ make(void)
 
     kvr_share_batch_begin(&w, memory, sizeof(memory), digest);
 
-    words[0] = kvr_share_head(KVR_SHARE_LESSON, 11, 6);
+    words[0] = kvr_share_head(KVR_SHARE_UPDATE, 11, 6);
     words[1] = kvr_share_pair(5, 9);
     words[2] = kvr_share_pair(12, 0);
     words[3] = 1;
@@ -64,7 +64,7 @@ make(void)
     words[6] = 4;
     util_check(kvr_share_batch_put(&w, words, 7), "room");
 
-    words[0] = kvr_share_head(KVR_SHARE_VOID, 12, 2);
+    words[0] = kvr_share_head(KVR_SHARE_UNDO, 12, 2);
     util_check(kvr_share_batch_put(&w, words, 3), "room");
 
     words[0] = kvr_share_head(KVR_SHARE_BIND, 10, 2);
@@ -112,7 +112,7 @@ TEST(test_share_batch_round)
 
     for (i = 0; i < kvr_nelts(peers); i++) {
         util_check(kvr_share_batch_next(&r, &record), "record %u", i);
-        util_check(record.type == KVR_SHARE_LESSON + i, "type %u", i);
+        util_check(record.type == KVR_SHARE_UPDATE + i, "type %u", i);
         util_check(record.peer == places[i], "peer of %u", i);
         util_check(kvr_share_batch_digest(&r, record.peer) == 90 + peers[i],
                    "digest");
@@ -135,7 +135,7 @@ TEST(test_share_batch_full)
 
     kvr_share_batch_begin(&w, memory, 8000, digest);
 
-    words[0] = kvr_share_head(KVR_SHARE_LESSON, 10, 100);
+    words[0] = kvr_share_head(KVR_SHARE_UPDATE, 10, 100);
 
     for (i = 0; kvr_share_batch_put(&w, words, 101); i++) { /* void */ }
 
@@ -229,23 +229,23 @@ TEST(test_share_batch_lies)
         uint64_t     head, a, b;
         kvr_share_e  open;
     } lies[] = {
-        { kvr_share_head(KVR_SHARE_LESSON, 0, 3), 0, 0, KVR_SHARE_LENGTH },
-        { kvr_share_head(KVR_SHARE_LESSON, 0, UINT32_MAX), 0, 0,
+        { kvr_share_head(KVR_SHARE_UPDATE, 0, 3), 0, 0, KVR_SHARE_LENGTH },
+        { kvr_share_head(KVR_SHARE_UPDATE, 0, UINT32_MAX), 0, 0,
           KVR_SHARE_LENGTH },
-        { kvr_share_head(KVR_SHARE_LESSON, 1, 2), 0, 0, KVR_SHARE_LENGTH },
-        { kvr_share_head(KVR_SHARE_LESSON, 255, 2), 0, 0, KVR_SHARE_LENGTH },
-        { kvr_share_head(KVR_SHARE_LESSON, 0, 1), 0, 0, KVR_SHARE_OK },
-        { kvr_share_head(KVR_SHARE_LESSON, 0, 1), 0,
+        { kvr_share_head(KVR_SHARE_UPDATE, 1, 2), 0, 0, KVR_SHARE_LENGTH },
+        { kvr_share_head(KVR_SHARE_UPDATE, 255, 2), 0, 0, KVR_SHARE_LENGTH },
+        { kvr_share_head(KVR_SHARE_UPDATE, 0, 1), 0, 0, KVR_SHARE_OK },
+        { kvr_share_head(KVR_SHARE_UPDATE, 0, 1), 0,
           kvr_share_head(KVR_SHARE_FLOOR, 0, 1), KVR_SHARE_LENGTH },
-        { kvr_share_head(KVR_SHARE_LESSON, 0, 2), kvr_share_pair(1, 0), 24,
+        { kvr_share_head(KVR_SHARE_UPDATE, 0, 2), kvr_share_pair(1, 0), 24,
           KVR_SHARE_OK },
-        { kvr_share_head(KVR_SHARE_LESSON, 0, 2), kvr_share_pair(1, 9), 8,
+        { kvr_share_head(KVR_SHARE_UPDATE, 0, 2), kvr_share_pair(1, 9), 8,
           KVR_SHARE_OK },
-        { kvr_share_head(KVR_SHARE_LESSON, 0, 2), UINT32_MAX, 0,
+        { kvr_share_head(KVR_SHARE_UPDATE, 0, 2), UINT32_MAX, 0,
           KVR_SHARE_OK },
-        { kvr_share_head(KVR_SHARE_LESSON, 0, 2),
+        { kvr_share_head(KVR_SHARE_UPDATE, 0, 2),
           kvr_share_pair(1, UINT32_MAX), UINT32_MAX, KVR_SHARE_OK },
-        { kvr_share_head(KVR_SHARE_VOID, 0, 2),
+        { kvr_share_head(KVR_SHARE_UNDO, 0, 2),
           kvr_share_pair(1, UINT32_MAX), 0, KVR_SHARE_OK },
         { kvr_share_head(KVR_SHARE_FLOOR, 0, 2), 0, 0, KVR_SHARE_OK },
         { kvr_share_head(0, 0, 2), 0, 0, KVR_SHARE_OK },
@@ -264,7 +264,7 @@ TEST(test_share_batch_lies)
 
         kvr_share_batch_begin(&w, memory, sizeof(memory), digest);
 
-        words[0] = kvr_share_head(KVR_SHARE_LESSON, 10, 2);
+        words[0] = kvr_share_head(KVR_SHARE_UPDATE, 10, 2);
         words[1] = lies[i].a;
         words[2] = lies[i].b;
         (void) kvr_share_batch_put(&w, words, 3);

@@ -205,8 +205,8 @@ TEST(test_share_hot)
     for (i = 0; i < 30; i++) {
         h = i % HOSTS;
         kvr_hot_add(host[h].zone.hot, &keys, now);
-        kvr_share_tell_hot(&host[h].zone, host[h].self.share, &keys,
-                           host[h].number[i % PEERS]);
+        kvr_share_publish_hot(&host[h].zone, host[h].self.share, &keys,
+                              host[h].number[i % PEERS]);
         flush_all(h);
     }
 

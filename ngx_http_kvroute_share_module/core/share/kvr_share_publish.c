@@ -4,22 +4,22 @@
  */
 
 
-/* What workers put into the ring: in the middle of a request, so quickly. */
+/* Records that workers write to the ring, in the middle of a request. */
 
 
 #include "core/share/kvr_share.h"
 
 
-/* a session is told again when so large a part of its time has gone by */
-#define KVR_SHARE_TELL_PART  8
+/* a binding is published again after this part of its time */
+#define KVR_SHARE_PUBLISH_PART  8
 
 
-static void kvr_share_tell(kvr_share_t *s, kvr_share_type_e type,
+static void kvr_share_publish(kvr_share_t *s, kvr_share_type_e type,
     uint32_t peer, kvr_fifo_part_t part[4]);
 
 
 void
-kvr_share_tell_lesson(const kvr_zone_t *zone, void *data,
+kvr_share_publish_update(const kvr_zone_t *zone, void *data,
     const uint64_t *chain, uint32_t n, const kvr_index_undo_t *undo)
 {
     uint32_t          i, k, from, first, units, m;
@@ -30,12 +30,13 @@ kvr_share_tell_lesson(const kvr_zone_t *zone, void *data,
     units = kvr_min(undo->moved, KVR_SHARE_UNITS);
 
     /*
-     * What others have lost, or never heard, makes no gap that they cannot
-     * pass: so all of the prompt is told, thinned.  Of a very long one it is
-     * the last part, and nothing of one that came again a short while ago.
+     * The earlier part of the prompt is published thinned, so hosts that missed
+     * it have no gap: of a very long prompt the last part, and nothing if the
+     * prompt was published a short while ago.
      */
 
-    from = first - kvr_min((KVR_SHARE_VALUES / 2 - 1) * KVR_INDEX_PUBLISHED, first);
+    from = first - kvr_min((KVR_SHARE_VALUES / 2 - 1) * KVR_INDEX_PUBLISHED,
+                           first);
 
     if (undo->first == n) {
         from = first;
@@ -47,13 +48,15 @@ kvr_share_tell_lesson(const kvr_zone_t *zone, void *data,
         value[m++] = chain[i];
     }
 
-    if (from < first && (first - 1) % KVR_INDEX_PUBLISHED != KVR_INDEX_PUBLISHED_AT) {
+    if (from < first
+        && (first - 1) % KVR_INDEX_PUBLISHED != KVR_INDEX_PUBLISHED_AT)
+    {
         value[m++] = chain[first - 1];
     }
 
     k = kvr_max(undo->first, first);
 
-    /* the clock moves by the first record only */
+    /* only the first record moves the clock */
 
     do {
         i = kvr_min(n - k, KVR_SHARE_VALUES - m);
@@ -65,7 +68,7 @@ kvr_share_tell_lesson(const kvr_zone_t *zone, void *data,
         part[2] = (kvr_fifo_part_t) { value, m };
         part[3] = (kvr_fifo_part_t) { &chain[k], i };
 
-        kvr_share_tell(data, KVR_SHARE_LESSON, undo->peer, part);
+        kvr_share_publish(data, KVR_SHARE_UPDATE, undo->peer, part);
 
         k += i;
         from = first = k;
@@ -77,7 +80,7 @@ kvr_share_tell_lesson(const kvr_zone_t *zone, void *data,
 
 
 void
-kvr_share_tell_extend(const kvr_zone_t *zone, void *data,
+kvr_share_publish_reply(const kvr_zone_t *zone, void *data,
     const uint64_t *value, uint32_t first, uint32_t n, uint32_t units,
     uint32_t peer, uint32_t behind)
 {
@@ -98,7 +101,7 @@ kvr_share_tell_extend(const kvr_zone_t *zone, void *data,
         part[2] = (kvr_fifo_part_t) { n ? &value[i] : fixed, m };
         part[3] = (kvr_fifo_part_t) { fixed, 0 };
 
-        kvr_share_tell(data, KVR_SHARE_LESSON, peer, part);
+        kvr_share_publish(data, KVR_SHARE_UPDATE, peer, part);
 
         i += m;
 
@@ -107,14 +110,14 @@ kvr_share_tell_extend(const kvr_zone_t *zone, void *data,
 
 
 void
-kvr_share_tell_void(const kvr_zone_t *zone, void *data,
+kvr_share_publish_undo(const kvr_zone_t *zone, void *data,
     const uint64_t *chain, uint32_t n, const kvr_index_undo_t *undo)
 {
     uint32_t          first, units, m;
     uint64_t          fixed;
     kvr_fifo_part_t  part[4];
 
-    /* those of this insert are as old as the clock has moved since, about */
+    /* entries of this insert are about as old as the clock has moved since */
 
     units = kvr_index_undo_age(zone->index, undo);
     units = 2 * kvr_min(units, KVR_SHARE_UNITS) + undo->moved;
@@ -128,13 +131,13 @@ kvr_share_tell_void(const kvr_zone_t *zone, void *data,
         part[2] = (kvr_fifo_part_t) { &chain[first], m };
         part[3] = (kvr_fifo_part_t) { &fixed, 0 };
 
-        kvr_share_tell(data, KVR_SHARE_VOID, undo->peer, part);
+        kvr_share_publish(data, KVR_SHARE_UNDO, undo->peer, part);
     }
 }
 
 
 void
-kvr_share_tell_hot(const kvr_zone_t *zone, void *data,
+kvr_share_publish_hot(const kvr_zone_t *zone, void *data,
     const kvr_hot_keys_t *keys, uint32_t peer)
 {
     uint32_t          i;
@@ -154,13 +157,13 @@ kvr_share_tell_hot(const kvr_zone_t *zone, void *data,
     part[1] = (kvr_fifo_part_t) { word, (keys->n + 1) / 2 };
     part[2] = part[3] = (kvr_fifo_part_t) { word, 0 };
 
-    kvr_share_tell(data, KVR_SHARE_HOT, peer, part);
+    kvr_share_publish(data, KVR_SHARE_HOT, peer, part);
 }
 
 
-/* not each time that it is refreshed */
+/* publishes a binding, but not each time it is refreshed */
 void
-kvr_share_tell_bind(const kvr_zone_t *zone, void *data, uint64_t key,
+kvr_share_publish_bind(const kvr_zone_t *zone, void *data, uint64_t key,
     uint32_t peer, uint32_t seconds, uint32_t now)
 {
     uint32_t          bound, generation, left;
@@ -172,7 +175,7 @@ kvr_share_tell_bind(const kvr_zone_t *zone, void *data, uint64_t key,
                              : 0;
 
     if (bound == peer && left <= seconds
-        && seconds - left <= seconds / KVR_SHARE_TELL_PART)
+        && seconds - left <= seconds / KVR_SHARE_PUBLISH_PART)
     {
         return;
     }
@@ -183,12 +186,12 @@ kvr_share_tell_bind(const kvr_zone_t *zone, void *data, uint64_t key,
     part[1] = (kvr_fifo_part_t) { fixed, 2 };
     part[2] = part[3] = (kvr_fifo_part_t) { fixed, 0 };
 
-    kvr_share_tell(data, KVR_SHARE_BIND, peer, part);
+    kvr_share_publish(data, KVR_SHARE_BIND, peer, part);
 }
 
 
 void
-kvr_share_tell_floor(const kvr_zone_t *zone, void *data, uint32_t peer,
+kvr_share_publish_floor(const kvr_zone_t *zone, void *data, uint32_t peer,
     uint64_t clock)
 {
     uint64_t          fixed, now;
@@ -200,13 +203,13 @@ kvr_share_tell_floor(const kvr_zone_t *zone, void *data, uint32_t peer,
     part[1] = (kvr_fifo_part_t) { &fixed, 1 };
     part[2] = part[3] = (kvr_fifo_part_t) { &fixed, 0 };
 
-    kvr_share_tell(data, KVR_SHARE_FLOOR, peer, part);
+    kvr_share_publish(data, KVR_SHARE_FLOOR, peer, part);
 }
 
 
-/* part[0] is the head, to be filled in here */
+/* writes a record, of which part[0] is the head */
 static void
-kvr_share_tell(kvr_share_t *s, kvr_share_type_e type, uint32_t peer,
+kvr_share_publish(kvr_share_t *s, kvr_share_type_e type, uint32_t peer,
     kvr_fifo_part_t part[4])
 {
     uint64_t  head;
@@ -215,7 +218,7 @@ kvr_share_tell(kvr_share_t *s, kvr_share_type_e type, uint32_t peer,
     part[0] = (kvr_fifo_part_t) { &head, 1 };
 
     if (kvr_fifo_put(&s->ring, part, 4)
-        && type == KVR_SHARE_LESSON)
+        && type == KVR_SHARE_UPDATE)
     {
         kvr_add(&s->stats.sent, 1);
     }
