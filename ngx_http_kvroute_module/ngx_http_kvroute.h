@@ -128,6 +128,8 @@ typedef struct {
     ngx_http_kvroute_zone_t     *zone;
     ngx_http_kvroute_policy_t    policy;
     size_t                       capacity;  /* bytes of a peer's cache */
+    size_t                       host;      /* the same, in host memory */
+    size_t                       disk;      /* and on disk */
     ngx_uint_t                   fixed;     /* not what engines report */
     size_t                       max_pending;
     ngx_msec_t                   target_ttft;  /* for max_pending=auto */

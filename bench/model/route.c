@@ -51,6 +51,12 @@ kvs_route_match(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
 
     best = kvr_index_lookup(z->core.index, entries, n, ch->set, ch->matched);
 
+    if (kvr_candidate_deliver(&z->core, &z->pool, entries, ch->set,
+                              ch->matched, ch->loads))
+    {
+        ch->view.loads = ch->loads;
+    }
+
     kvs_route_hot(z, rt, ch, entries, best, now);
 }
 
@@ -151,6 +157,7 @@ kvs_route_pick(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
     b.member = z->member[i];
     b.bytes = rt->bytes;
     b.matched = d->matched;
+    b.best = d->best;
     b.pending = rt->bytes - kvr_min(d->matched, rt->bytes);
     b.resident = kvr_attempt_resident(rt->bytes, 0);
     b.rate = ch->view.rate;

@@ -250,6 +250,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     }
 
     begin.matched = d->matched;
+    begin.best = d->best;
     begin.rate = view.rate;
 
     if (at->mode == NGX_HTTP_KVROUTE_AHEAD) {
@@ -671,6 +672,7 @@ ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at, kvr_view_t *v)
                                            ? at->early->reserved
                                            : &at->ctx->reserved, at->conf);
     v->matched = at->matched;
+    v->loads = at->loads;
     v->documents = at->documents;
     v->hot = at->hot;
     v->bytes = at->ctx->bytes;

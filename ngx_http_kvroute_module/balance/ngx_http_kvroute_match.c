@@ -33,6 +33,7 @@ void
 ngx_http_kvroute_match_init(ngx_http_kvroute_attempt_t *at)
 {
     at->matched = NULL;
+    at->loads = NULL;
     at->documents = NULL;
     at->hot = NULL;
     at->counted = NULL;
@@ -95,6 +96,7 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
     }
 
     at->matched = l->matched;
+    at->loads = l->loads;
 
     if (l->best && needs & KVR_NEEDS_SCORE) {
         at->hot = &l->hot;

@@ -34,6 +34,14 @@ static const ngx_http_kvroute_conf_param_t
       KVR_BLOCK, 0, "a size such as 64m, 256 bytes at least, or 64m! to hold "
       "it against what engines report" },
 
+    { ngx_string("host="), ngx_http_kvroute_conf_param_size,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_srv_conf_t, host),
+      KVR_BLOCK, 0, "a size such as 256m, 256 bytes at least" },
+
+    { ngx_string("disk="), ngx_http_kvroute_conf_param_size,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_srv_conf_t, disk),
+      KVR_BLOCK, 0, "a size such as 4g, 256 bytes at least" },
+
     { ngx_string("max_pending="), ngx_http_kvroute_conf_upstream_pending,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_srv_conf_t, max_pending),
       1, 0, "a size such as 256k, or auto" },

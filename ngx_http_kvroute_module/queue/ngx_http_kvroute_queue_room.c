@@ -180,6 +180,7 @@ static void
 ngx_http_kvroute_queue_matched(kvr_view_t *view, ngx_http_kvroute_lookup_t *l)
 {
     view->matched = l ? l->matched : NULL;
+    view->loads = l ? l->loads : NULL;
     view->hot = l && l->best && l->counted ? &l->hot : NULL;
 }
 

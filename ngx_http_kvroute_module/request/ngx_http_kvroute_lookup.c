@@ -52,7 +52,7 @@ ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
 
     if (l == NULL || l->room < room) {
         l = ngx_palloc(r->pool, sizeof(ngx_http_kvroute_lookup_t)
-                                + room * sizeof(uint32_t));
+                                + 2 * room * sizeof(uint32_t));
         if (l == NULL) {
             return NULL;
         }
@@ -67,6 +67,11 @@ ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
 
     l->best = kvr_index_lookup(conf->zone->sh->index, chain, ctx->entries,
                                conf->set, l->matched);
+
+    l->loads = kvr_candidate_deliver(&conf->zone->core, &conf->pool, chain,
+                                     conf->set, l->matched,
+                                     &l->matched[room])
+               ? &l->matched[room] : NULL;
 
     l->conf = conf;
     l->edition = conf->edition;

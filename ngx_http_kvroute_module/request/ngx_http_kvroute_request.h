@@ -87,7 +87,9 @@ typedef struct {
     kvr_hot_view_t               hot;
     kvr_hot_keys_t               keys;
 
-    ngx_uint_t                   room;      /* length of matched[] */
+    uint32_t                    *loads;     /* units, by peer; or NULL */
+
+    ngx_uint_t                   room;      /* half the length of matched[] */
     uint32_t                     matched[];  /* units, by peer */
 } ngx_http_kvroute_lookup_t;
 

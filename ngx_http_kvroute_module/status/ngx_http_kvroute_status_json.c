@@ -28,6 +28,8 @@ static void ngx_http_kvroute_json_tally_one(cJSON *list, const char *name,
     size_t len, const kvr_tally_counts_t *counts);
 static void ngx_http_kvroute_json_receipts(cJSON *list,
     ngx_http_kvroute_zone_t *zone);
+static void ngx_http_kvroute_json_resume(cJSON *json,
+    const kvr_resume_t *resume);
 static cJSON *ngx_http_kvroute_json_upstream(
     ngx_http_kvroute_status_upstream_t *u);
 static void ngx_http_kvroute_json_names(cJSON *json, const char *member,
@@ -380,6 +382,32 @@ ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
 }
 
 
+/* Says where the prompts of a hybrid model resume. */
+static void
+ngx_http_kvroute_json_resume(cJSON *json, const kvr_resume_t *resume)
+{
+    char       text[128];
+    cJSON     *item;
+    uint32_t   step;
+
+    step = kvr_resume_step(resume);
+
+    if (step == 0) {
+        return;
+    }
+
+    item = cJSON_AddObjectToObject(json, "resumes");
+
+    (void) snprintf(text, sizeof(text), "this model resumes at multiples of %u "
+                    "tokens; %.0f %% of the common prefix cannot be reused",
+                    step, 100 * kvr_resume_lost(resume));
+
+    cJSON_AddNumberToObject(item, "tokens", step);
+    cJSON_AddNumberToObject(item, "lost_share", kvr_resume_lost(resume));
+    cJSON_AddStringToObject(item, "text", text);
+}
+
+
 static cJSON *
 ngx_http_kvroute_json_upstream(ngx_http_kvroute_status_upstream_t *u)
 {
@@ -426,6 +454,10 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_status_upstream_t *u)
 
     if (item) {
         cJSON_AddItemToObject(json, "queue", item);
+    }
+
+    if (u->shared) {
+        ngx_http_kvroute_json_resume(json, &u->shared->resume);
     }
 
     cJSON_AddBoolToObject(json, "locked", u->locked != 0);
@@ -547,6 +579,10 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_status_peer_t *p)
     cJSON_AddNumberToObject(json, "capacity_bytes", p->now.capacity);
     cJSON_AddStringToObject(json, "capacity_source",
                             kvr_capacity_source(p->now.source));
+
+    if (p->now.gpu) {
+        cJSON_AddNumberToObject(json, "gpu_bytes", p->now.gpu);
+    }
 
     ngx_http_kvroute_json_engine(json, p);
 

@@ -35,6 +35,7 @@ typedef struct {
     ngx_http_kvroute_queue_t            *queue;  /* of an upstream, or NULL */
     ngx_http_kvroute_status_peer_t      *peer;   /* or NULL */
     kvr_verdict_t                       *verdict;  /* of an upstream, or NULL */
+    const kvr_resume_t                  *resume;   /* likewise */
 } ngx_http_kvroute_prom_target_t;
 
 
@@ -199,6 +200,7 @@ ngx_http_kvroute_prom_upstream(ngx_pool_t *pool, ngx_array_t *targets,
     if (u->shared) {
         t->base[KVR_COUNTER_UPSTREAM] = u->shared;
         t->base[KVR_COUNTER_STATS] = &u->shared->stats;
+        t->resume = &u->shared->resume;
         t->zone = u->conf->zone;
         t->of = KVR_COUNTER_UPSTREAM;
         t->number = u->conf->number;
@@ -446,6 +448,32 @@ ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
             ngx_http_kvroute_prom_state(prom, "kvroute_upstream_health", t,
                                         "state", kvr_verdict_name(n),
                                         n == t->verdict->state);
+        }
+    }
+
+    ngx_http_kvroute_prom_gauge(prom, "kvroute_upstream_resume_tokens",
+                                "Tokens between places where a hybrid model "
+                                "resumes; 0: any block.");
+
+    for (t = targets->elts; t < last; t++) {
+        if (t->resume) {
+            ngx_http_kvroute_status_prom_add(prom,
+                                         "kvroute_upstream_resume_tokens{%V} "
+                                         "%uD\n", &t->labels,
+                                         kvr_resume_step(t->resume));
+        }
+    }
+
+    ngx_http_kvroute_prom_gauge(prom, "kvroute_upstream_resume_lost",
+                                "Share of common prefixes that a hybrid model "
+                                "cannot reuse.");
+
+    for (t = targets->elts; t < last; t++) {
+        if (t->resume) {
+            ngx_http_kvroute_status_prom_add(prom,
+                                         "kvroute_upstream_resume_lost{%V} "
+                                         "%.3f\n", &t->labels,
+                                         kvr_resume_lost(t->resume));
         }
     }
 

@@ -200,6 +200,11 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
     set = conf->set;
 
     while (kvr_set_next(&set, &id)) {
+        kvr_capacity_told(&zone->core, &conf->pool, id,
+                          conf->host / (zone->unit * KVR_BLOCK),
+                          conf->disk / (zone->unit * KVR_BLOCK),
+                          (uint64_t) ngx_current_msec);
+
         kvr_capacity_configured(&zone->core, &conf->pool, id, conf->fixed,
                                 (uint64_t) ngx_current_msec);
     }

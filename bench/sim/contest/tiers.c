@@ -61,10 +61,10 @@ static const struct {
     double        rate;
 } kvs_tiers_cases[] = {
     { "host_documents", KVS_BELOW(KVS_HOST), KVS_DOCUMENTS(240), 30 },
-    { "host_documents_busy", KVS_BELOW(KVS_HOST), KVS_DOCUMENTS(240), 45 },
-    { "host_agents", KVS_BELOW(KVS_HOST, .closed = 150), KVS_AGENT, 0 },
+    { "host_documents_busy", KVS_BELOW(KVS_HOST), KVS_DOCUMENTS(240), 40 },
+    { "host_agents", KVS_BELOW(KVS_HOST, .closed = 120), KVS_AGENT, 0 },
     { "disk_documents", KVS_BELOW(KVS_DISK), KVS_DOCUMENTS(960), 25 },
-    { "disk_agents", KVS_BELOW(KVS_DISK, .closed = 250), KVS_AGENT, 0 },
+    { "disk_agents", KVS_BELOW(KVS_DISK, .closed = 200), KVS_AGENT, 0 },
     { "store_documents", KVS_BELOW(KVS_STORE), KVS_DOCUMENTS(240), 40 },
     { "store_agents", KVS_BELOW(KVS_STORE, .closed = 150), KVS_AGENT, 0 },
 

@@ -90,6 +90,14 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
         kvr_capacity_set(&ro->zone.core, &ro->zone.pool, i, units, 0);
     }
 
+    for (i = 0; ro->conf.tiers && ro->conf.usage && i < sim->n; i++) {
+        kvr_capacity_told(&ro->zone.core, &ro->zone.pool, i,
+                          (uint64_t) (sim->blocks * sim->fleet.host),
+                          sim->fleet.store
+                          ? 0 : (uint64_t) (sim->blocks * sim->fleet.disk),
+                          0);
+    }
+
     if (ro->conf.events) {
         ro->told = kvs_told_create(sim, &ro->zone, ro->conf.delay,
                                    ro->conf.aliases);
@@ -213,8 +221,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 
         /* what waits in the engine: its word is what is true now */
 
-        ch.cand[k].matched -= kvr_min(ch.cand[k].matched,
-                                      ro->load[ch.cand[k].place]);
+        ch.cand[k].load += ro->load[ch.cand[k].place];
         ch.cand[k].waiting = ch.cand[k].unanswered;
         ch.cand[k].fresh = 1;
     }

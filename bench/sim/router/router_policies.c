@@ -92,8 +92,14 @@ static const kvs_router_conf_t  kvs_conf_tiers_oracle = {
     .policy = KVR_POLICY_KV_CACHE, .state = KVS_STATE_TRUE, .tiers = 1
 };
 
+#define KVS_VLLM  .usage = 1, .timed = 1, .probe = 1, .replies = 1
+
 static const kvs_router_conf_t  kvs_conf_tiers_told = {
-    .policy = KVR_POLICY_KV_CACHE, KVS_TOLD, .tiers = 1
+    .policy = KVR_POLICY_KV_CACHE, KVS_VLLM, .tiers = 1
+};
+
+static const kvs_router_conf_t  kvs_conf_tiers_learned = {
+    .policy = KVR_POLICY_KV_CACHE, KVS_VLLM
 };
 
 static const kvs_router_conf_t  kvs_conf_least = {
@@ -309,7 +315,7 @@ const kvs_policy_t  kvs_router_policies[] = {
 const kvs_policy_t  kvs_router_tiers[] = {
     KVS_ROUTER("oracle", KVS_STUDY, &kvs_conf_tiers_oracle),
     KVS_ROUTER("told", KVS_OURS, &kvs_conf_tiers_told),
-    KVS_ROUTER("learned", KVS_OURS, &kvs_conf_told),
+    KVS_ROUTER("learned", KVS_OURS, &kvs_conf_tiers_learned),
     KVS_ROUTER("usage", KVS_OURS, &kvs_conf_usage),
     KVS_ROUTER("least_request", KVS_RIVAL, &kvs_conf_least),
     { .name = NULL }

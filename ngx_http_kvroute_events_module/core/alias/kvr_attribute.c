@@ -122,7 +122,7 @@ void
 kvr_attribute_event(const kvr_heard_t *h, uint32_t id, unsigned source,
     const kvr_kvevent_t *event, uint32_t depth, uint64_t now)
 {
-    int                removed;
+    int                removed, below;
     uint64_t           i, n, units;
     kvr_alias_view_t   v;
     kvr_alias_place_t  place;
@@ -137,9 +137,17 @@ kvr_attribute_event(const kvr_heard_t *h, uint32_t id, unsigned source,
     n = kvr_min(event->blocks, KVR_KVEVENT_HASHES);
     units = kvr_load_get(h->zone->load, id).pending / h->zone->unit;
 
+    /* what leaves GPU memory stays in the tier below it */
+
+    below = kvr_get(&h->zone->registry->peer[id].tier[KVR_TIER_GPU].until) != 0;
+
     for (i = 0; i < n; i++) {
 
         if (!kvr_alias_mark(&v, event->hash[i], source, removed, &place)) {
+            continue;
+        }
+
+        if (removed && below) {
             continue;
         }
 

@@ -423,6 +423,19 @@ kvr_index_inserted(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 }
 
 
+int
+kvr_index_age(kvr_index_t *ix, uint64_t value, unsigned peer, uint32_t *age)
+{
+    uint32_t           clock;
+    kvr_index_line_t  *line;
+
+    clock = kvr_index_clocked(kvr_index_units(kvr_index_peer(ix, peer)), peer);
+    line = kvr_line_find(ix, value);
+
+    return line && kvr_line_age(line, peer, clock, age) && (int32_t) *age >= 0;
+}
+
+
 /*
  * A prompt's insert writes all of its lines.  So with rising depth the clocks
  * of the inserts stay the same or fall, except where a reply begins.

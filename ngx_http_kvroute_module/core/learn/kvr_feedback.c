@@ -28,7 +28,7 @@ int
 kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
     uint32_t now, uint64_t *clock)
 {
-    int       rc, old;
+    int       rc, old, held;
     int64_t   cached;
     uint32_t  kind, retention;
     uint64_t  matched, delivered, margin;
@@ -73,7 +73,7 @@ kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
 
     matched = kvr_min(r->matched, r->bytes);
     delivered = (uint64_t) cached * r->bytes / (uint64_t) r->prompt;
-    margin = (uint64_t) KVR_FEEDBACK_BLOCKS * r->block;
+    margin = (uint64_t) KVR_FEEDBACK_BLOCKS * r->block + r->step;
 
     kvr_add(&l->responses, 1);
     kvr_add(&l->prompt, (uint64_t) r->prompt);
@@ -82,9 +82,10 @@ kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
 
     retention = r->capacity ? r->capacity : kvr_retention_get(&l->retention);
 
-    if (r->inserted && !r->speculative) {
-        kvr_retention_note(&l->retention, r->age,
-                           delivered + margin >= r->inserted);
+    held = (delivered + margin >= r->inserted);
+
+    if (r->inserted && !r->speculative && (held || r->step == 0)) {
+        kvr_retention_note(&l->retention, r->age, held);
     }
 
     rc = matched >= delivered + margin ? KVR_FEEDBACK_SHORT : 0;
@@ -97,7 +98,7 @@ kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
 
         kvr_add(&l->missed, 1);
 
-        if (r->speculative) {
+        if (r->speculative || r->step) {
             return KVR_FEEDBACK_MISSED;
         }
 
@@ -124,9 +125,10 @@ kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
     }
 
     if (matched * 2 < delivered && delivered >= matched + margin) {
+        rc |= KVR_FEEDBACK_MORE;
         kvr_feedback_correct(l, 1);
 
-    } else if (rc && old && r->capacity) {
+    } else if (rc && old && r->capacity && r->step == 0) {
         kvr_feedback_correct(l, -1);
 
     } else if (matched >= margin) {

@@ -24,6 +24,9 @@
  * Siblings of a burst arrive before the first one's answer: what was predicted
  * for them may not be computed yet, so their misses prove nothing.
  *
+ * A hybrid model resumes at few places, so its misses prove nothing
+ * (kvr_resume.h).
+ *
  * Predictions are not scaled by their success: a peer with lower predictions
  * would be sent less, and then deliver less.  Only the capacity is corrected:
  * a reported one slowly and within bounds.  An assumed one is learned from the
@@ -96,6 +99,8 @@ typedef struct {
     uint32_t           unsized;      /* bytes say nothing about tokens */
     uint32_t           sampled;      /* cached is not of this cache alone */
     uint32_t           alive;        /* a restart would be reported */
+    uint64_t           step;         /* bytes between places at which the model
+                                        resumes; 0: at any block */
 } kvr_feedback_response_t;
 
 
@@ -103,6 +108,7 @@ typedef struct {
 #define KVR_FEEDBACK_MISSED  1   /* less than half of what was predicted */
 #define KVR_FEEDBACK_FORGOT  2   /* all that it held at *clock is lost */
 #define KVR_FEEDBACK_SHORT   4   /* less than predicted, at least half */
+#define KVR_FEEDBACK_MORE    8   /* twice what was predicted, or more */
 
 
 /* Takes a response; now in seconds; returns KVR_FEEDBACK_... bits. */

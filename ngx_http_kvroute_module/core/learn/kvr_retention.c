@@ -119,6 +119,27 @@ kvr_retention_among(const kvr_retention_t *h, const kvr_retention_sum_t *sum)
 }
 
 
+int
+kvr_retention_beyond(const kvr_retention_sum_t *sum, uint32_t age)
+{
+    int32_t   worth;
+    uint32_t  i;
+
+    for (i = kvr_retention_class(age) + 1, worth = 0;
+         i < KVR_RETENTION_CLASSES;
+         i++)
+    {
+        worth += sum->worth[i];
+
+        if (worth >= KVR_RETENTION_ENOUGH) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
 /* Returns what was delivered below a class, less what was lost. */
 static int32_t
 kvr_retention_worth(const kvr_retention_sum_t *sum, uint32_t class)

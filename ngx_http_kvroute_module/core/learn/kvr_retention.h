@@ -64,6 +64,12 @@ void kvr_retention_add(kvr_retention_sum_t *sum, const kvr_retention_t *h);
 uint32_t kvr_retention_all(const kvr_retention_sum_t *sum);
 
 /*
+ * Whether blocks older than this are delivered: as many of them, up to some
+ * age, as prove something.
+ */
+int kvr_retention_beyond(const kvr_retention_sum_t *sum, uint32_t age);
+
+/*
  * Returns the same for a peer whose observations, and those of peers that are
  * likely to be alike, are in sum: theirs, unless its own are divided
  * significantly better elsewhere.

@@ -212,7 +212,7 @@ kvr_pick_cost(const kvr_policy_request_t *req, const kvr_candidate_t *c,
 {
     kvr_score_t  s;
 
-    s.uncached = req->bytes - kvr_min(c->matched, req->bytes);
+    s.uncached = req->bytes - kvr_min(c->matched, req->bytes) + c->load;
 
     if (kvr_unlikely(credit)) {
         s.uncached -= kvr_min(c->credit, s.uncached);

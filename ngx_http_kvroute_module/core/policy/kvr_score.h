@@ -36,6 +36,9 @@
  * steps. A fully cached prompt still takes a place in the batch: the floor.
  * Without it a hot prefix would send all its traffic to one peer.
  *
+ * What is loaded from a lower tier of the peer's cache counts as uncached, by
+ * its price (kvr_tier.h).
+ *
  * What is computed also takes space in the cache and evicts something that may
  * be needed again.  So most of it (3/4) counts once more, and a session does
  * not leave its peer because of a short queue.  Not all of it, because the

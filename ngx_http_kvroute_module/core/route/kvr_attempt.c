@@ -15,10 +15,17 @@
 /* and at most: clients ask for far more than they get */
 #define KVR_ATTEMPT_MAX_OUTPUT  2048
 
+/* a peer without these units, which others have, may load them from a store */
+#define KVR_ATTEMPT_STORE       8
+
 /* each 16th response updates the capacity */
 #define KVR_ATTEMPT_LOOK        16
 
 
+static uint64_t kvr_attempt_loaded(kvr_attempt_t *a, const kvr_zone_t *zone,
+    uint64_t ms);
+static void kvr_attempt_store(kvr_attempt_t *a, kvr_upstream_t *upstream,
+    const kvr_feedback_response_t *r);
 static unsigned kvr_attempt_timed(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_pool_t *pool, uint64_t ms, uint64_t now);
 static void kvr_attempt_computed(kvr_attempt_t *a, const kvr_zone_t *zone,
@@ -50,6 +57,7 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
     a->start = now;
     a->bytes = b->bytes;
     a->matched = b->matched;
+    a->best = b->best;
     a->rate = b->rate;
 
     r = &a->reservation;
@@ -106,7 +114,8 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
                            kvr_registry_resident(zone->registry, b->peer))
               .active;
 
-    a->timed = kvr_ttft_give(&peer->ttft, b->pending, waiting > 1);
+    a->alone = (waiting <= 1);
+    a->timed = kvr_ttft_give(&peer->ttft, b->pending, !a->alone);
 }
 
 
@@ -159,6 +168,13 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
                                          id, KVR_REPLY_VALUES, &a->age);
     }
 
+    if (kvr_unlikely(kvr_get(&zone->registry->peer[id].tier[KVR_TIER_GPU].until))
+        && a->inserted)
+    {
+        a->loaded = kvr_tier_split(zone->registry->peer[id].tier, in->held,
+                                   a->age);
+    }
+
     /* entries that another attempt may undo get stamps of this one too */
 
     if (a->speculative) {
@@ -179,7 +195,7 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_pool_t *pool, const kvr_first_t *f, uint64_t now)
 {
     unsigned     rc, no_prefill;
-    uint64_t     ms;
+    uint64_t     ms, load;
     kvr_peer_t  *peer;
 
     if (!a->reservation.held || a->started) {
@@ -228,11 +244,43 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
     kvr_prefill_first(&peer->prefill, a->ahead, ms, now);
 
     if (f->stream) {
-        kvr_prefill_waited(&peer->prefill, a->ahead, a->matched, ms, a->rate,
-                           now);
+        load = kvr_attempt_loaded(a, zone, ms);
+        kvr_prefill_waited(&peer->prefill, a->ahead + load, a->matched, ms,
+                           a->rate, now);
     }
 
     return rc;
+}
+
+
+/*
+ * Returns the bytes of prefill that loads from lower tiers took as long as.  The
+ * first token of a prompt that is mostly loaded tells their price.
+ */
+static uint64_t
+kvr_attempt_loaded(kvr_attempt_t *a, const kvr_zone_t *zone, uint64_t ms)
+{
+    double            whole, took;
+    uint64_t          bytes;
+    kvr_peer_t       *peer;
+
+    bytes = (uint64_t) (a->loaded.host + a->loaded.disk) * zone->unit;
+
+    if (kvr_likely(bytes == 0)) {
+        return 0;
+    }
+
+    peer = &zone->registry->peer[a->reservation.peer];
+
+    if (a->alone && a->rate && bytes > a->ahead && !a->speculative) {
+        whole = (double) bytes * KVR_PREFILL_RATE / a->rate;
+        took = (double) ms - kvr_get(&peer->prefill.base) / 256.0
+               - (double) a->ahead * KVR_PREFILL_RATE / a->rate;
+
+        kvr_tier_first(peer->tier, &a->loaded, took, whole);
+    }
+
+    return kvr_tier_cost(peer->tier, &a->loaded) * zone->unit;
 }
 
 
@@ -334,6 +382,7 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     unsigned                 rc;
     uint64_t                 clock, cached;
     kvr_peer_t              *peer;
+    kvr_upstream_t          *upstream;
     kvr_index_peer_t        *p;
     kvr_feedback_response_t  r;
 
@@ -366,6 +415,22 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     r.sampled = s->sampled;
     r.alive = (pool->probe && kvr_engine_same(&peer->engine, now, pool->probe))
               || kvr_capacity_complete(zone, id, now);
+
+    upstream = &zone->registry->upstream[pool->upstream];
+
+    if (r.cached >= 0 && a->bytes && !s->sampled && !a->speculative) {
+        kvr_resume_take(&upstream->resume,
+                        (uint32_t) (r.inserted * (uint64_t) r.prompt
+                                    / a->bytes),
+                        (uint32_t) r.cached);
+    }
+
+    if (r.cached >= 0 && a->bytes) {
+        kvr_attempt_store(a, upstream, &r);
+    }
+
+    r.step = (uint64_t) (kvr_resume_step(&upstream->resume)
+                         * kvr_feedback_bytes(&peer->feedback));
 
     found = kvr_feedback_take(&peer->feedback, &r, s->seconds, &clock);
 
@@ -402,13 +467,43 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     /* the capacity is in tokens; their size in bytes is learned on the way */
 
-    if (found & KVR_FEEDBACK_MISSED
+    if (found & (KVR_FEEDBACK_MISSED|KVR_FEEDBACK_MORE)
         || kvr_get(&peer->feedback.responses) % KVR_ATTEMPT_LOOK == 1)
     {
         kvr_capacity_update(zone, pool, id, now);
     }
 
     return rc;
+}
+
+
+/*
+ * What a peer delivers though only others were sent it comes from a store that
+ * they share.
+ */
+static void
+kvr_attempt_store(kvr_attempt_t *a, kvr_upstream_t *upstream,
+    const kvr_feedback_response_t *r)
+{
+    uint32_t  store;
+    uint64_t  delivered;
+
+    if (a->best < kvr_max(a->matched, r->inserted)
+                  + KVR_ATTEMPT_STORE * r->block)
+    {
+        return;
+    }
+
+    delivered = (uint64_t) r->cached * a->bytes / (uint64_t) r->prompt;
+    store = kvr_get(&upstream->store);
+
+    store -= store / 16;
+
+    if (delivered * 4 >= a->best * 3) {
+        store += KVR_TIER_ONE / 16;
+    }
+
+    kvr_set(&upstream->store, store);
 }
 
 

@@ -60,6 +60,7 @@ typedef struct {
     /* set by insert() */
 
     uint64_t             bytes;      /* of the prompt */
+    uint64_t             best;       /* the most that any peer has of it */
     uint64_t             matched;    /* bytes that were predicted as cached */
     uint64_t             predicted;  /* key of the deepest of these, or 0 */
     uint64_t             clock;      /* the peer's, before the insert */
@@ -71,8 +72,10 @@ typedef struct {
     uint32_t             rate;       /* of the fastest peer, kvr_prefill.h */
     uint32_t             more;       /* units computed beyond the insert's */
     uint32_t             ttft;       /* ms, if it has started */
+    kvr_tier_split_t     loaded;     /* what the pick counted on, by tier */
     kvr_index_undo_t     undo;
 
+    unsigned             alone:1;    /* nobody waited there when it came */
     unsigned             started:1;  /* the first event has come */
     unsigned             speculative:1;  /* predicted by an insert that may not
                                             be computed yet, or by a mask */
@@ -85,6 +88,7 @@ typedef struct {
     uint32_t             member;
     uint64_t             bytes;      /* of the prompt */
     uint64_t             matched;    /* bytes of it that the peer has cached */
+    uint64_t             best;       /* bytes, the most that any peer holds */
     uint64_t             pending;    /* bytes to prefill */
     uint64_t             resident;   /* bytes of context, with the reply */
     uint32_t             rate;       /* of the fastest peer, kvr_prefill.h */

@@ -119,6 +119,52 @@ kvr_candidate_hot(const kvr_zone_t *zone, const uint64_t *chain,
 }
 
 
+int
+kvr_candidate_deliver(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    const uint64_t *chain, kvr_set_t set, uint32_t *matched, uint32_t *loads)
+{
+    int                 tiers;
+    uint32_t            id, age;
+    kvr_peer_t         *peer;
+    kvr_resume_t       *resume;
+    kvr_tier_split_t    split;
+
+    resume = &zone->registry->upstream[pool->upstream].resume;
+
+    if (kvr_likely(kvr_resume_step(resume) == 0
+                   && kvr_get(zone->registry->tiered) == 0))
+    {
+        return 0;
+    }
+
+    tiers = 0;
+
+    while (kvr_set_next(&set, &id)) {
+
+        peer = &zone->registry->peer[id];
+        loads[id] = 0;
+
+        if (matched[id] && kvr_get(&peer->tier[KVR_TIER_GPU].until)
+            && kvr_index_age(zone->index,
+                             chain[kvr_chain_entries(matched[id]) - 1], id,
+                             &age))
+        {
+            split = kvr_tier_split(peer->tier, matched[id], age);
+            loads[id] = kvr_tier_cost(peer->tier, &split);
+            tiers |= loads[id] != 0;
+        }
+
+        if (matched[id] && kvr_resume_step(resume)) {
+            matched[id] = kvr_resume_units(resume, matched[id],
+                                           kvr_feedback_bytes(&peer->feedback),
+                                           zone->unit);
+        }
+    }
+
+    return tiers;
+}
+
+
 void
 kvr_candidate_documents(const kvr_zone_t *zone, const kvr_document_t *document,
     uint32_t n, kvr_set_t set, const uint32_t *matched, uint32_t *held)

@@ -30,6 +30,8 @@ typedef struct {
     const kvr_reservation_t   *own;      /* of the request, or NULL */
 
     const uint32_t            *matched;  /* units cached, by peer; or NULL */
+    const uint32_t            *loads;    /* units of prefill that loads from
+                                            lower tiers cost; or NULL */
     const uint32_t            *documents;  /* bytes cached off the prefix */
     const kvr_hot_view_t      *hot;      /* or NULL */
     uint64_t                   bytes;    /* of the prompt */
@@ -83,6 +85,14 @@ typedef struct {
 
 /* Sets the fields that are the same for all peers. */
 void kvr_candidate_view(kvr_view_t *v);
+
+/*
+ * What peers can deliver of the units that they have: fewer, if the model does
+ * not resume there.  Sets loads[], by peer, and returns 1 if some are in lower
+ * tiers.
+ */
+int kvr_candidate_deliver(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    const uint64_t *chain, kvr_set_t set, uint32_t *matched, uint32_t *loads);
 
 /*
  * Looks up how many requests share the prefix that peers have cached; units:
@@ -152,6 +162,7 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     c->cost = 0;
     c->delay = 0;
     c->turnover = 0;
+    c->load = 0;
     c->documents = 0;
     c->kv = 0;
     c->waiting = 0;
@@ -202,6 +213,10 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
 
             c->shared = v->memo.shared;
         }
+    }
+
+    if (kvr_unlikely(v->loads != NULL)) {
+        c->load = v->loads[peer] * v->zone->unit;
     }
 
     if (v->documents) {

@@ -11,6 +11,9 @@
 /* peers that are added up, at most */
 #define KVR_CAPACITY_PEERS  64
 
+/* what is delivered of an age this part above a report disproves it */
+#define KVR_CAPACITY_CLASS  4
+
 /* ms after a lost message during which events are not trusted */
 #define KVR_CAPACITY_DOUBT  60000
 
@@ -22,6 +25,12 @@ static uint64_t kvr_capacity_learned(const kvr_zone_t *zone,
 static uint64_t kvr_capacity_reported(const kvr_zone_t *zone,
     const kvr_pool_t *pool, uint32_t id, uint64_t now,
     kvr_index_source_e *source);
+static void kvr_capacity_sum(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t id, kvr_retention_sum_t *sum);
+static int kvr_capacity_beyond(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t id, uint64_t units);
+static void kvr_capacity_tiers(const kvr_zone_t *zone, uint32_t id,
+    uint64_t gpu, uint64_t units);
 static double kvr_capacity_bound(const kvr_zone_t *zone, uint32_t id);
 
 
@@ -160,7 +169,7 @@ void
 kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t id, uint64_t now)
 {
-    uint64_t             units;
+    uint64_t             units, gpu, told, learned;
     kvr_peer_t          *peer;
     kvr_index_source_e   source;
 
@@ -178,17 +187,96 @@ kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
         units = kvr_capacity_reported(zone, pool, id, now, &source);
     }
 
-    if (units == 0) {
-        source = KVR_INDEX_LEARNED;
-        units = kvr_capacity_learned(zone, pool, id);
-    }
+    told = kvr_max(kvr_get(&peer->tier[KVR_TIER_HOST].told),
+                   kvr_get(&peer->tier[KVR_TIER_DISK].told));
 
-    if (units == 0) {
-        source = KVR_INDEX_ASSUMED;
+    if (units == 0 && told) {
+        source = KVR_INDEX_CONFIGURED;
         units = kvr_get(&peer->assumed);
     }
 
+    gpu = units;
+
+    if (told > units) {
+        source = KVR_INDEX_CONFIGURED;
+        units = told;
+    }
+
+    /* replies disprove the report: there are lower tiers */
+
+    if (units == 0
+        || (source < KVR_INDEX_CONFIGURED
+            && kvr_capacity_beyond(zone, pool, id, units)))
+    {
+        source = KVR_INDEX_LEARNED;
+        learned = kvr_capacity_learned(zone, pool, id);
+
+        if (learned == 0) {
+            source = units ? KVR_INDEX_LEARNED : KVR_INDEX_ASSUMED;
+            learned = kvr_get(&peer->assumed);
+        }
+
+        units = kvr_max(units, learned);
+    }
+
+    kvr_capacity_tiers(zone, id, gpu, units);
     kvr_index_capacity(zone->index, id, units, source);
+}
+
+
+/* Sets the ages at which blocks leave each tier. */
+static void
+kvr_capacity_tiers(const kvr_zone_t *zone, uint32_t id, uint64_t gpu,
+    uint64_t units)
+{
+    uint64_t     host;
+    kvr_tier_t  *tier;
+
+    tier = zone->registry->peer[id].tier;
+
+    gpu = gpu < units ? gpu : 0;
+    host = kvr_get(&tier[KVR_TIER_HOST].told);
+
+    kvr_set(&tier[KVR_TIER_GPU].until, (uint32_t) kvr_min(gpu, UINT32_MAX));
+    kvr_set(&tier[KVR_TIER_HOST].until,
+            kvr_get(&tier[KVR_TIER_DISK].told) && host < units
+            ? (uint32_t) kvr_max(host, gpu) : 0);
+
+    if (gpu) {
+        kvr_set(zone->registry->tiered, 1);
+    }
+}
+
+
+/* Tells whether replies deliver much older blocks than a report allows. */
+static int
+kvr_capacity_beyond(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t id, uint64_t units)
+{
+    uint32_t              own;
+    kvr_retention_sum_t   sum;
+
+    /* all peers can load from a common store: it makes none a better place */
+
+    if (kvr_get(&zone->registry->upstream[pool->upstream].store)
+        > KVR_TIER_ONE / 2)
+    {
+        return 0;
+    }
+
+    units += units / KVR_CAPACITY_CLASS;
+
+    /* this peer alone may have no lower tier */
+
+    own = kvr_retention_get(&zone->registry->peer[id].feedback.retention);
+
+    if (own && own <= units) {
+        return 0;
+    }
+
+    kvr_capacity_sum(zone, pool, id, &sum);
+
+    return kvr_retention_beyond(&sum, (uint32_t) kvr_min(units, UINT32_MAX));
 }
 
 
@@ -197,28 +285,41 @@ static uint64_t
 kvr_capacity_learned(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t id)
 {
-    uint32_t              n, other;
     uint64_t              units;
-    kvr_set_t             set;
     kvr_peer_t           *peer;
     kvr_retention_sum_t   sum;
 
+    peer = &zone->registry->peer[id];
+
+    kvr_capacity_sum(zone, pool, id, &sum);
+
+    units = kvr_retention_among(&peer->feedback.retention, &sum);
+
+    return units < kvr_get(&peer->assumed) ? units : 0;
+}
+
+
+/* Adds up what was seen of a peer and of the others of its pool. */
+static void
+kvr_capacity_sum(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t id,
+    kvr_retention_sum_t *sum)
+{
+    uint32_t     n, other;
+    kvr_set_t    set;
+    kvr_peer_t  *peer;
+
     peer = zone->registry->peer;
 
-    memset(&sum, 0, sizeof(kvr_retention_sum_t));
-    kvr_retention_add(&sum, &peer[id].feedback.retention);
+    memset(sum, 0, sizeof(kvr_retention_sum_t));
+    kvr_retention_add(sum, &peer[id].feedback.retention);
 
     set = pool->set;
 
     for (n = 1; n < KVR_CAPACITY_PEERS && kvr_set_next(&set, &other); n++) {
         if (other != id) {
-            kvr_retention_add(&sum, &peer[other].feedback.retention);
+            kvr_retention_add(sum, &peer[other].feedback.retention);
         }
     }
-
-    units = kvr_retention_among(&peer[id].feedback.retention, &sum);
-
-    return units < kvr_get(&peer[id].assumed) ? units : 0;
 }
 
 
@@ -228,6 +329,24 @@ kvr_capacity_set(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t id,
 {
     kvr_set(&zone->registry->peer[id].capacity, units);
     kvr_capacity_update(zone, pool, id, now);
+}
+
+
+void
+kvr_capacity_told(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t id,
+    uint64_t host, uint64_t disk, uint64_t now)
+{
+    kvr_tier_t  *tier;
+
+    tier = zone->registry->peer[id].tier;
+
+    if (kvr_get(&tier[KVR_TIER_HOST].told) != host
+        || kvr_get(&tier[KVR_TIER_DISK].told) != disk)
+    {
+        kvr_set(&tier[KVR_TIER_HOST].told, host);
+        kvr_set(&tier[KVR_TIER_DISK].told, disk);
+        kvr_capacity_update(zone, pool, id, now);
+    }
 }
 
 

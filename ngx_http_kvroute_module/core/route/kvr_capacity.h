@@ -20,6 +20,10 @@
  *     learned       from deliveries and misses
  *     assumed       "capacity="
  *
+ * This is GPU memory.  Below it may be tiers (kvr_tier.h): host memory, disk.  The
+ * capacity is then that of the largest, as configured ("host=", "disk="), or as
+ * learned, if replies deliver much more than events or metrics report.
+ *
  * A report can be wrong.  So it counts for at most four times what responses
  * prove, and at most twice what the peer was sent since it was last empty, or
  * the assumed capacity if that is more.
@@ -47,6 +51,11 @@ void kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
 /* Sets the capacity in units; 0 takes it back. */
 void kvr_capacity_set(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t peer, uint64_t units, uint64_t now);
+
+/* the sizes of tiers below GPU memory, in units; 0: there is none, or it is not
+   known */
+void kvr_capacity_told(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t peer, uint64_t host, uint64_t disk, uint64_t now);
 
 /* Sets whether "capacity=" overrides all reports. */
 void kvr_capacity_configured(const kvr_zone_t *zone, const kvr_pool_t *pool,

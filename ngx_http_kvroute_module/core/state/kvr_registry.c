@@ -43,6 +43,7 @@ kvr_registry_view(kvr_registry_t *reg, kvr_registry_shared_t *shared,
     reg->given = &shared->given;
     reg->ranked = &shared->ranked;
     reg->named = &shared->named;
+    reg->tiered = &shared->tiered;
 }
 
 
@@ -150,6 +151,7 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     kvr_engine_reset(&peer->engine);
     kvr_prefill_reset(&peer->prefill);
     kvr_ttft_reset(&peer->ttft);
+    memset((void *) peer->tier, 0, sizeof(peer->tier));
     memset((void *) &peer->feedback, 0, sizeof(kvr_feedback_t));
 
     kvr_registry_set(&peer->len, peer->name, name, len);

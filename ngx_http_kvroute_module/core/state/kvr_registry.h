@@ -25,6 +25,8 @@
 
 #include "core/state/kvr_load.h"
 #include "core/index/kvr_index.h"
+#include "core/learn/kvr_resume.h"
+#include "core/learn/kvr_tier.h"
 #include "core/learn/kvr_feedback.h"
 #include "core/learn/kvr_prefill.h"
 #include "core/engine/kvr_engine.h"
@@ -83,6 +85,7 @@ typedef struct {
     kvr_feedback_t     feedback;
     kvr_prefill_t      prefill;
     kvr_ttft_t         ttft;
+    kvr_tier_t         tier[KVR_TIERS];
 } kvr_peer_t;
 
 
@@ -139,6 +142,9 @@ typedef struct {
                                         kvroute_prefill, by outcome */
     _Atomic uint64_t    demand;      /* for prefill servers, kvr_demand.h */
     kvr_ttft_prefill_t  prefill;     /* of all its peers */
+    kvr_resume_t        resume;      /* of its model */
+    _Atomic uint32_t    store;       /* of what only others were sent, the part
+                                        delivered, of late; 1/1024 */
     kvr_stats_t         stats;
     _Atomic uint32_t    looked;      /* 1: known to the history */
     _Atomic uint32_t    len;
@@ -151,6 +157,7 @@ typedef struct {
     _Atomic uint32_t   given;        /* picks */
     _Atomic uint32_t   ranked;       /* changes of ranks */
     _Atomic uint32_t   named;        /* changes of names */
+    _Atomic uint32_t   tiered;       /* 1: a peer has more tiers than one */
     kvr_tally_t        tally;
     kvr_upstream_t     upstream[KVR_REGISTRY_UPSTREAMS];
     kvr_peer_t         peer[];
@@ -168,6 +175,7 @@ typedef struct {
     _Atomic uint32_t  *given;
     _Atomic uint32_t  *ranked;
     _Atomic uint32_t  *named;
+    _Atomic uint32_t  *tiered;
 } kvr_registry_t;
 
 

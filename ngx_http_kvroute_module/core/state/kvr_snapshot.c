@@ -35,6 +35,7 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
                     .active;
 
     s->capacity = kvr_get(&ip->capacity) * zone->unit;
+    s->gpu = kvr_get(&p->tier[KVR_TIER_GPU].until) * zone->unit;
     s->source = kvr_get(&ip->source);
     s->throttled = kvr_get(&p->engine.pressure) > now;
     o = &zone->registry->member[member].outlier;

@@ -24,6 +24,7 @@ typedef struct {
     uint64_t              pending_all;
     uint64_t              unanswered;  /* of active_all, without first event */
     uint64_t              capacity;  /* bytes */
+    uint64_t              gpu;       /* bytes of it in GPU memory; 0: all */
     kvr_index_source_e    source;    /* of the capacity */
     uint64_t              throttled;  /* 1: it has asked for a pause */
     uint64_t              ejected;   /* 1: as an outlier */

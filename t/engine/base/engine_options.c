@@ -68,6 +68,16 @@ static const kve_opt_t  kve_opts[] = {
     KVE_OPT("kv-cache-size", KVE_OPT_INT, blocks,
             "blocks (what the hardware holds)"),
     KVE_OPT("num-gpu-blocks-override", KVE_OPT_INT, blocks, "the same"),
+    KVE_OPT("kv-host-size", KVE_OPT_INT, host_blocks,
+            "blocks in host memory, below those (0)"),
+    KVE_OPT("kv-host-bandwidth", KVE_OPT_NUM, host_rate, "GB/s (50)"),
+    KVE_OPT("kv-disk-size", KVE_OPT_INT, disk_blocks,
+            "blocks on disk, below those (0)"),
+    KVE_OPT("kv-disk-bandwidth", KVE_OPT_NUM, disk_rate, "GB/s (5)"),
+    KVE_OPT("hybrid-blocks", KVE_OPT_INT, state_blocks,
+            "hybrid model: a state at the end of so many, where a step ends"),
+    KVE_OPT("hybrid-intervals", KVE_OPT_FLAG, states,
+            "and at each of these places"),
     KVE_OPT("max-num-seqs", KVE_OPT_INT, max_seqs, "in a batch"),
     KVE_OPT("max-num-batched-tokens", KVE_OPT_INT, max_batched,
             "in a step (8192)"),
@@ -289,6 +299,9 @@ kve_options_defaults(kve_options_t *opt)
 {
     memset(opt, 0, sizeof(kve_options_t));
 
+    opt->host_rate = 50;
+    opt->disk_rate = 5;
+
     opt->port = 8000;
     opt->count = 1;
     opt->host = "127.0.0.1";
@@ -322,6 +335,14 @@ kve_options_defaults(kve_options_t *opt)
     opt->settings.keepalive_timeout = 5;
     opt->settings.keepalive_max = -1;
     opt->settings.output_tokens = 128;
+}
+
+
+static void
+kve_options_tier(kve_config_t *cf, kve_tier_e tier, int blocks, double rate)
+{
+    cf->tier[tier].blocks = blocks > 0 ? blocks : 0;
+    cf->tier[tier].load = rate > 0 ? cf->hw.kv_bytes / (rate * 1e9) : 0;
 }
 
 
@@ -362,6 +383,12 @@ kve_options_config(kve_options_t *opt)
     if (opt->blocks > 0) {
         opt->config.blocks = opt->blocks;
     }
+
+    kve_options_tier(&opt->config, KVE_HOST, opt->host_blocks, opt->host_rate);
+    kve_options_tier(&opt->config, KVE_DISK, opt->disk_blocks, opt->disk_rate);
+
+    opt->config.state = opt->state_blocks > 0 ? opt->state_blocks : 0;
+    opt->config.states = opt->states != 0;
 
     if (opt->max_seqs > 0) {
         opt->config.max_seqs = opt->max_seqs;

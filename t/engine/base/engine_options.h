@@ -87,6 +87,12 @@ typedef struct {
     double              replica_speed;
     int                 block_size;
     int                 blocks;
+    int                 host_blocks;        /* of the tiers below the GPU's */
+    int                 disk_blocks;
+    double              host_rate;          /* GB/s */
+    double              disk_rate;
+    int                 state_blocks;       /* hybrid: from state to state */
+    int                 states;
     int                 max_seqs;
     int                 max_batched;
     int                 bytes_per_token;

@@ -50,6 +50,8 @@ kve_server_stats(const kve_server_t *s, kve_stats_t *st)
         st->context_tokens += one.context_tokens;
         st->queries += one.queries;
         st->hits += one.hits;
+        st->loaded[KVE_HOST] += one.loaded[KVE_HOST];
+        st->loaded[KVE_DISK] += one.loaded[KVE_DISK];
         st->prompt_tokens += one.prompt_tokens;
         st->generation_tokens += one.generation_tokens;
         st->recomputed_tokens += one.recomputed_tokens;

@@ -12,6 +12,15 @@
  */
 
 
+/* tokens found in GPU memory, not loaded from below */
+
+static uint64_t
+kve_dialect_device(const kve_scrape_t *m)
+{
+    return m->st.hits - m->st.loaded[KVE_HOST] - m->st.loaded[KVE_DISK];
+}
+
+
 static void
 kve_metrics_process(kve_scrape_t *m)
 {
@@ -262,9 +271,11 @@ kve_metrics_vllm(kve_scrape_t *m)
         kve_metrics_series(m, "vllm:engine_sleep_state", "", 0,
                            "sleep_state=\"discard_all\"", 0);
         kve_metrics_counter(m, "vllm:external_prefix_cache_queries",
-                            "External prefix cache queries, in tokens.", 0);
+                            "External prefix cache queries, in tokens.",
+                            m->st.queries - kve_dialect_device(m));
         kve_metrics_counter(m, "vllm:external_prefix_cache_hits",
-                            "External prefix cache hits, in tokens.", 0);
+                            "External prefix cache hits, in tokens.",
+                            m->st.loaded[KVE_HOST] + m->st.loaded[KVE_DISK]);
     }
 
     kve_metrics_counter(m, old ? "vllm:gpu_prefix_cache_queries"
@@ -274,7 +285,7 @@ kve_metrics_vllm(kve_scrape_t *m)
     kve_metrics_counter(m, old ? "vllm:gpu_prefix_cache_hits"
                                : "vllm:prefix_cache_hits",
                         "Prefix cache hits, in terms of number of cached "
-                        "tokens.", m->st.hits);
+                        "tokens.", kve_dialect_device(m));
     kve_metrics_counter(m, "vllm:num_preemptions",
                         "Cumulative number of preemption from the engine.",
                         m->st.preemptions);
@@ -395,7 +406,17 @@ kve_metrics_sglang(kve_scrape_t *m)
                         m->st.generation_tokens);
     kve_metrics_counter_of(m, "sglang:cached_tokens",
                            "Number of cached prompt tokens.",
-                           "cache_source=\"device\"", m->st.hits);
+                           "cache_source=\"device\"", kve_dialect_device(m));
+
+    if (cf->tier[KVE_HOST].blocks) {
+        kve_metrics_series(m, "sglang:cached_tokens_total", "", 0,
+                           "cache_source=\"host\"", m->st.loaded[KVE_HOST]);
+        kve_metrics_gauge(m, "sglang:hicache_host_total_tokens",
+                          "Tokens that host memory holds.",
+                          (double) cf->tier[KVE_HOST].blocks
+                          * cf->block_size * s->ranks);
+    }
+
     kve_metrics_counter(m, "sglang:num_requests",
                         "Number of requests processed.", m->st.done);
     kve_metrics_counter(m, "sglang:num_retracted_requests",

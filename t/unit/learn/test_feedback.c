@@ -96,7 +96,7 @@ TEST(test_loop_forgot)
     util_check(take(20000, 0, 1, 12, 100, &floor) == KVR_FEEDBACK_MISSED, "1");
     util_check(take(20000, 0, 2, 13, 100, &floor) == KVR_FEEDBACK_MISSED, "2");
     util_check(take(0, 0, 7, 13, 100, &floor) == 0, "cold");
-    util_check(take(0, 4000, 7, 13, 100, &floor) == 0, "surprise");
+    util_check(take(0, 4000, 7, 13, 100, &floor) == KVR_FEEDBACK_MORE, "surprise");
 
     rc = take(20000, 2000, 3, 14, 100, &floor);
     util_check(rc == (KVR_FEEDBACK_MISSED|KVR_FEEDBACK_FORGOT) && floor == 10,

@@ -1,0 +1,136 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_RESUME_H_INCLUDED_
+#define _KVR_RESUME_H_INCLUDED_
+
+
+/*
+ * Where prompts resume.  An engine of a hybrid model (attention mixed with
+ * recurrent layers) resumes only where it kept a recurrent state: at multiples
+ * of some hundred tokens, and not at all of them.  Only the numbers of cached
+ * tokens tell that.
+ *
+ * The step is the greatest common divisor of these numbers.  An attention model
+ * resumes at each block of 16 to 64 tokens, so its step is soon known to be
+ * small; then the numbers are looked at anew from time to time.  Of what a
+ * model with a large step has in common with earlier prompts, the share that it
+ * delivers is kept as well.
+ *
+ * In shared memory, one for each upstream; words stand for themselves.
+ */
+
+
+#include "core/base/kvr_core.h"
+
+
+#define KVR_RESUME_STEP    256       /* tokens; a smaller step is that of blocks */
+#define KVR_RESUME_ENOUGH  6         /* numbers that tell the step */
+#define KVR_RESUME_AGAIN   64        /* numbers after which a small one is old */
+#define KVR_RESUME_LONG    (1 << 22) /* tokens: then halved */
+
+
+typedef struct {
+    _Atomic uint32_t   step;         /* tokens; 0: none seen */
+    _Atomic uint32_t   last;         /* cached tokens of the last response */
+    _Atomic uint32_t   seen;         /* numbers, each unlike the one before, or
+                                        less than what was inserted */
+    _Atomic uint32_t   common;       /* tokens inserted before, of late */
+    _Atomic uint32_t   whole;        /* the same in whole steps */
+    _Atomic uint32_t   kept;         /* of these, delivered */
+} kvr_resume_t;
+
+
+/* tokens from one place to resume at to the next; 0: any block is one */
+static inline uint32_t
+kvr_resume_step(const kvr_resume_t *r)
+{
+    uint32_t  step;
+
+    step = kvr_get(&r->step);
+
+    return step >= KVR_RESUME_STEP && kvr_get(&r->seen) >= KVR_RESUME_ENOUGH
+           ? step : 0;
+}
+
+
+/* units that a peer can deliver of so many; bytes: of a token */
+static inline uint32_t
+kvr_resume_units(const kvr_resume_t *r, uint32_t units, double bytes,
+    uint64_t unit)
+{
+    double    step;
+    uint32_t  whole;
+
+    step = kvr_resume_step(r) * bytes / (double) unit;
+    whole = kvr_get(&r->whole);
+
+    units = (uint32_t) ((uint32_t) (units / step) * step);
+
+    return whole ? (uint32_t) ((uint64_t) units * kvr_get(&r->kept) / whole)
+                 : units;
+}
+
+
+/* the share of a common prefix that cannot be reused, 0 .. 1 */
+static inline double
+kvr_resume_lost(const kvr_resume_t *r)
+{
+    double  common;
+
+    common = kvr_get(&r->common);
+
+    return common > 0 ? 1 - kvr_min(kvr_get(&r->kept), common) / common : 0;
+}
+
+
+/* takes a response: so many tokens were inserted before, so many delivered */
+static inline void
+kvr_resume_take(kvr_resume_t *r, uint32_t common, uint32_t cached)
+{
+    uint32_t  a, b, t;
+
+    if (cached && (cached != kvr_get(&r->last)
+                   || common > cached + KVR_RESUME_STEP))
+    {
+
+        kvr_set(&r->last, cached);
+
+        a = kvr_get(&r->step);
+
+        if (a && a < KVR_RESUME_STEP && kvr_get(&r->seen) > KVR_RESUME_AGAIN) {
+            a = 0;
+            kvr_set(&r->seen, 0);
+            kvr_set(&r->common, 0);
+            kvr_set(&r->whole, 0);
+            kvr_set(&r->kept, 0);
+        }
+
+        for (b = cached; a; t = b % a, b = a, a = t) { /* void */ }
+
+        kvr_set(&r->step, b);
+        kvr_add(&r->seen, 1);
+    }
+
+    t = kvr_resume_step(r);
+
+    if (t == 0) {
+        return;
+    }
+
+    if (kvr_get(&r->common) > KVR_RESUME_LONG) {
+        kvr_set(&r->common, kvr_get(&r->common) / 2);
+        kvr_set(&r->whole, kvr_get(&r->whole) / 2);
+        kvr_set(&r->kept, kvr_get(&r->kept) / 2);
+    }
+
+    kvr_add(&r->common, common);
+    kvr_add(&r->whole, common / t * t);
+    kvr_add(&r->kept, kvr_min(cached, common / t * t));
+}
+
+
+#endif /* _KVR_RESUME_H_INCLUDED_ */

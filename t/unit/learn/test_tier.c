@@ -1,0 +1,209 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_tier: in which tier a prompt is, and what loading it costs.  kvr_resume:
+ * where a hybrid model resumes.
+ */
+
+
+#include <math.h>
+
+#include "util.h"
+#include "core/learn/kvr_resume.h"
+#include "core/learn/kvr_retention.h"
+#include "core/learn/kvr_tier.h"
+
+
+static kvr_tier_t    tier[KVR_TIERS];
+static kvr_resume_t  resume;
+
+
+static void
+fresh(uint32_t gpu, uint32_t host)
+{
+    memset((void *) tier, 0, sizeof(tier));
+    memset((void *) &resume, 0, sizeof(resume));
+    kvr_set(&tier[KVR_TIER_GPU].until, gpu);
+    kvr_set(&tier[KVR_TIER_HOST].until, host);
+}
+
+
+TEST(test_tier_split)
+{
+    kvr_tier_split_t  s;
+
+    /* 100 units, the tail of which is 100 old: all of one insert, now */
+
+    fresh(1000, 4000);
+
+    s = kvr_tier_split(tier, 100, 100);
+    util_check(s.host == 0 && s.disk == 0, "new");
+
+    s = kvr_tier_split(tier, 100, 1050);
+    util_check(s.host == 50 && s.disk == 0, "its tail has gone: %u", s.host);
+
+    s = kvr_tier_split(tier, 100, 2000);
+    util_check(s.host == 100 && s.disk == 0, "host");
+
+    s = kvr_tier_split(tier, 100, 4030);
+    util_check(s.host == 70 && s.disk == 30, "%u %u", s.host, s.disk);
+
+    s = kvr_tier_split(tier, 100, 9000);
+    util_check(s.host == 0 && s.disk == 100, "disk");
+
+    /* the tail may be newer than its depth */
+
+    s = kvr_tier_split(tier, 100, 3);
+    util_check(s.host == 0 && s.disk == 0, "a reply");
+
+    fresh(1000, 0);
+    s = kvr_tier_split(tier, 100, UINT32_MAX);
+    util_check(s.host == 100 && s.disk == 0, "one lower tier");
+
+    fresh(0, 0);
+    s = kvr_tier_split(tier, 100, 9000);
+    util_check(s.host == 0 && s.disk == 0, "the GPU alone");
+}
+
+
+/* whatever is told, all units are in one tier each, and cost no more than all */
+TEST(test_tier_any)
+{
+    uint32_t          i, units, cost;
+    util_rng_t        r;
+    kvr_tier_split_t  s;
+
+    util_seed(&r, "tier any", 0);
+
+    for (i = 0; i < 20000; i++) {
+        fresh((uint32_t) util_below(&r, 1ULL << util_below(&r, 33)),
+              (uint32_t) util_below(&r, 1ULL << util_below(&r, 33)));
+
+        units = (uint32_t) util_below(&r, 1 << 20);
+        s = kvr_tier_split(tier, units, (uint32_t)
+                           util_below(&r, 1ULL << util_below(&r, 33)));
+
+        util_check((uint64_t) s.host + s.disk <= units, "%u %u of %u", s.host,
+                   s.disk, units);
+
+        kvr_tier_first(tier, &s, (double) util_below(&r, 100000) - 5000,
+                       (double) util_below(&r, 1000));
+
+        cost = kvr_tier_cost(tier, &s);
+        util_check(cost <= units, "%u for %u", cost, units);
+    }
+}
+
+
+TEST(test_tier_price)
+{
+    uint32_t          i;
+    kvr_tier_split_t  s = { 1000, 0 }, both = { 500, 500 };
+
+    fresh(1000, 4000);
+
+    util_check(kvr_tier_cost(tier, &s) == 99, "a tenth, at first: %u",
+               kvr_tier_cost(tier, &s));
+
+    for (i = 0; i < 100; i++) {
+        kvr_tier_first(tier, &s, 30, 100);
+    }
+
+    util_check(kvr_tier_cost(tier, &s) >= 280
+               && kvr_tier_cost(tier, &s) <= 300, "%u",
+               kvr_tier_cost(tier, &s));
+
+    /* of both tiers together it is not known which took so long */
+
+    kvr_tier_first(tier, &both, 100, 100);
+    util_check(kvr_get(&tier[KVR_TIER_DISK].price) == 0, "not told");
+}
+
+
+TEST(test_resume)
+{
+    uint32_t  i;
+
+    fresh(0, 0);
+
+    /* an attention model, by blocks of 16 */
+
+    for (i = 1; i < 40; i++) {
+        kvr_resume_take(&resume, 4000, 16 * (i * 37 % 200));
+    }
+
+    util_check(kvr_resume_step(&resume) == 0, "%u", kvr_resume_step(&resume));
+
+    /* another model: multiples of 528, of which two thirds are kept */
+
+    for (i = 1; i < 200; i++) {
+        kvr_resume_take(&resume, 528 * 3, 528 * (1 + i % 3));
+    }
+
+    util_check(kvr_resume_step(&resume) == 528, "%u",
+               kvr_resume_step(&resume));
+    util_check(fabs(kvr_resume_lost(&resume) - 1.0 / 3) < 0.02, "%f",
+               kvr_resume_lost(&resume));
+
+    /* 100 units of 256 bytes at 4 bytes: 6,400 tokens, 12 steps, two thirds */
+
+    i = kvr_resume_units(&resume, 100, 4, 256);
+    util_check(i >= 63 && i <= 67, "%u", i);
+
+    /* one number that does not fit, and it is none */
+
+    kvr_resume_take(&resume, 528 * 3, 16);
+    util_check(kvr_resume_step(&resume) == 0, "blocks after all");
+}
+
+
+/* the same prompt all the time proves no step */
+TEST(test_resume_same)
+{
+    uint32_t  i;
+
+    fresh(0, 0);
+
+    for (i = 0; i < 100; i++) {
+        kvr_resume_take(&resume, 1040, 1024);
+        kvr_resume_take(&resume, 0, 0);
+    }
+
+    util_check(kvr_resume_step(&resume) == 0, "%u", kvr_resume_step(&resume));
+}
+
+
+TEST(test_retention_beyond)
+{
+    uint32_t             i;
+    kvr_retention_t      h;
+    kvr_retention_sum_t  sum;
+
+    memset((void *) &h, 0, sizeof(h));
+
+    for (i = 0; i < KVR_RETENTION_ENOUGH; i++) {
+        memset(&sum, 0, sizeof(sum));
+        kvr_retention_add(&sum, &h);
+        util_check(!kvr_retention_beyond(&sum, 1000), "%u prove nothing", i);
+
+        kvr_retention_note(&h, 5000, 1);
+        kvr_retention_note(&h, 900, 1);
+    }
+
+    memset(&sum, 0, sizeof(sum));
+    kvr_retention_add(&sum, &h);
+    util_check(kvr_retention_beyond(&sum, 1000), "older ones are delivered");
+    util_check(!kvr_retention_beyond(&sum, 5000), "not beyond that");
+
+    for (i = 0; i < 2; i++) {
+        kvr_retention_note(&h, 2000, 0);
+    }
+
+    memset(&sum, 0, sizeof(sum));
+    kvr_retention_add(&sum, &h);
+    util_check(!kvr_retention_beyond(&sum, 1000), "as many are lost");
+}
