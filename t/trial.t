@@ -94,7 +94,8 @@ for my $case ([cache => 401], [work => 403], [other => 405], [pair => 400]) {
 
     cmp_ok($bad, '<=', $rr / 4 + 2, "$upstream: $bad of $n with $status");
 
-    my $p = $t->peer($upstream, $e[$k]);
+    my $now = $t->status();
+    my $p = $t->peer($upstream, $e[$k], $now);
 
     is($p->{state}, 'ejected', 'the engine is ejected');
     is($p->{ejected}{reason}, $why, 'the reason');
@@ -102,7 +103,7 @@ for my $case ([cache => 401], [work => 403], [other => 405], [pair => 400]) {
     is($p->{minute}{errors_4xx}, $bad, 'counted');
 
     my %why = map { $_->{code} => $_ }
-                  @{$t->status()->{upstreams}{$upstream}{health}{why}};
+                  @{$now->{upstreams}{$upstream}{health}{why}};
     my $server = { name => "127.0.0.1:$e[$k]", state => 'ejected',
                    reason => "$why" };
 
