@@ -37,22 +37,6 @@ static uint64_t kvr_prefill_average(uint64_t average, uint64_t value,
 static uint32_t kvr_prefill_since(_Atomic uint64_t *moment, uint64_t now);
 
 
-void
-kvr_prefill_reset(kvr_prefill_t *p)
-{
-    kvr_set(&p->rate, 0);
-    kvr_set(&p->moved, 0);
-    kvr_set(&p->largest, 0);
-    kvr_set(&p->samples, 0);
-    kvr_set(&p->base, 0);
-    kvr_set(&p->delay, 0);
-    kvr_set(&p->given, 0);
-    kvr_set(&p->remote, 0);
-    kvr_set(&p->bytes, 0);
-    kvr_set(&p->given_full, 0);
-}
-
-
 uint64_t
 kvr_prefill_give(kvr_prefill_t *p, uint64_t bytes, uint64_t pending,
     uint64_t now)

@@ -62,9 +62,6 @@ typedef struct {
 } kvr_prefill_load_t;
 
 
-/* Forgets all, for a new peer in the slot. */
-void kvr_prefill_reset(kvr_prefill_t *p);
-
 /*
  * Notes that a peer was picked for a prompt with so many bytes to prefill,
  * while "pending" bytes were pending.  Returns the bytes that are left now,

@@ -60,25 +60,6 @@ static void kvr_ttft_note(kvr_ttft_prefill_t *p, uint64_t ms,
     uint64_t bytes);
 
 
-void
-kvr_ttft_reset(kvr_ttft_t *t)
-{
-    kvr_set(&t->base, 0);
-    kvr_ttft_prefill_reset(&t->prefill);
-}
-
-
-void
-kvr_ttft_prefill_reset(kvr_ttft_prefill_t *p)
-{
-    uint32_t  i;
-
-    for (i = 0; i < KVR_TTFT_SEEN; i++) {
-        kvr_set(&p->seen[i], 0);
-    }
-}
-
-
 uint64_t
 kvr_ttft_give(kvr_ttft_t *t, uint64_t bytes, int busy)
 {

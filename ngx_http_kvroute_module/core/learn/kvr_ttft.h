@@ -71,10 +71,6 @@ typedef struct {
 #define KVR_TTFT_LOST       2
 
 
-/* Forget all, for a new peer or upstream in the slot. */
-void kvr_ttft_reset(kvr_ttft_t *t);
-void kvr_ttft_prefill_reset(kvr_ttft_prefill_t *p);
-
 /*
  * Notes that the peer was picked for a request with so many bytes to compute.
  * busy: it has other requests without a first event.  Returns the "given" of

@@ -73,18 +73,15 @@ kvr_queue_item(kvr_queue_item_t *item, uint64_t now, unsigned class,
     wait = deadline ? deadline : work / KVR_QUEUE_AGING;
     wait = kvr_min(wait, INT32_MAX / 2);
 
+    memset(item, 0, sizeof(kvr_queue_item_t));
+
     item->class = (uint8_t) kvr_min(class, KVR_QUEUE_CLASSES - 1);
     item->tenant = tenant;
     item->weight = kvr_max(weight, 1);
     item->work = work;
     item->charge = work;
-    item->bytes = 0;
     item->arrival = (uint32_t) now;
     item->due = (uint32_t) (now + wait);
-    item->waiting = 0;
-    item->child = NULL;
-    item->next = NULL;
-    item->prev = NULL;
 }
 
 

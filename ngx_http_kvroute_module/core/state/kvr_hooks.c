@@ -50,7 +50,7 @@ kvr_hooks_doubt(const kvr_zone_t *zone, uint32_t peer)
 
 
 int
-kvr_hooks_wants_any(const kvr_zone_t *zone, uint32_t peer)
+kvr_hooks_wants(const kvr_zone_t *zone, uint32_t peer)
 {
     const kvr_hook_t  *hook;
 

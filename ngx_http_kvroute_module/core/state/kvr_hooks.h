@@ -132,10 +132,7 @@ struct kvr_hook_s {
 /* Ask those that have the function: the maximum, the latest, or any. */
 uint64_t kvr_hooks_age(const kvr_zone_t *zone, uint32_t peer);
 uint64_t kvr_hooks_doubt(const kvr_zone_t *zone, uint32_t peer);
-int kvr_hooks_wants_any(const kvr_zone_t *zone, uint32_t peer);
-
-#define kvr_hooks_wants(zone_, peer)                                          \
-    ((zone_)->hooks && kvr_hooks_wants_any(zone_, peer))
+int kvr_hooks_wants(const kvr_zone_t *zone, uint32_t peer);
 
 /* Sets counters to zero: of a peer, or with KVR_REGISTRY_NONE all. */
 void kvr_hooks_reset(const kvr_zone_t *zone, uint32_t peer);

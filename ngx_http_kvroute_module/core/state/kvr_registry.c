@@ -149,10 +149,10 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     (void) kvr_drain_end(&peer->drain);
 
     kvr_engine_reset(&peer->engine);
-    kvr_prefill_reset(&peer->prefill);
-    kvr_ttft_reset(&peer->ttft);
     memset((void *) peer->tier, 0, sizeof(peer->tier));
     memset((void *) &peer->feedback, 0, sizeof(kvr_feedback_t));
+    memset((void *) &peer->prefill, 0, sizeof(kvr_prefill_t));
+    memset((void *) &peer->ttft, 0, sizeof(kvr_ttft_t));
 
     kvr_registry_set(&peer->len, peer->name, name, len);
 
@@ -455,8 +455,8 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
     }
 
     kvr_counter_reset(KVR_COUNTER_STATS, &u->stats);
-    kvr_ttft_prefill_reset(&u->prefill);
     kvr_tally_forget(reg->tally, n);
+    memset((void *) &u->prefill, 0, sizeof(kvr_ttft_prefill_t));
     memset((void *) &u->fleet, 0, sizeof(kvr_outlier_fleet_t));
     atomic_store(&u->looked, 0);
     kvr_registry_set(&u->len, u->name, name, len);

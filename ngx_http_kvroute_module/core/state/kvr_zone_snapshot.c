@@ -63,31 +63,14 @@ static int kvr_zone_snapshot_resume(const kvr_zone_t *zone, uint32_t i,
     const kvr_zone_snapshot_peer_t *p);
 
 
-static const char *const  kvr_zone_snapshot_whys[] = {
-    "it is good",
-    "it is not a snapshot of a zone",
-    "it was written by another version of the module",
-    "its zone had another \"block\"",
-    "its zone had another key",
-    "it is truncated",
-    "it is damaged",
-    "it is older than an hour",
-};
-
-_Static_assert(kvr_nelts(kvr_zone_snapshot_whys) == KVR_ZONE_SNAPSHOT_RESULTS,
-               "kvr_zone_snapshot_whys");
-
-
 void
 kvr_zone_snapshot_begin(kvr_zone_snapshot_t *s, const kvr_zone_t *zone,
     const uint8_t *secret)
 {
+    memset(s, 0, sizeof(kvr_zone_snapshot_t));
+
     s->zone = zone;
     s->secret = secret;
-    s->line = 0;
-    s->bytes = 0;
-    s->begun = 0;
-    s->done = 0;
 
     (void) XXH3_64bits_reset_withSecret(&s->digest, secret, KVR_SECRET_LEN);
 }
@@ -367,5 +350,18 @@ kvr_zone_snapshot_resume(const kvr_zone_t *zone, uint32_t i,
 const char *
 kvr_zone_snapshot_why(kvr_zone_snapshot_e result)
 {
-    return kvr_zone_snapshot_whys[result];
+    static const char *const  names[] = {
+        "it is good",
+        "it is not a snapshot of a zone",
+        "it was written by another version of the module",
+        "its zone had another \"block\"",
+        "its zone had another key",
+        "it is truncated",
+        "it is damaged",
+        "it is older than an hour",
+    };
+
+    _Static_assert(kvr_nelts(names) == KVR_ZONE_SNAPSHOT_RESULTS, "names");
+
+    return names[result];
 }
