@@ -158,7 +158,7 @@ typedef struct {
             unsigned     evicts:1;   /* must unload another model */
             unsigned     fresh:1;    /* kv and waiting are known */
 
-            unsigned     out:1;      /* out: left out */
+            unsigned     out:1;      /* result: left out */
         };
 
         uint32_t     flags;      /* all of these */
