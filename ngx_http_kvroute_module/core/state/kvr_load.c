@@ -71,38 +71,6 @@ kvr_load_claim(kvr_load_t *load, kvr_load_owner_t owner, uint64_t generation)
 }
 
 
-/* A killed process can leave a claimed row, which the next caller finds. */
-int
-kvr_load_remote(kvr_load_t *load)
-{
-    uint32_t  n, high;
-
-    if (kvr_get(&load->remote)) {
-        return 1;
-    }
-
-    high = kvr_min(kvr_get(&load->high), load->rows);
-
-    for (n = 0; n < high; n++) {
-        if (atomic_load(&load->row[n].owner) == KVR_LOAD_REMOTE) {
-            break;
-        }
-    }
-
-    if (n == high) {
-        n = kvr_load_claim(load, KVR_LOAD_REMOTE, 0);
-    }
-
-    if (n == load->rows) {
-        return 0;
-    }
-
-    kvr_set(&load->remote, n + 1);
-
-    return 1;
-}
-
-
 static void
 kvr_load_raise(kvr_load_t *load, uint32_t mark)
 {

@@ -117,11 +117,6 @@ uint32_t kvr_load_claim(kvr_load_t *load, kvr_load_owner_t owner,
  */
 void kvr_load_release(kvr_load_t *load, uint32_t row);
 
-/*
- * Takes a row for other hosts, unless there is one.  Returns 0 if none is free.
- */
-int kvr_load_remote(kvr_load_t *load);
-
 /* Notes that the owner's configuration uses a column. */
 void kvr_load_name(kvr_load_t *load, uint32_t row, uint32_t column);
 
@@ -231,17 +226,6 @@ kvr_load_split(uint64_t word)
 }
 
 
-/* Makes a word; a value that is too large becomes the maximum. */
-static inline uint64_t
-kvr_load_word(uint64_t active, uint64_t pending)
-{
-    active = kvr_min(active, (1ULL << (64 - KVR_LOAD_BYTES_BITS)) - 1);
-    pending = kvr_min(pending, KVR_LOAD_BYTES_MASK);
-
-    return active << KVR_LOAD_BYTES_BITS | pending;
-}
-
-
 /* location of the rows, for reading many columns */
 typedef struct {
     _Atomic uint64_t  *word;     /* of column 0 */
@@ -338,20 +322,6 @@ kvr_load_elsewhere(kvr_load_t *load, uint32_t column)
 
     return kvr_load_split(remote ? kvr_get(kvr_load_words(load, remote - 1)
                                            + column) : 0);
-}
-
-
-/* Sets the part of other hosts. */
-static inline void
-kvr_load_elsewhere_set(kvr_load_t *load, uint32_t column, uint64_t word)
-{
-    uint32_t  remote;
-
-    remote = kvr_get(&load->remote);
-
-    if (remote) {
-        kvr_set(kvr_load_words(load, remote - 1) + column, word);
-    }
 }
 
 

@@ -7,6 +7,7 @@
 #include "core/share/kvr_share.h"
 
 
+static _Atomic uint64_t *kvr_share_row(kvr_load_t *load);
 static void kvr_share_silence(kvr_share_host_t *host, uint64_t lease,
     uint64_t now);
 
@@ -160,16 +161,19 @@ kvr_share_sum(const kvr_share_self_t *self, kvr_set_t set)
 {
     uint32_t           i, n, peer, active, unanswered;
     uint64_t           pending, resident;
-    kvr_load_t        *table;
     kvr_share_t       *s;
     kvr_load_sum_t     load, context;
+    _Atomic uint64_t  *row;
     kvr_share_host_t  *host, *counted[KVR_SHARE_HOSTS];
 
     s = self->share;
-    table = self->zone->load;
     n = 0;
 
-    (void) kvr_load_remote(table);
+    row = kvr_share_row(self->zone->load);
+
+    if (row == NULL) {
+        return;
+    }
 
     for (i = 0; i < KVR_SHARE_HOSTS && !kvr_get(&s->stats.late); i++) {
         host = &s->host[i];
@@ -198,10 +202,43 @@ kvr_share_sum(const kvr_share_self_t *self, kvr_set_t set)
             resident += context.pending;
         }
 
-        kvr_load_elsewhere_set(table, peer, kvr_load_word(active, pending));
-        kvr_load_elsewhere_set(table,
-                               kvr_registry_resident(self->zone->registry,
-                                                     peer),
-                               kvr_load_word(unanswered, resident));
+        kvr_set(&row[peer], kvr_share_word(active, pending));
+        kvr_set(&row[kvr_registry_resident(self->zone->registry, peer)],
+                kvr_share_word(unanswered, resident));
     }
+}
+
+
+/*
+ * Returns the row of other hosts, and takes one if needed; NULL if none is
+ * free. A killed process can leave a row that it has claimed, which is found
+ * here.
+ */
+static _Atomic uint64_t *
+kvr_share_row(kvr_load_t *load)
+{
+    uint32_t  n, high;
+
+    if (kvr_get(&load->remote) == 0) {
+
+        high = kvr_min(kvr_get(&load->high), load->rows);
+
+        for (n = 0; n < high; n++) {
+            if (atomic_load(&load->row[n].owner) == KVR_LOAD_REMOTE) {
+                break;
+            }
+        }
+
+        if (n == high) {
+            n = kvr_load_claim(load, KVR_LOAD_REMOTE, 0);
+        }
+
+        if (n == load->rows) {
+            return NULL;
+        }
+
+        kvr_set(&load->remote, n + 1);
+    }
+
+    return kvr_load_words(load, kvr_get(&load->remote) - 1);
 }

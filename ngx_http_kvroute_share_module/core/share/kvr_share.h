@@ -40,7 +40,7 @@
  *
  * Load.  Each host publishes its whole load, never a difference.  The load of a
  * host that is silent for the lease no longer counts.  The sum of the others is a
- * row of the load table (kvr_load_remote()), which decisions read like the rows of
+ * row of the load table (kvr_share_row()), which decisions read like the rows of
  * the workers.
  *
  * Late loads.  A stale load is worse than none: every host would pick the peer
@@ -234,6 +234,17 @@ static inline uint64_t
 kvr_share_since(uint64_t then, uint64_t now)
 {
     return now > then ? now - then : 0;
+}
+
+
+/* Makes a word of the load table; too large a value becomes the maximum. */
+static inline uint64_t
+kvr_share_word(uint64_t active, uint64_t pending)
+{
+    active = kvr_min(active, (1ULL << (64 - KVR_LOAD_BYTES_BITS)) - 1);
+    pending = kvr_min(pending, KVR_LOAD_BYTES_MASK);
+
+    return active << KVR_LOAD_BYTES_BITS | pending;
 }
 
 

@@ -246,10 +246,10 @@ kvr_share_frame_changed(const kvr_share_self_t *self, kvr_share_owner_t *o,
     table = self->zone->load;
 
     sum = kvr_load_here(table, peer);
-    *load = kvr_load_word(sum.active, sum.pending);
+    *load = kvr_share_word(sum.active, sum.pending);
 
     sum = kvr_load_here(table, kvr_registry_resident(self->zone->registry, peer));
-    *context = kvr_load_word(sum.active, sum.pending);
+    *context = kvr_share_word(sum.active, sum.pending);
 
     return *load != o->load[peer] || *context != o->context[peer];
 }
