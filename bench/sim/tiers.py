@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Puts the figures of before belief by tier beside those of now.
 
-usage: tiers.py NOW.json BEFORE.json
+usage: tiers.py NOW.json BEFORE.json FLEET
+
+FLEET is what tiers_fleet.pl prints.
 """
 
 import json
@@ -15,13 +17,15 @@ with open(sys.argv[2]) as f:
 
 now["to_oracle"]["before"] = before["to_oracle"]["learned"]
 now["hybrid"]["before"] = before["hybrid"]
+now["fleet"] = {"cached_to_oracle": float(sys.argv[3]),
+                "before": before["fleet"]["cached_to_oracle"]}
 now["before"] = {name: {policy: row["to_oracle"]
                         for policy, row in rows.items()}
                  for name, rows in before.items()
-                 if name not in ("to_oracle", "hybrid")}
+                 if name not in ("to_oracle", "fleet", "hybrid")}
 
 with open(sys.argv[1], "w") as f:
     json.dump(now, f, indent=2)
     f.write("\n")
 
-print(json.dumps({k: now[k] for k in ("to_oracle", "hybrid")}, indent=2))
+print(json.dumps({k: now[k] for k in ("to_oracle", "fleet", "hybrid")}, indent=2))

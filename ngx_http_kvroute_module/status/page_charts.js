@@ -102,5 +102,6 @@ const drawHealth = (u) => {
       + `${count(sum("errors"))} errors`);
   document.title = v.state === "green" ? "kvroute"
                                        : `${v.state}: ${why[0]} – kvroute`;
-  drawList($("why"), why.slice(1), () => make("li"), set);
+  drawList($("why"), why.slice(1).concat(u.resumes ? u.resumes.text : []),
+    () => make("li"), set);
 };
