@@ -258,9 +258,7 @@ ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
 
-    ngx_http_kvroute_conf_check_queues(cf, kmcf);
-    ngx_http_kvroute_conf_check_capacities(cf, kmcf);
-    ngx_http_kvroute_conf_check_ranks(cf, kmcf);
+    ngx_http_kvroute_conf_check_upstreams(cf, kmcf);
 
     /* nginx runs the handlers of a phase in reverse order */
 

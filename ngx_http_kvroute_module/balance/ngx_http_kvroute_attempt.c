@@ -8,9 +8,9 @@
  * An attempt: one peer in use by one request, from get() to free().
  *
  * Until its end it counts as active in this process's row, and until the first
- * event of the response as pending.  Its index update stands if the peer answers
- * 2xx, and is undone otherwise.  Ending an attempt twice is harmless: a worker
- * that quits may destroy the request's pool before free() is called.
+ * event of the response as pending.  Its index update stands if the peer
+ * answers 2xx, and is undone otherwise.  Ending an attempt twice is harmless:
+ * a worker that quits may destroy the request's pool before free() is called.
  */
 
 

@@ -164,7 +164,9 @@ void ngx_http_kvroute_choose_exit(void);
 /* Called at the first event of the response: the prompt is computed. */
 void ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at);
 
-/* Notes that the peer sends, so that health checks that time out do not count. */
+/*
+ * Notes that the peer sends, so that health checks that time out do not count.
+ */
 void ngx_http_kvroute_attempt_alive(ngx_http_kvroute_attempt_t *at);
 
 

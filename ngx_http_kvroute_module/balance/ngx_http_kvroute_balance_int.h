@@ -98,7 +98,9 @@ uint32_t ngx_http_kvroute_choose_shadow(ngx_http_kvroute_attempt_t *at,
 ngx_http_kvroute_attempt_t *ngx_http_kvroute_early_take(
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf);
 
-/* Takes the peer decided on, or asks the policy again; under the peers' lock. */
+/*
+ * Takes the peer decided on, or asks the policy again; under the peers' lock.
+ */
 ngx_http_upstream_rr_peer_t *ngx_http_kvroute_early_get(
     ngx_http_kvroute_attempt_t *at, ngx_uint_t *index, ngx_uint_t *offered,
     kvr_decision_t *d);
@@ -191,7 +193,9 @@ kvr_outlier_e ngx_http_kvroute_eject_reason(ngx_http_kvroute_attempt_t *at,
 kvr_trial_arm_e ngx_http_kvroute_eject_trial(ngx_http_kvroute_attempt_t *at,
     kvr_candidate_t *cand, ngx_uint_t n, uint32_t pick, uint64_t random);
 
-/* Logs ejections and returns, by KVR_EJECT_... bits; members are in at->core. */
+/*
+ * Logs ejections and returns, by KVR_EJECT_... bits; members are in at->core.
+ */
 void ngx_http_kvroute_eject_log(ngx_http_kvroute_attempt_t *at, unsigned bits);
 
 /* Logs the ejection of a silent peer, once the lock is released. */

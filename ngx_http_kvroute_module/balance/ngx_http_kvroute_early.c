@@ -6,16 +6,16 @@
 
 /*
  * Decides before nginx creates the upstream request, so that headers of the
- * upstream request can have the decision.  nginx creates the request first, and
- * asks the balancer afterwards.
+ * upstream request can have the decision.  nginx creates the request first,
+ * and asks the balancer afterwards.
  *
  * The decision is made as in get(), with the same lists and lock.  Instead of
  * taking the peer, it makes a reservation there
- * (request/ngx_http_kvroute_reserve.c), together with the attempt.  init() takes
- * the attempt over, and get() takes the peer if it is still usable, so a request
- * is matched and decided once.  If the peer is unusable, or a try has failed,
- * get() decides again.  The headers are then out of date, and the reason and
- * $kvroute_early say so.
+ * (request/ngx_http_kvroute_reserve.c), together with the attempt.  init()
+ * takes the attempt over, and get() takes the peer if it is still usable, so a
+ * request is matched and decided once.  If the peer is unusable, or a try has
+ * failed, get() decides again.  The headers are then out of date, and the
+ * reason and $kvroute_early say so.
  *
  * A fallback to round robin is not decided early, nor are subrequests.
  */
@@ -170,7 +170,9 @@ ngx_http_kvroute_early_forget(ngx_http_kvroute_ctx_t *ctx)
 }
 
 
-/* Chooses a backup server only if no primary server is usable, as get() does. */
+/*
+ * Chooses a backup server only if no primary server is usable, as get() does.
+ */
 static ngx_int_t
 ngx_http_kvroute_early_choose(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at)

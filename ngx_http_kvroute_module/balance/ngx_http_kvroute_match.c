@@ -6,8 +6,8 @@
 
 /*
  * Looks up what each peer has for a request: cached bytes of its prompt, its
- * model, its session, the preferred peer of its prefix.  This happens before the
- * decision, without a lock.
+ * model, its session, the preferred peer of its prefix.  This happens before
+ * the decision, without a lock.
  */
 
 

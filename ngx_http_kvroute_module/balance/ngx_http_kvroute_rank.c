@@ -6,9 +6,9 @@
 
 /*
  * Data-parallel ranks: several engines behind one address, each with its own
- * cache.  A header names the rank.  nginx creates the header once, from an early
- * decision, so later decisions must keep that rank.  Without the header the
- * server chooses a rank, which is then unknown.
+ * cache.  A header names the rank.  nginx creates the header once, from an
+ * early decision, so later decisions must keep that rank.  Without the header
+ * the server chooses a rank, which is then unknown.
  */
 
 

@@ -7,13 +7,14 @@
 /*
  * The shadow: another balancer routes, this module decides and counts.
  *
- * The other balancer's functions are called with its own data, and their results
- * are returned.  No request is changed, and no error here fails one.  Before
- * get() the policy is asked what it would pick.  After get() the request is
- * counted at the peer that was taken, and the prompt is inserted for this peer.
+ * The other balancer's functions are called with its own data, and their
+ * results are returned.  No request is changed, and no error here fails
+ * one.  Before get() the policy is asked what it would pick.  After get()
+ * the request is counted at the peer that was taken, and the prompt is
+ * inserted for this peer.
  *
- * So both picks are compared with the caches that the other balancer has filled.
- * With the policy's picks the caches would differ.
+ * So both picks are compared with the caches that the other balancer has
+ * filled.  With the policy's picks the caches would differ.
  *
  * nginx's connection counts are not corrected after a worker was killed.
  */

@@ -137,12 +137,10 @@ ngx_int_t ngx_http_kvroute_conf_check_strict(ngx_conf_t *cf);
 void ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf);
 
-/* Warns of queues that no location leads to. */
-void ngx_http_kvroute_conf_check_queues(ngx_conf_t *cf,
-    ngx_http_kvroute_main_conf_t *kmcf);
-
-/* Warns of a server that is in two upstreams of a zone, with two capacities. */
-void ngx_http_kvroute_conf_check_capacities(ngx_conf_t *cf,
+/*
+ * Warns of queues that are unused, and of ranks and capacities that disagree.
+ */
+void ngx_http_kvroute_conf_check_upstreams(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf);
 
 /*
@@ -151,10 +149,6 @@ void ngx_http_kvroute_conf_check_capacities(ngx_conf_t *cf,
  */
 ngx_str_t *ngx_http_kvroute_conf_check_both(ngx_http_upstream_srv_conf_t *one,
     ngx_http_upstream_srv_conf_t *other);
-
-/* Warns of ranks if engines do not report them or do not receive the header. */
-void ngx_http_kvroute_conf_check_ranks(ngx_conf_t *cf,
-    ngx_http_kvroute_main_conf_t *kmcf);
 
 /*
  * _param: sets a complex value, or predicates (NGX_CONF_1MORE); warns of a word

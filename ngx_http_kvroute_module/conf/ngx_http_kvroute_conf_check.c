@@ -14,8 +14,9 @@
 #include "request/ngx_http_kvroute_request.h"
 
 
-static void ngx_http_kvroute_conf_check_others(ngx_conf_t *cf,
-    ngx_http_kvroute_main_conf_t *kmcf, ngx_http_kvroute_srv_conf_t *kscf);
+static void ngx_http_kvroute_conf_check_pair(ngx_conf_t *cf,
+    ngx_http_kvroute_srv_conf_t *kscf, ngx_http_kvroute_srv_conf_t *other,
+    ngx_uint_t once);
 
 
 /* Called before the merge, so inherited directives cause no warning. */
@@ -145,77 +146,6 @@ ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
 }
 
 
-void
-ngx_http_kvroute_conf_check_queues(ngx_conf_t *cf,
-    ngx_http_kvroute_main_conf_t *kmcf)
-{
-    ngx_uint_t                    i;
-    ngx_http_kvroute_srv_conf_t  *kscf, **kscfp;
-
-    if (!kmcf->variable || kmcf->queue_for) {
-        return;
-    }
-
-    kscfp = kmcf->upstreams.elts;
-
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        kscf = kscfp[i];
-
-        if (kscf->queue && !kscf->named) {
-            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                          "\"kvroute_queue\" in upstream \"%V\" in %s:%ui has "
-                          "no effect: no \"proxy_pass\" names the upstream "
-                          "literally, write \"kvroute_queue_for %V;\" beside "
-                          "the \"proxy_pass\" with a variable",
-                          &kscf->upstream->host, kscf->upstream->file_name,
-                          kscf->upstream->line, &kscf->upstream->host);
-        }
-    }
-}
-
-
-void
-ngx_http_kvroute_conf_check_capacities(ngx_conf_t *cf,
-    ngx_http_kvroute_main_conf_t *kmcf)
-{
-    ngx_str_t                    *name;
-    ngx_uint_t                    i, k;
-    ngx_http_kvroute_srv_conf_t  *one, *other, **kscfp;
-
-    kscfp = kmcf->upstreams.elts;
-
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        for (k = 0; k < i; k++) {
-            one = kscfp[k];
-            other = kscfp[i];
-
-            if (one->shm_zone != other->shm_zone
-                || (one->capacity == other->capacity
-                    && one->fixed == other->fixed))
-            {
-                continue;
-            }
-
-            name = ngx_http_kvroute_conf_check_both(one->upstream,
-                                                    other->upstream);
-            if (name == NULL) {
-                continue;
-            }
-
-            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                          "\"capacity=%uz%s\" in upstream \"%V\" and "
-                          "\"capacity=%uz%s\" in upstream \"%V\" in %s:%ui "
-                          "are for the same server \"%V\" of a zone: write the "
-                          "same value in both", one->capacity, one->fixed ? "!" : "",
-                          &one->upstream->host, other->capacity,
-                          other->fixed ? "!" : "", &other->upstream->host,
-                          other->upstream->file_name, other->upstream->line,
-                          name);
-        }
-    }
-}
-
-
 ngx_str_t *
 ngx_http_kvroute_conf_check_both(ngx_http_upstream_srv_conf_t *one,
     ngx_http_upstream_srv_conf_t *other)
@@ -245,54 +175,33 @@ ngx_http_kvroute_conf_check_both(ngx_http_upstream_srv_conf_t *one,
 }
 
 
-/* Warns of other upstreams that use an engine with ranks as a single server. */
-static void
-ngx_http_kvroute_conf_check_others(ngx_conf_t *cf,
-    ngx_http_kvroute_main_conf_t *kmcf, ngx_http_kvroute_srv_conf_t *kscf)
-{
-    ngx_str_t                    *name;
-    ngx_uint_t                    i;
-    ngx_http_kvroute_srv_conf_t  *other, **kscfp;
-
-    kscfp = kmcf->upstreams.elts;
-
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        other = kscfp[i];
-
-        if (other->ranks || other->shm_zone != kscf->shm_zone) {
-            continue;
-        }
-
-        name = ngx_http_kvroute_conf_check_both(kscf->upstream,
-                                                other->upstream);
-
-        if (name) {
-            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                          "\"kvroute_ranks\" is in upstream \"%V\" in %s:%ui "
-                          "and not in \"%V\", which has server \"%V\" too: its "
-                          "requests count as those of the first rank, give it "
-                          "a kvroute_zone of its own",
-                          &kscf->upstream->host, kscf->upstream->file_name,
-                          kscf->upstream->line, &other->upstream->host, name);
-        }
-    }
-}
-
-
 /* Called after all locations are set up, because it looks at their headers. */
 void
-ngx_http_kvroute_conf_check_ranks(ngx_conf_t *cf,
+ngx_http_kvroute_conf_check_upstreams(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf)
 {
-    ngx_uint_t                    i;
+    ngx_uint_t                    i, k;
     ngx_http_kvroute_srv_conf_t  *kscf, **kscfp;
 
     kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
         kscf = kscfp[i];
-        if (kscf->ranks == 0) {
-            continue;
+
+        if (kscf->queue && !kscf->named && kmcf->variable && !kmcf->queue_for) {
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "\"kvroute_queue\" in upstream \"%V\" in %s:%ui has "
+                          "no effect: no \"proxy_pass\" names the upstream "
+                          "literally, write \"kvroute_queue_for %V;\" beside "
+                          "the \"proxy_pass\" with a variable",
+                          &kscf->upstream->host, kscf->upstream->file_name,
+                          kscf->upstream->line, &kscf->upstream->host);
+        }
+
+        for (k = 0; k < kmcf->upstreams.nelts; k++) {
+            if (kscfp[k]->shm_zone == kscf->shm_zone) {
+                ngx_http_kvroute_conf_check_pair(cf, kscf, kscfp[k], k < i);
+            }
         }
 
         if (kscf->ranks == NGX_HTTP_KVROUTE_RANKS_AUTO && kscf->probe == NULL) {
@@ -303,9 +212,7 @@ ngx_http_kvroute_conf_check_ranks(ngx_conf_t *cf,
                           kscf->upstream->file_name, kscf->upstream->line);
         }
 
-        ngx_http_kvroute_conf_check_others(cf, kmcf, kscf);
-
-        if (!ngx_http_kvroute_variables_ranks(cf)) {
+        if (kscf->ranks && !ngx_http_kvroute_variables_ranks(cf)) {
             ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                           "\"kvroute_ranks\" in upstream \"%V\" in %s:%ui: "
                           "engines do not receive the rank, write "
@@ -314,5 +221,48 @@ ngx_http_kvroute_conf_check_ranks(ngx_conf_t *cf,
                           &kscf->upstream->host, kscf->upstream->file_name,
                           kscf->upstream->line);
         }
+    }
+}
+
+
+/* Warns of a server in two upstreams of a zone whose settings disagree. */
+static void
+ngx_http_kvroute_conf_check_pair(ngx_conf_t *cf,
+    ngx_http_kvroute_srv_conf_t *kscf, ngx_http_kvroute_srv_conf_t *other,
+    ngx_uint_t once)
+{
+    ngx_str_t   *name;
+    ngx_uint_t   ranks, capacity;
+
+    ranks = kscf->ranks && other->ranks == 0;
+    capacity = once && (kscf->capacity != other->capacity
+                        || kscf->fixed != other->fixed);
+
+    if (!ranks && !capacity) {
+        return;
+    }
+
+    name = ngx_http_kvroute_conf_check_both(other->upstream, kscf->upstream);
+
+    if (name && capacity) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"capacity=%uz%s\" in upstream \"%V\" and "
+                      "\"capacity=%uz%s\" in upstream \"%V\" in %s:%ui are "
+                      "for the same server \"%V\" of a zone: write the same "
+                      "value in both", other->capacity,
+                      other->fixed ? "!" : "", &other->upstream->host,
+                      kscf->capacity, kscf->fixed ? "!" : "",
+                      &kscf->upstream->host, kscf->upstream->file_name,
+                      kscf->upstream->line, name);
+    }
+
+    if (name && ranks) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"kvroute_ranks\" is in upstream \"%V\" in %s:%ui and "
+                      "not in \"%V\", which has server \"%V\" too: its "
+                      "requests count as those of the first rank, give it a "
+                      "kvroute_zone of its own", &kscf->upstream->host,
+                      kscf->upstream->file_name, kscf->upstream->line,
+                      &other->upstream->host, name);
     }
 }

@@ -250,8 +250,8 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
 
 
 /*
- * Goes through the ranks of an address.  If the engine is back, their caches are
- * empty.  A response of any rank to a client counts for the address.
+ * Goes through the ranks of an address.  If the engine is back, their caches
+ * are empty.  A response of any rank to a client counts for the address.
  */
 static void
 ngx_http_kvroute_probe_answer_ranked(ngx_http_kvroute_slot_t *slot,
@@ -289,8 +289,9 @@ ngx_http_kvroute_probe_answer_ranked(ngx_http_kvroute_slot_t *slot,
 
 
 /*
- * Warns of a probe that has never worked, usually an error in the configuration:
- * once, after some failures.  Failures of TLS are logged once a minute.
+ * Warns of a probe that has never worked, usually an error in the
+ * configuration: once, after some failures.  Failures of TLS are logged once
+ * a minute.
  */
 static void
 ngx_http_kvroute_probe_answer_warn(ngx_http_kvroute_slot_t *slot, ngx_int_t rc,

@@ -34,8 +34,8 @@ ngx_int_t ngx_http_kvroute_queue_variables(ngx_conf_t *cf);
 void ngx_http_kvroute_queue_exit(void);
 
 /*
- * Admits a request or lets it wait, in a phase before the content phase.  Returns
- * NGX_DECLINED, NGX_DONE or an error.
+ * Admits a request or lets it wait, in a phase before the content phase.
+ * Returns NGX_DECLINED, NGX_DONE or an error.
  */
 ngx_int_t ngx_http_kvroute_queue_request(ngx_http_request_t *r);
 

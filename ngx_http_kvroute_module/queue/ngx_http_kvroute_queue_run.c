@@ -5,14 +5,14 @@
 
 
 /*
- * Admits waiting requests.  A run looks for room when a request of this worker
- * ends or gets its first event, and every few milliseconds while requests wait
- * here, because another worker may have made room.
+ * Admits waiting requests.  A run looks for room when a request of this
+ * worker ends or gets its first event, and every few milliseconds while
+ * requests wait here, because another worker may have made room.
  *
- * A run admits a few requests and continues in the next cycle of the event loop,
- * so that responses are not delayed.  The work per admission is bounded: at most
- * KVR_QUEUE_NEAR + 1 requests are looked up, by their kept chains, and only if
- * the last look-up is too old.
+ * A run admits a few requests and continues in the next cycle of the event
+ * loop, so that responses are not delayed.  The work per admission is
+ * bounded: at most KVR_QUEUE_NEAR + 1 requests are looked up, by their kept
+ * chains, and only if the last look-up is too old.
  */
 
 

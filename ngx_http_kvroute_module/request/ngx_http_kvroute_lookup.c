@@ -8,8 +8,8 @@
  * Looks up what the peers of an upstream have cached of a prompt.
  *
  * The queue needs this when a request arrives and when it looks for room, the
- * balancer when the request goes to a peer.  So the last result is kept with the
- * request, and the caller limits its age.
+ * balancer when the request goes to a peer.  So the last result is kept with
+ * the request, and the caller limits its age.
  */
 
 

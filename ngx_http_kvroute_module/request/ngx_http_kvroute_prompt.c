@@ -51,8 +51,9 @@ static kvr_documents_t         *ngx_http_kvroute_documents;
 
 
 /*
- * The requests and zones whose chain and documents are in the scratch memory.  A
- * context disowns it when it ends, because its address can be reused.
+ * The requests and zones whose chain and documents are in the scratch
+ * memory.  A context disowns it when it ends, because its address can be
+ * reused.
  */
 
 typedef struct {

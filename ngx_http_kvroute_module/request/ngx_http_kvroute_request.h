@@ -335,8 +335,9 @@ void ngx_http_kvroute_session_name(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf, uint32_t peer, u_char *id, size_t len);
 
 /*
- * _tally: Finds the tenant, once per location.  NGX_DECLINED: there is none.  The
- * zone's secret keys the hash, so clients cannot choose collisions.
+ * _tally: Finds the tenant, once per location.  NGX_DECLINED: there is
+ * none.  The zone's secret keys the hash, so clients cannot choose
+ * collisions.
  */
 ngx_int_t ngx_http_kvroute_tally_tenant(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_zone_t *zone);
@@ -365,8 +366,8 @@ ngx_uint_t ngx_http_kvroute_variables_ranks(ngx_conf_t *cf);
 ngx_uint_t ngx_http_kvroute_variables_tokens(ngx_http_request_t *r);
 
 /*
- * Set a value: text, which is "not found" if it is empty or has control bytes; a
- * number; a time in ms, shown as seconds; "not found".
+ * Set a value: text, which is "not found" if it is empty or has control bytes;
+ * a number; a time in ms, shown as seconds; "not found".
  */
 ngx_int_t ngx_http_kvroute_variables_string(ngx_http_variable_value_t *v,
     ngx_str_t *s);

@@ -16,8 +16,8 @@ ngx_int_t ngx_http_kvroute_body_scratch(size_t size, ngx_log_t *log);
 void ngx_http_kvroute_body_exit(void);
 
 /*
- * Reads the part of the body that has been received.  NGX_DECLINED: it cannot be
- * read, is not JSON, or is incomplete although no more is expected.
+ * Reads the part of the body that has been received.  NGX_DECLINED: it cannot
+ * be read, is not JSON, or is incomplete although no more is expected.
  */
 ngx_int_t ngx_http_kvroute_body_read(ngx_http_request_t *r, kvr_prompt_t *pr,
     kvr_prompt_conf_t *conf);

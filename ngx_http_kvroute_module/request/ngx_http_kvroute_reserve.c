@@ -8,10 +8,10 @@
  * A reservation: a place at a peer before the request is sent there.
  *
  * It counts in this process's row like a request in flight, in a column of its
- * own.  A request has one, in its context: the queue makes it on admission, the
- * balancer for an early decision.  get() of that upstream takes it over, or
- * releases it once the request counts at another peer.  Without get(), the first
- * of these events releases it:
+ * own.  A request has one, in its context: the queue makes it on admission,
+ * the balancer for an early decision.  get() of that upstream takes it over,
+ * or releases it once the request counts at another peer.  Without get(), the
+ * first of these events releases it:
  *
  *     the request enters a location that passes to another upstream
  *     a response begins that is not the upstream's

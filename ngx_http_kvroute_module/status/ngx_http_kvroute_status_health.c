@@ -53,8 +53,8 @@ ngx_http_kvroute_status_health(ngx_pool_t *pool,
     upstream.locked = (u->locked != 0);
     upstream.rejects = !u->shared ? 0
                        : kvr_history_rejects(u->conf->zone->sh->history,
-                                         &u->conf->zone->core, u->conf->number,
-                                         ngx_http_kvroute_zone_rejects(u->conf));
+                                        &u->conf->zone->core, u->conf->number,
+                                        ngx_http_kvroute_zone_rejects(u->conf));
 
     /* seconds since sharing fails, at least 1; 0: it works */
 

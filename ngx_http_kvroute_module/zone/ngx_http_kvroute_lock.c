@@ -4,7 +4,10 @@
  */
 
 
-/* nginx's lock of an upstream's peers: trying it, and releasing it for the dead. */
+/*
+ * nginx's lock of an upstream's peers: trying it, and releasing it for the
+ * dead.
+ */
 
 
 #include "zone/ngx_http_kvroute_zone.h"

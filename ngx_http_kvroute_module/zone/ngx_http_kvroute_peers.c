@@ -6,8 +6,8 @@
 
 /*
  * The peers of this configuration's upstreams: their slots and members in the
- * zone.  Each worker finds them once, and again when nginx has changed the list,
- * even during a request.
+ * zone.  Each worker finds them once, and again when nginx has changed the
+ * list, even during a request.
  */
 
 

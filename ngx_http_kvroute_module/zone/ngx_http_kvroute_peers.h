@@ -87,7 +87,9 @@ ngx_http_kvroute_peers_place(ngx_http_upstream_rr_peers_t *peers,
 }
 
 
-/* Tells whether max_fails excludes a peer now; never a single peer, as nginx. */
+/*
+ * Tells whether max_fails excludes a peer now; never a single peer, as nginx.
+ */
 static ngx_inline ngx_uint_t
 ngx_http_kvroute_peers_failed(ngx_http_upstream_rr_peers_t *peers,
     ngx_http_upstream_rr_peer_t *peer, time_t now)

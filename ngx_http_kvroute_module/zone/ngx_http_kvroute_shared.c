@@ -5,8 +5,8 @@
 
 
 /*
- * Shared memory for one structure, besides the zones.  So a reload can turn on a
- * feature that needs memory, and the zone is kept.
+ * Shared memory for one structure, besides the zones.  So a reload can turn
+ * on a feature that needs memory, and the zone is kept.
  */
 
 

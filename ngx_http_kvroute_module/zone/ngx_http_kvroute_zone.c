@@ -244,7 +244,9 @@ ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
 }
 
 
-/* Keeps the memory if the parameters that determine its layout are unchanged. */
+/*
+ * Keeps the memory if the parameters that determine its layout are unchanged.
+ */
 static ngx_int_t
 ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
     ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_shm_t *shm)

@@ -103,9 +103,9 @@ kvr_upstream_t *ngx_http_kvroute_zone_upstream(
 uint64_t ngx_http_kvroute_zone_rejects(ngx_http_kvroute_srv_conf_t *kscf);
 
 /*
- * _shared: Adds shared memory for size bytes, zeroed, on a cache line.  The init
- * handler keeps memory of the previous configuration, and sets data to the
- * address.  Memory with another layout has another name.
+ * _shared: Adds shared memory for size bytes, zeroed, on a cache line.  The
+ * init handler keeps memory of the previous configuration, and sets data to
+ * the address.  Memory with another layout has another name.
  */
 ngx_shm_zone_t *ngx_http_kvroute_shared_add(ngx_conf_t *cf, const char *prefix,
     uint64_t layout, ngx_str_t *name, size_t size);

@@ -5,8 +5,8 @@
 
 
 /*
- * Undoes what killed processes leave behind: finds rows whose owner is dead, and
- * removes their counts and locks.
+ * Undoes what killed processes leave behind: finds rows whose owner is dead,
+ * and removes their counts and locks.
  */
 
 
@@ -167,8 +167,8 @@ ngx_http_kvroute_zone_drop(void *data, kvr_load_row_t *row)
 
         if (kscf) {
             ngx_log_error(NGX_LOG_WARN, sweep->log, 0,
-                          "lock of the servers of upstream \"%V\" was released: "
-                          "process %P was killed while holding it",
+                          "lock of the servers of upstream \"%V\" was "
+                          "released: process %P was killed while holding it",
                           &kscf->upstream->host, (ngx_pid_t) (owner >> 32));
         }
 

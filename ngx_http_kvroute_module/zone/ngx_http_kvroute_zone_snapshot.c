@@ -51,14 +51,14 @@ static void ngx_http_kvroute_zone_snapshot_timer(ngx_event_t *ev);
 static ngx_http_kvroute_zone_t *ngx_http_kvroute_zone_snapshot_due(
     ngx_cycle_t *cycle);
 static ngx_int_t ngx_http_kvroute_zone_snapshot_open(
-    ngx_http_kvroute_zone_t *zone, ngx_log_t *log);
+    ngx_http_kvroute_zone_t *zone);
 static ngx_int_t ngx_http_kvroute_zone_snapshot_mine(
-    ngx_http_kvroute_zone_t *zone, ngx_log_t *log);
-static ngx_int_t ngx_http_kvroute_zone_snapshot_step(ngx_log_t *log);
+    ngx_http_kvroute_zone_t *zone);
+static ngx_int_t ngx_http_kvroute_zone_snapshot_step(void);
 static void ngx_http_kvroute_zone_snapshot_close(void);
-static ngx_int_t ngx_http_kvroute_zone_snapshot_failed(
-    ngx_http_kvroute_zone_t *zone, ngx_log_t *log, ngx_err_t err,
-    const char *what, ngx_str_t *name);
+static ngx_int_t ngx_http_kvroute_zone_failed(
+    ngx_http_kvroute_zone_t *zone, ngx_err_t err, const char *what,
+    ngx_str_t *name);
 
 
 static ngx_http_kvroute_zone_writer_t  ngx_http_kvroute_zone_writer;
@@ -236,13 +236,11 @@ ngx_http_kvroute_zone_snapshot_exit(ngx_cycle_t *cycle)
             continue;
         }
 
-        if (ngx_http_kvroute_zone_snapshot_open(zone[i], cycle->log)
-            != NGX_OK)
-        {
+        if (ngx_http_kvroute_zone_snapshot_open(zone[i]) != NGX_OK) {
             continue;
         }
 
-        while (ngx_http_kvroute_zone_snapshot_step(cycle->log) == NGX_AGAIN) {
+        while (ngx_http_kvroute_zone_snapshot_step() == NGX_AGAIN) {
             /* void */
         }
     }
@@ -273,11 +271,11 @@ ngx_http_kvroute_zone_snapshot_timer(ngx_event_t *ev)
 
         if (zone) {
             zone->snapshot->last = ngx_current_msec;
-            (void) ngx_http_kvroute_zone_snapshot_open(zone, ev->log);
+            (void) ngx_http_kvroute_zone_snapshot_open(zone);
         }
 
     } else {
-        (void) ngx_http_kvroute_zone_snapshot_step(ev->log);
+        (void) ngx_http_kvroute_zone_snapshot_step();
     }
 
     ngx_add_timer(ev, w->zone ? NGX_HTTP_KVROUTE_SNAPSHOT_SLICE
@@ -312,8 +310,7 @@ ngx_http_kvroute_zone_snapshot_due(ngx_cycle_t *cycle)
 
 /* Starts a snapshot.  NGX_DECLINED: another process is writing it. */
 static ngx_int_t
-ngx_http_kvroute_zone_snapshot_open(ngx_http_kvroute_zone_t *zone,
-    ngx_log_t *log)
+ngx_http_kvroute_zone_snapshot_open(ngx_http_kvroute_zone_t *zone)
 {
     ngx_fd_t                         fd;
     ngx_int_t                        rc;
@@ -324,7 +321,7 @@ ngx_http_kvroute_zone_snapshot_open(ngx_http_kvroute_zone_t *zone,
     w = &ngx_http_kvroute_zone_writer;
     snapshot = zone->snapshot;
 
-    rc = ngx_http_kvroute_zone_snapshot_mine(zone, log);
+    rc = ngx_http_kvroute_zone_snapshot_mine(zone);
 
     if (rc != NGX_OK) {
         return rc;
@@ -334,18 +331,16 @@ ngx_http_kvroute_zone_snapshot_open(ngx_http_kvroute_zone_t *zone,
               O_WRONLY|O_CREAT|O_CLOEXEC|O_NOFOLLOW|O_NONBLOCK, 0600);
 
     if (fd == NGX_INVALID_FILE) {
-        return ngx_http_kvroute_zone_snapshot_failed(zone, log, ngx_errno,
-                                                     ngx_open_file_n,
-                                                     &snapshot->temp);
+        return ngx_http_kvroute_zone_failed(zone, ngx_errno, ngx_open_file_n,
+                                            &snapshot->temp);
     }
 
     if (flock(fd, LOCK_EX|LOCK_NB) == -1) {
         rc = NGX_DECLINED;
 
         if (++snapshot->locked >= NGX_HTTP_KVROUTE_SNAPSHOT_LOCKED) {
-            rc = ngx_http_kvroute_zone_snapshot_failed(zone, log, ngx_errno,
-                                                       "flock()",
-                                                       &snapshot->temp);
+            rc = ngx_http_kvroute_zone_failed(zone, ngx_errno, "flock()",
+                                              &snapshot->temp);
         }
 
         (void) ngx_close_file(fd);
@@ -366,15 +361,13 @@ ngx_http_kvroute_zone_snapshot_open(ngx_http_kvroute_zone_t *zone,
 
     if (!ngx_is_file(&fi)) {
         (void) ngx_close_file(fd);
-        return ngx_http_kvroute_zone_snapshot_failed(zone, log, 0,
-                                                     "another file is there:",
-                                                     &snapshot->temp);
+        return ngx_http_kvroute_zone_failed(zone, 0, "another file is there:",
+                                            &snapshot->temp);
     }
 
     if (ftruncate(fd, 0) == -1) {
-        rc = ngx_http_kvroute_zone_snapshot_failed(zone, log, ngx_errno,
-                                                   "ftruncate()",
-                                                   &snapshot->temp);
+        rc = ngx_http_kvroute_zone_failed(zone, ngx_errno, "ftruncate()",
+                                          &snapshot->temp);
         (void) ngx_close_file(fd);
         return rc;
     }
@@ -388,10 +381,11 @@ ngx_http_kvroute_zone_snapshot_open(ngx_http_kvroute_zone_t *zone,
 }
 
 
-/* Tells whether the file can be replaced: it is a snapshot, empty or missing. */
+/*
+ * Tells whether the file can be replaced: it is a snapshot, empty or missing.
+ */
 static ngx_int_t
-ngx_http_kvroute_zone_snapshot_mine(ngx_http_kvroute_zone_t *zone,
-    ngx_log_t *log)
+ngx_http_kvroute_zone_snapshot_mine(ngx_http_kvroute_zone_t *zone)
 {
     u_char                        magic[8];
     ssize_t                       n;
@@ -411,9 +405,8 @@ ngx_http_kvroute_zone_snapshot_mine(ngx_http_kvroute_zone_t *zone,
             return NGX_OK;
         }
 
-        return ngx_http_kvroute_zone_snapshot_failed(zone, log, err,
-                                                     ngx_open_file_n,
-                                                     &snapshot->file);
+        return ngx_http_kvroute_zone_failed(zone, err, ngx_open_file_n,
+                                            &snapshot->file);
     }
 
     n = ngx_read_fd(fd, magic, sizeof(magic));
@@ -426,15 +419,14 @@ ngx_http_kvroute_zone_snapshot_mine(ngx_http_kvroute_zone_t *zone,
         return NGX_OK;
     }
 
-    return ngx_http_kvroute_zone_snapshot_failed(zone, log, 0,
-                                                 "another file is there:",
-                                                 &snapshot->file);
+    return ngx_http_kvroute_zone_failed(zone, 0, "another file is there:",
+                                        &snapshot->file);
 }
 
 
 /* Writes a slice.  NGX_AGAIN: there are more. */
 static ngx_int_t
-ngx_http_kvroute_zone_snapshot_step(ngx_log_t *log)
+ngx_http_kvroute_zone_snapshot_step(void)
 {
     size_t                           len, done;
     ssize_t                          n;
@@ -457,10 +449,8 @@ ngx_http_kvroute_zone_snapshot_step(ngx_log_t *log)
         }
 
         if (n == -1) {
-            rc = ngx_http_kvroute_zone_snapshot_failed(w->zone, log,
-                                                       ngx_errno,
-                                                       ngx_write_fd_n,
-                                                       &snapshot->temp);
+            rc = ngx_http_kvroute_zone_failed(w->zone, ngx_errno,
+                                              ngx_write_fd_n, &snapshot->temp);
 
             /* free the space on a full disk */
 
@@ -478,9 +468,8 @@ ngx_http_kvroute_zone_snapshot_step(ngx_log_t *log)
     if (ngx_rename_file(snapshot->temp.data, snapshot->file.data)
         == NGX_FILE_ERROR)
     {
-        rc = ngx_http_kvroute_zone_snapshot_failed(w->zone, log, ngx_errno,
-                                                   ngx_rename_file_n,
-                                                   &snapshot->file);
+        rc = ngx_http_kvroute_zone_failed(w->zone, ngx_errno,
+                                          ngx_rename_file_n, &snapshot->file);
 
     } else {
         rc = NGX_OK;
@@ -492,7 +481,7 @@ ngx_http_kvroute_zone_snapshot_step(ngx_log_t *log)
         kvr_set(&file->bytes, w->core.bytes);
         kvr_set(&file->time, (uint64_t) ngx_time());
 
-        ngx_log_error(NGX_LOG_INFO, log, 0,
+        ngx_log_error(NGX_LOG_INFO, w->zone->cycle->log, 0,
                       "kvroute_zone \"%V\": snapshot \"%V\" was written, "
                       "%uL bytes of entries",
                       &w->zone->name, &snapshot->file, w->core.bytes);
@@ -520,15 +509,15 @@ ngx_http_kvroute_zone_snapshot_close(void)
 
 /* Counts a failure, and logs the first one until a snapshot succeeds. */
 static ngx_int_t
-ngx_http_kvroute_zone_snapshot_failed(ngx_http_kvroute_zone_t *zone,
-    ngx_log_t *log, ngx_err_t err, const char *what, ngx_str_t *name)
+ngx_http_kvroute_zone_failed(ngx_http_kvroute_zone_t *zone,
+    ngx_err_t err, const char *what, ngx_str_t *name)
 {
     kvr_add(&zone->sh->shm->file.failed, 1);
 
     if (!zone->snapshot->failed) {
         zone->snapshot->failed = 1;
 
-        ngx_log_error(NGX_LOG_ERR, log, err,
+        ngx_log_error(NGX_LOG_ERR, zone->cycle->log, err,
                       "snapshot of a zone cannot be written, a restart will "
                       "start cold: %s \"%V\"", what, name);
     }
