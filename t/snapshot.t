@@ -179,20 +179,20 @@ ok(!-e "$file.tmp", 'what was left is used up');
 conf();
 
 my @bad = (
-    [ 'empty', sub { '' }, 'no snapshot' ],
+    [ 'empty', sub { '' }, 'not a snapshot' ],
     [ 'random', sub { join '', map { chr int rand 256 } 1 .. 30000 },
-      'no snapshot' ],
-    [ 'the head only', sub { substr $_[0], 0, 24 }, 'cut short' ],
-    [ 'truncated', sub { substr $_[0], 0, length($_[0]) - 1 }, 'cut short' ],
-    [ 'half', sub { substr $_[0], 0, length($_[0]) / 2 }, 'cut short' ],
-    [ 'longer', sub { $_[0] . 'x' }, 'cut short' ],
+      'not a snapshot' ],
+    [ 'the head only', sub { substr $_[0], 0, 24 }, 'truncated' ],
+    [ 'truncated', sub { substr $_[0], 0, length($_[0]) - 1 }, 'truncated' ],
+    [ 'half', sub { substr $_[0], 0, length($_[0]) / 2 }, 'truncated' ],
+    [ 'longer', sub { $_[0] . 'x' }, 'truncated' ],
     [ 'another version', sub { substr $_[0], 8, 1, chr 99; $_[0] },
       'another version' ],
     [ 'a bit in a line', sub { substr($_[0], 300, 1) ^= "\1"; $_[0] },
       'damaged' ],
     [ 'a bit in a name', sub { substr($_[0], -2000, 1) ^= "\1"; $_[0] },
       'damaged' ],
-    [ 'a length', sub { substr($_[0], -16, 1) ^= "\1"; $_[0] }, 'cut short' ],
+    [ 'a length', sub { substr($_[0], -16, 1) ^= "\1"; $_[0] }, 'truncated' ],
     [ 'too large', sub { $_[0] x 500 }, 'larger than twice the zone' ],
 );
 
@@ -228,7 +228,7 @@ for my $case (@bad) {
 
 for my $case (
     [ 'another block', 'block=512 key_file=key', qr/another "block"/ ],
-    [ 'another key', 'key_file=other', qr/with another key/ ],
+    [ 'another key', 'key_file=other', qr/another key/ ],
 ) {
     my ($name, $zone, $why) = @$case;
 
