@@ -9,32 +9,32 @@
 
 #define KVR_ALIAS_WAYS      4
 
-/* a place: 33 bits of the name, one if it is removed, depth, entry */
+/* bits of "place": 33 of the name, one if it is removed, depth, entry */
 #define KVR_ALIAS_TAG_AT    31
-#define KVR_ALIAS_GONE      (1ULL << 30)
+#define KVR_ALIAS_REMOVED      (1ULL << 30)
 #define KVR_ALIAS_DEPTH_AT  12
 #define KVR_ALIAS_DEPTHS    (1U << 18)
 
 #define KVR_ALIAS_STEP      64       /* cells: their number is a multiple */
 
-/* blocks by which a line may be wrong; entries that are disputed at a time */
+/* error of the straight line in blocks; entries disputed at a time */
 #define KVR_ALIAS_SLACK     2
 #define KVR_ALIAS_DISPUTED  4
-#define KVR_ALIAS_MARGIN    4        /* entries: less is no dispute */
+#define KVR_ALIAS_MARGIN    4        /* entries: fewer are no dispute */
 #define KVR_ALIAS_PAUSE     100      /* ms between two searches */
 
-/* of the share that is attributed */
+/* the share of attributed requests */
 #define KVR_ALIAS_SMOOTH    32       /* requests */
 #define KVR_ALIAS_MOST      (KVR_ALIAS_ONE / 2)
 
 
-/* entries of which an alias may be wrong */
+/* entries with a possibly wrong alias */
 typedef struct {
-    uint32_t  n;                     /* the last ones of them are kept */
-    uint32_t  entry;                 /* those before it were taken to be held */
+    uint32_t  n;                     /* the last ones are kept */
+    uint32_t  entry;                 /* the first not predicted to be held */
     uint64_t  key[KVR_ALIAS_DISPUTED];
-    uint64_t  place[KVR_ALIAS_DISPUTED];  /* of the right one; 0: any that is
-                                             gone is wrong */
+    uint64_t  place[KVR_ALIAS_DISPUTED];  /* of the right alias; 0: any removed
+                                             block is wrong */
 } kvr_alias_dispute_t;
 
 
@@ -119,7 +119,7 @@ kvr_alias_flush(const kvr_alias_view_t *v)
 
     a = v->shared;
 
-    /* where nothing was ever written the system has given no memory yet */
+    /* memory that was never written stays untouched */
 
     if (kvr_get(&a->names) == 0) {
         return;
@@ -149,7 +149,7 @@ kvr_alias_another(const kvr_alias_view_t *v)
 
 int
 kvr_alias_mark(const kvr_alias_view_t *v, uint64_t hash, unsigned source,
-    int gone, kvr_alias_place_t *place)
+    int removed, kvr_alias_place_t *place)
 {
     uint64_t           word;
     kvr_alias_cell_t  *cell;
@@ -162,8 +162,8 @@ kvr_alias_mark(const kvr_alias_view_t *v, uint64_t hash, unsigned source,
 
     word = kvr_get(&cell->place);
 
-    kvr_set(&cell->place, gone ? word | KVR_ALIAS_GONE
-                               : word & ~KVR_ALIAS_GONE);
+    kvr_set(&cell->place, removed ? word | KVR_ALIAS_REMOVED
+                               : word & ~KVR_ALIAS_REMOVED);
 
     place->key = kvr_get(&cell->key);
     place->entry = word & (KVR_ALIAS_ENTRIES - 1);
@@ -179,7 +179,7 @@ kvr_alias_bucket(const kvr_alias_view_t *v, uint64_t name)
 }
 
 
-/* never 0, and not of the bits that say which bucket */
+/* never 0, and from other bits than the bucket */
 static inline uint64_t
 kvr_alias_tag(uint64_t name)
 {
@@ -194,7 +194,7 @@ kvr_alias_tagged(uint64_t word)
 }
 
 
-/* by a tag, or what has one: its first bit is always set */
+/* from a tag or a place; the tag's first bit is always set */
 static inline uint16_t
 kvr_alias_hint(uint64_t word)
 {
@@ -271,7 +271,7 @@ kvr_alias_attribute(const kvr_alias_view_t *v, const kvr_alias_request_t *r)
     d.n = 0;
     d.entry = kvr_chain_entries(r->held);
 
-    found = r->untold ? KVR_ALIAS_MISSING
+    found = r->unknown ? KVR_ALIAS_MISSING
                       : kvr_alias_run_find(v, r, begin, end, &number);
 
     if (found == KVR_ALIAS_ATTRIBUTED) {
@@ -284,7 +284,7 @@ kvr_alias_attribute(const kvr_alias_view_t *v, const kvr_alias_request_t *r)
         } else {
             cell = kvr_alias_find(v, kvr_get(&run->last));
 
-            /* of the same prompt: one of them has stored it for both */
+            /* the same prompt: one request has stored it for both */
 
             if (cell == NULL || kvr_get(&cell->key) != r->key[r->n - 1]) {
                 kvr_alias_retract(v, number, end - begin);
@@ -293,7 +293,7 @@ kvr_alias_attribute(const kvr_alias_view_t *v, const kvr_alias_request_t *r)
         }
     }
 
-    if (!r->untold) {
+    if (!r->unknown) {
         kvr_alias_more(r, &d);
     }
 
@@ -327,7 +327,7 @@ kvr_alias_most(const kvr_alias_view_t *v)
 }
 
 
-/* a second request fits: it was the one, or neither */
+/* a second request fits: the run belongs to one of them, or to none */
 static void
 kvr_alias_retract(const kvr_alias_view_t *v, uint64_t number, uint32_t blocks)
 {
@@ -363,9 +363,9 @@ kvr_alias_anchor(const kvr_alias_view_t *v, uint64_t key)
 
 
 /*
- * From the last entry to the first one, and from the last block backwards.  What
- * was cached was often stored a while ago, by a reply that this prompt goes on
- * from: as far as that is still known it is tied as well.
+ * Makes aliases from the last entry and the last block backwards.  Cached blocks
+ * were often stored by the previous reply in the same conversation: as far as
+ * their runs are still there, they get aliases, too.
  */
 static void
 kvr_alias_tie(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
@@ -400,7 +400,7 @@ kvr_alias_tie(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
 
         at = kvr_chain_depth(r->from + k) * r->unit;
 
-        /* before the anchor: it goes from the start to there */
+        /* before the anchor: a line from the start to it */
 
         if (at > bytes) {
             to = tokens + (double) (at - bytes) * line;
@@ -411,7 +411,7 @@ kvr_alias_tie(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
 
         block = (uint32_t) kvr_min(to, r->prompt);
 
-        /* the one in which the last token of it is */
+        /* the block with the entry's last token */
 
         block = kvr_min((block - kvr_min(block, 1)) / kvr_get(&v->shared->block),
                         end - 1);
@@ -456,7 +456,7 @@ done:
 }
 
 
-/* a cell for a name that has none, and its bit in the hint */
+/* returns a cell for a new name, and sets the bucket's hint */
 static kvr_alias_cell_t *
 kvr_alias_room(const kvr_alias_view_t *v, uint64_t name)
 {
@@ -477,12 +477,12 @@ kvr_alias_room(const kvr_alias_view_t *v, uint64_t name)
             break;
         }
 
-        if (word & KVR_ALIAS_GONE) {
+        if (word & KVR_ALIAS_REMOVED) {
             cell = &cells[i];
         }
     }
 
-    /* what was dropped meanwhile has left its bit */
+    /* dropped cells have left their bits */
 
     hint = kvr_alias_hint(kvr_alias_tag(name));
 
@@ -500,7 +500,7 @@ kvr_alias_room(const kvr_alias_view_t *v, uint64_t name)
 }
 
 
-/* ties a block to the k-th key; 0: it was so already.  d: it is stored anew */
+/* makes an alias for the k-th key; 0: it existed.  d: the block was just stored */
 static int
 kvr_alias_set(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
     uint64_t name, uint32_t k, uint32_t block, kvr_alias_dispute_t *d)
@@ -510,7 +510,7 @@ kvr_alias_set(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
     uint64_t           word;
     kvr_alias_cell_t  *cell;
 
-    /* it is not known: an event had too many */
+    /* names of a very long event are not known */
 
     if (name == 0) {
         return 1;
@@ -521,7 +521,7 @@ kvr_alias_set(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
     word = 0;
 
     if (cell) {
-        word = kvr_get(&cell->place) & KVR_ALIAS_GONE;
+        word = kvr_get(&cell->place) & KVR_ALIAS_REMOVED;
         old = kvr_get(&cell->place) & (KVR_ALIAS_ENTRIES - 1);
 
         if (kvr_get(&cell->key) == r->key[k]) {
@@ -529,9 +529,8 @@ kvr_alias_set(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
         }
 
         /*
-         * Of the same prompt, it is the line that was different.  Entries
-         * before the first key were cached, so another prompt's block there
-         * would not have been stored.
+         * Within the same prompt only the straight line differed.  Entries before
+         * the first key were cached, so a block there was not stored again.
          */
 
         kvr_add(&v->count->wrong,
@@ -551,7 +550,7 @@ kvr_alias_set(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
     kvr_set(&cell->key, r->key[k]);
     atomic_store_explicit(&cell->place, word, memory_order_release);
 
-    /* it was taken to be held, so perhaps by another name */
+    /* predicted to be held, so perhaps under another name */
 
     if (d && entry < d->entry) {
         i = d->n++ % KVR_ALIAS_DISPUTED;
@@ -563,7 +562,7 @@ kvr_alias_set(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
 }
 
 
-/* what was cached and not taken to be held: an alias may have taken it away */
+/* disputes entries that were cached, but not predicted: an alias may be wrong */
 static void
 kvr_alias_more(const kvr_alias_request_t *r, kvr_alias_dispute_t *d)
 {
@@ -573,7 +572,7 @@ kvr_alias_more(const kvr_alias_request_t *r, kvr_alias_dispute_t *d)
     units = (uint64_t) r->cached * r->bytes / r->prompt / r->unit;
     cached = kvr_chain_entries((uint32_t) kvr_min(units, UINT32_MAX));
 
-    /* less may be the fault of the line */
+    /* fewer may be an error of the straight line */
 
     if (cached < d->entry + KVR_ALIAS_MARGIN) {
         return;
@@ -602,7 +601,7 @@ kvr_alias_depth(uint64_t word)
 }
 
 
-/* by their keys, so among all: not often */
+/* searches all cells for disputed keys, so only at times */
 static void
 kvr_alias_search(const kvr_alias_view_t *v, uint64_t now,
     const kvr_alias_dispute_t *d)
@@ -636,7 +635,7 @@ kvr_alias_search(const kvr_alias_view_t *v, uint64_t now,
         }
 
         if (d->place[k] == 0) {
-            if (!(word & KVR_ALIAS_GONE)) {
+            if (!(word & KVR_ALIAS_REMOVED)) {
                 continue;
             }
 
@@ -647,7 +646,7 @@ kvr_alias_search(const kvr_alias_view_t *v, uint64_t now,
                 continue;
             }
 
-            /* beside the right one it was the line's fault */
+            /* next to the right one it was an error of the straight line */
 
             a = kvr_alias_depth(word);
             b = kvr_alias_depth(d->place[k]);

@@ -8,7 +8,7 @@
 #define _KVR_ALIAS_INT_H_INCLUDED_
 
 
-/* Runs, for who looks for aliases in them. */
+/* Runs, for kvr_alias.c. */
 
 
 #include "core/alias/kvr_alias.h"
@@ -27,7 +27,7 @@ kvr_alias_run(const kvr_alias_view_t *v, uint64_t number)
 }
 
 
-/* the i-th name of a run; 0: it is not known */
+/* Returns the i-th name of a run; 0: not known. */
 static inline uint64_t
 kvr_alias_name(const kvr_alias_view_t *v, kvr_alias_run_t *run, uint32_t i)
 {
@@ -35,10 +35,10 @@ kvr_alias_name(const kvr_alias_view_t *v, kvr_alias_run_t *run, uint32_t i)
 }
 
 
-/* goes to the run that this one goes on from; 0: it is not there any more */
+/* Moves to the run that this one continues; returns 0 if it is not there. */
 int kvr_alias_run_before(const kvr_alias_view_t *v, uint64_t *number);
 
-/* the run that ends with the last block of a request, which stored these */
+/* Finds the run that ends a request, which stored the blocks begin..end - 1. */
 kvr_alias_e kvr_alias_run_find(const kvr_alias_view_t *v,
     const kvr_alias_request_t *r, uint32_t begin, uint32_t end,
     uint64_t *number);

@@ -4,22 +4,22 @@
  */
 
 
-/* Runs: what was stored lately, and which of it a request has stored. */
+/* Runs: recently stored blocks, and the search for those of a request. */
 
 
 #include "core/alias/kvr_alias_int.h"
 
 
-/* ms around a first token: the last event of its prompt */
+/* ms around a first token in which the last event of its prompt comes */
 #define KVR_ALIAS_BEFORE    1000
 #define KVR_ALIAS_AFTER     1000
 
-/* the same, of several that fit, around where it usually is */
+/* the same around the usual time, if several runs fit */
 #define KVR_ALIAS_SOONER    240
 #define KVR_ALIAS_LATER     30
-#define KVR_ALIAS_USUAL     8        /* steps of that, and the least number */
+#define KVR_ALIAS_USUAL     8        /* requests that make it usual */
 
-/* runs that are looked at for a request: some 100 us */
+/* runs examined for a request, at most: about 100 us */
 #define KVR_ALIAS_LOOKED    16384
 
 
@@ -62,13 +62,13 @@ kvr_alias_stored(const kvr_alias_view_t *v, const kvr_kvevent_t *event,
     names = kvr_get(&a->names);
     run = kvr_alias_run(v, number);
 
-    /* the memory is new, as after a reload with other "aliases=" */
+    /* new memory, as after a reload with another "aliases=" */
 
     if (names == 0) {
         kvr_set(&v->count->used, 0);
     }
 
-    /* who is killed here leaves one that fits nothing */
+    /* if the process is killed here, the run fits nothing */
 
     kvr_set(&run->blocks, 0);
 
@@ -81,7 +81,7 @@ kvr_alias_stored(const kvr_alias_view_t *v, const kvr_kvevent_t *event,
         tip = kvr_get(&v->tip[kvr_reduce(parent, kvr_alias_runs(v->n))]);
         back = (uint32_t) number - tip;
 
-        /* tip is 0, or one more than a number, of which it has the lower bits */
+        /* tip is 0, or the lower bits of a run's number + 1 */
 
         back = tip ? back + 1 : 0;
 
@@ -152,7 +152,7 @@ kvr_alias_run_before(const kvr_alias_view_t *v, uint64_t *number)
 }
 
 
-/* the first run that was told of at a time, or later */
+/* returns the first run of that time or later */
 static uint64_t
 kvr_alias_run_since(const kvr_alias_view_t *v, uint64_t time)
 {
@@ -177,8 +177,8 @@ kvr_alias_run_since(const kvr_alias_view_t *v, uint64_t time)
 
 
 /*
- * Whether runs that end with this one make up just these blocks.  Counts those
- * that were looked at.
+ * Returns whether this run and those that it continues are exactly these blocks.
+ * Counts the runs examined.
  */
 static int
 kvr_alias_run_fits(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
@@ -218,8 +218,8 @@ kvr_alias_run_fits(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
 
 
 /*
- * By the session, if the engine tells it; else by the time.  An engine that has
- * told it once always does: what has none then is not the request's.
+ * Searches by the session, or by the time if the engine does not report sessions.
+ * If it has reported one before, a run without one belongs to another request.
  */
 kvr_alias_e
 kvr_alias_run_find(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
@@ -246,8 +246,8 @@ kvr_alias_run_find(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
 
 
 /*
- * Among those of a session, or all that came at about the right time.  If these
- * are too many to look at several may fit.
+ * Searches the runs of a session, or all runs of about the right time.  If they are
+ * too many to examine, the result is ambiguous.
  */
 static kvr_alias_e
 kvr_alias_run_among(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
@@ -335,14 +335,14 @@ kvr_alias_run_among(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
 }
 
 
-/* how late the only one that fitted was */
+/* learns the usual time from a request with a single matching run */
 static void
 kvr_alias_run_usual(const kvr_alias_view_t *v, int64_t late)
 {
     int32_t   lag;
     uint32_t  n;
 
-    /* by its session it may be at any time */
+    /* a session may match at any time */
 
     if (late < -KVR_ALIAS_BEFORE || late > KVR_ALIAS_AFTER) {
         return;

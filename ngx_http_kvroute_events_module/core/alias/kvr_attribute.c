@@ -106,7 +106,7 @@ kvr_attribute_put(const kvr_heard_t *h, uint32_t peer,
     word[4] = r->session;
     word[5] = (uint64_t) r->prompt << 32 | r->cached;
     word[6] = r->bytes << 32 | r->held;
-    word[7] = r->unit << 1 | r->untold;
+    word[7] = r->unit << 1 | r->unknown;
 
     part[0] = (kvr_fifo_part_t) { word, KVR_ATTRIBUTE_WORDS };
     part[1] = (kvr_fifo_part_t) { r->key, r->n };
@@ -152,14 +152,14 @@ kvr_attribute_event(const kvr_heard_t *h, uint32_t id, unsigned source,
         }
 
         if (removed) {
-            kvr_add(&v.count->gone,
+            kvr_add(&v.count->removed,
                     kvr_attribute_removed(h->zone->index, place.key,
                                           place.entry, id, units + 1));
 
         } else {
             kvr_attribute_restored(h->zone->index, place.key, place.entry, id,
                                    units);
-            kvr_add(&v.count->again, 1);
+            kvr_add(&v.count->restored, 1);
         }
     }
 
@@ -277,7 +277,7 @@ kvr_attribute_look(const kvr_heard_t *h, uint32_t most, uint64_t now)
         at = kvr_get(&ring->tail);
         next = at;
 
-        /* who has begun to write and does not go on was killed */
+        /* a writer that has begun and does not end was killed */
 
         rc = kvr_fifo_get(ring, &next, word,
                           kvr_get(&aliases->stuck) == at + 1
@@ -341,7 +341,7 @@ kvr_attribute_take(const kvr_heard_t *h, const uint64_t *word, uint32_t n,
     r.bytes = word[6] >> 32;
     r.held = (uint32_t) word[6];
     r.unit = word[7] >> 1;
-    r.untold = word[7] & 1;
+    r.unknown = word[7] & 1;
     r.key = &word[KVR_ATTRIBUTE_WORDS];
     r.n = n - KVR_ATTRIBUTE_WORDS;
 

@@ -9,13 +9,13 @@
 
 
 /*
- * What engines tell of single blocks, where it is known which places of prompts
- * these are (kvr_alias.h): one that is removed takes just that place away from
- * its peer, one that is stored again gives it back.
+ * Applies events of single blocks with an alias (kvr_alias.h) to the index: a
+ * removed block removes the peer from that entry's holders, a block that is stored
+ * again restores it.
  *
- * Requests end in any process, and events come to one.  So a request that has
- * ended puts what is to be known of it into a ring, and is looked for among the
- * blocks a little later, when all of its events have come.
+ * Requests end in any process, but one process reads the events.  So an ended
+ * request is written to a ring and matched with blocks a little later, when all
+ * of its events have come.
  */
 
 
@@ -24,15 +24,15 @@
 #include "core/state/kvr_zone.h"
 
 
-/* memory of a peer; fewer bytes have no room */
+/* bytes of memory for a peer, at least */
 #define KVR_ATTRIBUTE_LEAST  (64 * 1024)
 
 
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
-    _Atomic uint64_t    owner;       /* the process that hears events */
-    _Atomic uint64_t    stuck;       /* place of the ring that is not written, */
-    _Atomic uint64_t    since;       /* ms: since then */
+    _Atomic uint64_t    owner;       /* the process that reads events */
+    _Atomic uint64_t    stuck;       /* unwritten place of the ring, + 1, */
+    _Atomic uint64_t    since;       /* since this time, ms */
     uint64_t            size;        /* of a peer */
     uint32_t            cells;
     uint32_t            max_peers;
@@ -43,48 +43,48 @@ typedef struct {
 } kvr_aliases_t;
 
 
-/* what is heard of the peers of a zone */
+/* events of the peers of a zone */
 typedef struct {
     const kvr_zone_t   *zone;
     kvr_events_t       *events;      /* by peer */
-    kvr_aliases_t      *aliases;     /* NULL: blocks are not told apart */
+    kvr_aliases_t      *aliases;     /* or NULL */
 } kvr_heard_t;
 
 
-/* bytes of so many peers with so many each; a peer's are at least the least */
+/* Returns the bytes of memory for max_peers peers with size bytes each. */
 size_t kvr_attribute_size(uint32_t max_peers, size_t size);
 
-/* sets it up, in zeroed memory aligned to a cache line */
+/* Initializes zeroed memory, aligned to a cache line. */
 void kvr_attribute_init(kvr_aliases_t *aliases, uint32_t max_peers,
     size_t size);
 
-/* of a peer; there are aliases */
+/* Returns the view of a peer. */
 kvr_alias_view_t kvr_attribute_peer(const kvr_heard_t *h, uint32_t peer);
 
-/* whether most blocks of the peer are known, so that each is removed by its event */
+/* Returns whether most blocks of the peer have aliases. */
 int kvr_attribute_most(const kvr_heard_t *h, uint32_t peer);
 
-/* hands over a request that has ended; what is long loses its beginning */
+/* Writes an ended request to the ring; a long one without its first keys. */
 void kvr_attribute_put(const kvr_heard_t *h, uint32_t peer,
     kvr_alias_request_t *r);
 
 /*
- * What follows is for the process that hears the peer's events.
+ * The following are for the process that reads the peer's events.
  */
 
-/* an event of stored or removed blocks; depth: as of kvr_events_take() */
+/* Applies an event of stored or removed blocks; depth: of kvr_events_take(). */
 void kvr_attribute_event(const kvr_heard_t *h, uint32_t peer,
     unsigned source, const kvr_kvevent_t *event, uint32_t depth, uint64_t now);
 
-/* its engine is another process */
+/* The engine is a new process. */
 void kvr_attribute_another(const kvr_heard_t *h, uint32_t peer);
 
-/* another server has the number */
+/* Another server has the slot. */
 void kvr_attribute_flush(const kvr_heard_t *h, uint32_t peer);
 
 /*
- * Looks for the blocks of those requests that have ended long enough ago, at
- * most so many.  Returns how many there were.
+ * Matches requests that have ended long enough ago with blocks, at most so many.
+ * Returns their number.
  */
 uint32_t kvr_attribute_look(const kvr_heard_t *h, uint32_t most,
     uint64_t now);

@@ -7,7 +7,7 @@
 #include "core/events/kvr_events.h"
 
 
-/* messages in a row, not about the one that is expected, of a new publisher */
+/* consecutive messages out of order that show a new process */
 #define KVR_EVENTS_RUN      8
 
 /* a sample: 24 bits of the key, 40 of the clock; 0 is free */
@@ -17,14 +17,14 @@
 #define KVR_EVENTS_FULL     (KVR_EVENTS_SAMPLES * 3 / 4)
 #define KVR_EVENTS_EMPTY    (KVR_EVENTS_SAMPLES / 8)
 
-/* an age this many times the usual one: its removal was not heard of */
+/* a sample this many times older than usual: its removal was missed */
 #define KVR_EVENTS_STALE    8
 
-/* blocks that one step may need room for; tokens of one */
+/* blocks that one step of an engine may store; tokens of one */
 #define KVR_EVENTS_MAKING   4096
 #define KVR_EVENTS_BLOCK    65536
 
-/* steps of the age: a part of it, and the share that stays below it */
+/* steps of the age, as a part of it; share of the removed blocks below it */
 #define KVR_EVENTS_STEP     64
 #define KVR_EVENTS_BELOW    0.2
 
@@ -60,13 +60,13 @@ kvr_events_flush(kvr_events_t *e)
     kvr_set(&e->group, 0);
     kvr_set(&e->making, 0);
 
-    /* another process may have another memory: its age is found sooner */
+    /* a new process may have another cache size, so the age adapts faster */
 
     kvr_set(&e->ages, kvr_min(kvr_get(&e->ages), KVR_EVENTS_ENOUGH));
 }
 
 
-/* whether messages between these two may be lost */
+/* whether there is a gap between two numbers */
 static inline int
 kvr_events_behind(uint64_t next, uint64_t seq)
 {
@@ -94,13 +94,13 @@ kvr_events_order(const kvr_events_source_t *s, kvr_events_order_t *o,
         return KVR_EVENTS_GAP;
     }
 
-    /* what was replayed comes once more, by the way that was held up */
+    /* replayed messages come again by the live stream */
 
     if (seq < o->replayed) {
         return KVR_EVENTS_REPEATED;
     }
 
-    /* nothing comes twice by a new connection, nor does a number return to 0 */
+    /* a new connection repeats nothing, and a number never returns to 0 */
 
     if (first || seq == 0) {
         return KVR_EVENTS_RESTARTED;
@@ -171,7 +171,7 @@ kvr_events_counts(kvr_events_t *e, const kvr_kvevent_t *event)
         return 0;
     }
 
-    /* layers in groups tell of each block once for each group */
+    /* each group of layers reports each block */
 
     group = kvr_get(&e->group);
 
@@ -280,7 +280,7 @@ kvr_events_stored(kvr_events_t *e, const kvr_kvevent_t *event,
 }
 
 
-/* the tag of a sample, which tells by its first bits whether it is one */
+/* the tag of a sample; its first bits show whether the block is sampled */
 static inline uint64_t
 kvr_events_tag(uint64_t key)
 {
@@ -319,7 +319,7 @@ kvr_events_sample(kvr_events_t *e, uint64_t key, uint64_t stamp,
         return;
     }
 
-    /* the older one tells more, if it will ever tell anything */
+    /* keep the older sample, unless its removal was missed */
 
     age = (clock - old) & KVR_EVENTS_STAMP;
 

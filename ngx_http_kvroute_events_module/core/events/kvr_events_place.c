@@ -16,9 +16,9 @@
 
 
 typedef enum {
-    KVR_EVENTS_LEFT = 0,         /* one has gone on, or it was no tip */
+    KVR_EVENTS_LEFT = 0,         /* continued once, or not a tip */
     KVR_EVENTS_TIP = 1,
-    KVR_EVENTS_FORK = 2          /* several have gone on */
+    KVR_EVENTS_FORK = 2          /* continued several times */
 } kvr_events_use_e;
 
 
@@ -96,7 +96,7 @@ kvr_events_place_keep(kvr_events_places_t *p, uint64_t key, uint64_t depth,
             return;
         }
 
-        /* free ones are like those that nobody needs */
+        /* a free word counts as one that is no longer needed */
 
         number[kvr_events_use(word)]++;
         oldest[kvr_events_use(word)] = i;
@@ -111,7 +111,7 @@ kvr_events_place_keep(kvr_events_places_t *p, uint64_t key, uint64_t depth,
     } else {
         victim = oldest[KVR_EVENTS_FORK];
 
-        /* few of those that find no room take it, or they would change often */
+        /* only one in 16 replaces a fork, so forks do not change often */
 
         if (!tip && key >> 32 & KVR_EVENTS_RARE) {
             return;

@@ -9,21 +9,21 @@
 
 
 /*
- * How deep in their prompts blocks are, for those from which others may go on.
+ * Depths of blocks in their prompts, for blocks that others may continue.
  *
- * An event names the block that comes before its own.  How many tokens come
- * before that is not said, and cannot be looked up for all blocks of a cache.
- * But prompts go on where others ended, or leave where others have left: so the
- * last block of each event is kept, and all blocks of the events that begin a
- * prompt, as far as there is room.
+ * An event names the block before its own, but not how many tokens come before
+ * that, and the blocks of a whole cache are too many to keep.  Prompts continue
+ * where others ended, or branch where others have branched.  So the last block of
+ * each event is kept, and all blocks of events that begin a prompt, as far as
+ * there is room.
  *
- * * Buckets of four words, the youngest first.  At most two are last blocks:
- * further ones take the place of the oldest of these.  Otherwise the one goes
- * from which nobody has gone on, or one only: several go on from the end of a
- * system prompt, and that is to stay.
+ * Buckets have four words, the youngest first.  At most two are last blocks of
+ * events; further ones replace the oldest of these.  Otherwise a block is replaced
+ * that none or only one has continued: several requests continue from the end of
+ * a system prompt, which must stay.
  *
- * In shared memory, written by one process.  A word stands for itself; the one
- * that is being moved when the process is killed is there twice, or not at all.
+ * The table is in shared memory, written by one process.  Words are independent.
+ * If the process is killed while it moves a word, it is there twice or missing.
  */
 
 
@@ -41,10 +41,10 @@ typedef struct {
 } kvr_events_places_t;
 
 
-/* the depth in tokens of the end of a block; KVR_EVENTS_NOWHERE: not known */
+/* Returns the depth in tokens of a block's end, or KVR_EVENTS_NOWHERE. */
 uint32_t kvr_events_place_find(kvr_events_places_t *p, uint64_t key);
 
-/* keeps it, if there is room; tip: it is the last one of an event */
+/* Keeps a block, if there is room.  tip: it is the last one of an event. */
 void kvr_events_place_keep(kvr_events_places_t *p, uint64_t key,
     uint64_t depth, int tip);
 

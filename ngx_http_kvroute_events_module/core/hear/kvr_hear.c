@@ -163,7 +163,7 @@ kvr_hear_forget(const kvr_heard_t *h, uint32_t id, uint64_t now)
     kvr_feedback_restart(&peer->feedback);
     kvr_add(&peer->feedback.by_event, 1);
 
-    /* the next probe is not to tell the same again */
+    /* the next probe must not detect the same restart */
 
     kvr_engine_renew(&peer->engine, now);
 }

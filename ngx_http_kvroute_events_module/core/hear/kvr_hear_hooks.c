@@ -4,13 +4,13 @@
  */
 
 
-/* What the router calls, and the numbers of a peer that is listened to. */
+/* The hooks that the router calls, and the counters of a peer with events. */
 
 
 #include "core/hear/kvr_hear.h"
 
 
-/* times the age of most that is removed: what nobody tells is held no longer */
+/* with aliases, blocks without events expire at this many times the age */
 #define KVR_HEAR_LEFT     2
 
 
@@ -42,7 +42,7 @@ static const kvr_counter_t  kvr_hear_counters[] = {
 
     kvr_hear_counter(GAUGE, fresh,
         .metric = "kvroute_peer_events_fresh",
-        .help = "1 while the index goes by the KV events of the peer."),
+        .help = "1 while the index uses the KV events of the peer."),
 
     kvr_hear_counter(COUNT, messages,
         .json = "messages", .metric = "kvroute_peer_events_messages_total",
@@ -62,19 +62,19 @@ static const kvr_counter_t  kvr_hear_counters[] = {
 
     kvr_hear_counter(COUNT, cleared,
         .json = "cleared", .metric = "kvroute_peer_events_cleared_total",
-        .help = "Times the engine told that its cache was emptied."),
+        .help = "Times the engine reported an emptied cache."),
 
     kvr_hear_counter(COUNT, restarts,
         .json = "restarts", .metric = "kvroute_peer_events_restarts_total",
-        .help = "Times another process began to publish."),
+        .help = "Times a new process began to publish."),
 
     kvr_hear_counter(COUNT, connects,
         .json = "connects", .metric = "kvroute_peer_events_connects_total",
-        .help = "Times a publisher was connected to."),
+        .help = "Connections to publishers."),
 
     kvr_hear_counter(COUNT, lost,
         .json = "lost", .metric = "kvroute_peer_events_lost_total",
-        .help = "Messages that were missing, and in no replay."),
+        .help = "Messages lost, not in any replay."),
 
     kvr_hear_counter(COUNT, replayed,
         .json = "replayed", .metric = "kvroute_peer_events_replayed_total",
@@ -84,55 +84,55 @@ static const kvr_counter_t  kvr_hear_counters[] = {
 
     kvr_hear_counter(COUNT, garbled,
         .json = "garbled", .metric = "kvroute_peer_events_garbled_total",
-        .help = "Messages that were no batch of events."),
+        .help = "Invalid messages."),
 
     kvr_hear_counter(COUNT, refused,
         .json = "refused", .metric = "kvroute_peer_events_refused_total",
-        .help = "Answers to /kv_event_sources that were of no use."),
+        .help = "Unusable answers to /kv_event_sources."),
 
     kvr_hear_counter(GAUGE, ages, .json = "ages"),
 
-    /* whose blocks they are */
+    /* aliases */
 
     kvr_hear_counter_alias(COUNT, attributed,
         .json = "attributed",
         .metric = "kvroute_peer_events_requests_attributed_total",
-        .help = "Requests whose blocks were found among those stored."),
+        .help = "Requests whose blocks were found."),
 
     kvr_hear_counter_alias(COUNT, session,
         .json = "by_session",
         .metric = "kvroute_peer_events_requests_by_session_total",
-        .help = "Requests whose blocks the engine told by their session."),
+        .help = "Requests whose blocks were found by their session."),
 
     kvr_hear_counter_alias(COUNT, ambiguous,
         .json = "ambiguous",
         .metric = "kvroute_peer_events_requests_ambiguous_total",
-        .help = "Requests whose blocks several stored ones may be."),
+        .help = "Requests with several possible runs of blocks."),
 
     kvr_hear_counter_alias(COUNT, missing,
         .json = "unmatched",
         .metric = "kvroute_peer_events_requests_unmatched_total",
-        .help = "Requests whose blocks none of those stored are."),
+        .help = "Requests without a matching run of blocks."),
 
     kvr_hear_counter_alias(COUNT, dropped, .json = "passed_over"),
 
     kvr_hear_counter_alias(COUNT, wrong,
         .json = "wrong", .metric = "kvroute_peer_events_aliases_wrong_total",
-        .help = "Aliases of blocks that were found to be wrong."),
+        .help = "Aliases found to be wrong."),
 
-    kvr_hear_counter_alias(COUNT, gone,
+    kvr_hear_counter_alias(COUNT, removed,
         .json = "taken_away",
         .metric = "kvroute_peer_events_entries_taken_away_total",
-        .help = "Places of prompts that are no more held, by removed blocks."),
+        .help = "Entries of prompts removed from the server, by removed blocks."),
 
-    kvr_hear_counter_alias(COUNT, again,
+    kvr_hear_counter_alias(COUNT, restored,
         .json = "given_back",
         .metric = "kvroute_peer_events_entries_given_back_total",
-        .help = "Places of prompts that are held again, by stored blocks."),
+        .help = "Entries of prompts restored, by stored blocks."),
 
     kvr_hear_counter_alias(GAUGE, used,
         .json = "aliases", .metric = "kvroute_peer_events_aliases",
-        .help = "Blocks whose places in prompts are known."),
+        .help = "Blocks with a known entry of a prompt."),
 };
 
 
@@ -155,7 +155,7 @@ kvr_hear_age(const kvr_zone_t *zone, void *data, uint32_t peer)
 
     age = kvr_events_age(&h->events[peer]);
 
-    /* what is removed is taken away block by block: age is for what is left */
+    /* events remove most blocks one by one: the age is for the others */
 
     return kvr_attribute_most(h, peer) ? age * KVR_HEAR_LEFT : age;
 }
@@ -170,7 +170,7 @@ kvr_hear_doubt(const kvr_zone_t *zone, void *data, uint32_t peer)
 }
 
 
-/* its blocks will be found among those that the engine tells of */
+/* whether requests at a peer are to be matched with stored blocks */
 static int
 kvr_hear_wants(const kvr_zone_t *zone, void *data, uint32_t peer)
 {
@@ -199,12 +199,12 @@ kvr_hear_settled(const kvr_zone_t *zone, void *data, const kvr_settled_t *s)
     r.session = s->session;
     r.prompt = (uint32_t) kvr_min((uint64_t) s->prompt, UINT32_MAX);
     r.cached = (uint32_t) kvr_min(cached, r.prompt);
-    r.untold = 0;
+    r.unknown = 0;
     r.bytes = s->bytes;
     r.unit = zone->unit;
     r.held = s->held;
 
-    /* from the end of the prompt that it goes on from: its reply is cached */
+    /* from the end of the previous prompt: its reply is cached */
 
     cached = s->units * (uint64_t) r.cached / r.prompt;
     cached = kvr_min(cached, kvr_min(r.held, s->prompted));
@@ -214,12 +214,12 @@ kvr_hear_settled(const kvr_zone_t *zone, void *data, const kvr_settled_t *s)
     r.n = s->entries - kvr_min(r.from, s->entries);
     r.key = &s->chain[r.from];
 
-    /* engines leave out zero; of one that never tells it may be anything */
+    /* engines leave out zero; an engine that never reports may have any */
 
     if (s->cached < 0 && s->held
         && !kvr_get(&zone->registry->peer[s->peer].feedback.reports))
     {
-        r.untold = 1;
+        r.unknown = 1;
     }
 
     kvr_attribute_put(h, s->peer, &r);
@@ -239,7 +239,7 @@ kvr_hear_base(const kvr_zone_t *zone, void *data, kvr_counter_group_e group,
 
     e = &h->events[number];
 
-    /* it may be another server by now, which is not listened to */
+    /* the slot may belong to another server now, without events */
 
     if (kvr_get(&e->generation)
         != kvr_get(&zone->registry->peer[number].generation))

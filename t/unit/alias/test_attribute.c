@@ -150,14 +150,14 @@ TEST(test_attribute_blocks)
 
     tell(KVR_KVEVENT_REMOVED, 120, 160, 12000);
     ck_assert_uint_eq(held(), 30);
-    ck_assert_uint_eq(kvr_get(&count->gone), 10);
+    ck_assert_uint_eq(kvr_get(&count->removed), 10);
     tell(KVR_KVEVENT_REMOVED, 116, 119, 12000);
     ck_assert_uint_eq(held(), 30);
 
     /* by whomever */
 
     tell(KVR_KVEVENT_STORED, 120, 160, 13000);
-    ck_assert_uint_eq(kvr_get(&count->again), 10);
+    ck_assert_uint_eq(kvr_get(&count->restored), 10);
     ck_assert_uint_eq(held(), 40);
 
     /* gone, and its line in the index too */
