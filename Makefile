@@ -309,6 +309,12 @@ bench-sick: deps ## one of eight engines is sick, in each way there is (10 minut
 	@$(MAKE) -s build engine
 	@$(BENCH_ENV) python3 bench/sick/sick.py
 
+.PHONY: bench-unbroken
+bench-unbroken: deps ## real engines are killed in the middle of answers (30 minutes; KILLS=...)
+	@$(MAKE) -s build
+	@$(BENCH_ENV) python3 bench/unbroken/unbroken.py
+
+
 .PHONY: bench-hot
 bench-hot: deps ## hot beginnings: bursts, a shared system prompt, agents (14 minutes; PARTS=...)
 	@$(MAKE) -s build engine

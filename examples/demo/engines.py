@@ -190,13 +190,14 @@ class Engine:
     patience = 60       # seconds until it must answer
 
     def __init__(self, folder, log, port=None, slots=SLOTS, detach=False,
-                 more=()):
+                 more=(), words=False):
         self.port = port or free_port()
         self.log = log
         command, cwd = program(folder)
 
         command += [
-            "--model", model.write(os.path.join(folder, "tiny.gguf")),
+            "--model", model.write(os.path.join(folder, "words.gguf" if words
+                                                else "tiny.gguf"), words),
             "--alias", "tiny",
             "--host", HOST, "--port", str(self.port),
             "--threads", "1", "--threads-batch", "1", "--no-warmup",

@@ -53,8 +53,10 @@ FLOAT32 = 0         # the type of all tensors
 FORMATS = {UINT32: "<I", INT32: "<i", FLOAT: "<f", BOOL: "<?"}
 
 
-def write(path):
-    """Writes the model, if it is not there yet."""
+def write(path, words=False):
+    """Writes the model, if it is not there yet; words: it says nothing else.
+
+    A text of words has the same tokens when it is read again."""
     if os.path.exists(path):
         return path
 
@@ -83,7 +85,10 @@ def write(path):
         ("tokenizer.chat_template", STRING, TEMPLATE),
     ]
 
-    info, data = tensors(len(tokens))
+    said = {"\u0120" + word for word in WORDS + OTHERS}
+    mute = [i for i, t in enumerate(tokens) if words and t not in said]
+
+    info, data = tensors(len(tokens), mute)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(info), len(meta))
 
     for key, kind, v in meta:
@@ -150,8 +155,8 @@ def vocabulary():
                     word[i - 1:i + 1] = ["".join(pair)]
 
 
-def tensors(vocab):
-    """The tensors' descriptions and their data."""
+def tensors(vocab, mute=()):
+    """The tensors' descriptions and their data; mute tokens are never said."""
     rnd = random.Random(20)
     info, data = [], bytearray()
 
@@ -175,6 +180,11 @@ def tensors(vocab):
             scale = (3.0 / dims[0]) ** 0.5
             weights = array.array("f", (rnd.uniform(-scale, scale)
                                         for _ in range(dims[0] * dims[1])))
+
+        if name == "output.weight":
+            for i in mute:
+                weights[i * SIZE:(i + 1) * SIZE] = array.array("f",
+                                                               [0.0]) * SIZE
 
         data.extend(b"\0" * (-len(data) % 32))
         info.append(value(STRING, name) + struct.pack("<I", len(dims))
