@@ -17,6 +17,7 @@ $t->engines(1, @engine) for 0 .. 2;
 $t->engines(1, @engine, '--engine', 'tgi');
 $t->engines(1, @engine, '--engine', 'tgi');
 $t->engines(1, @engine);
+$t->engines(1, @engine, '--inter-token-latency', '20ms') for 6, 7;
 
 # X-Fault is for the first part of an answer, X-Fault<N> for continuation N
 
@@ -24,6 +25,7 @@ $t->upstream('llm', 'kvroute_eject off;', map { "E$_ max_fails=0" } 0 .. 2);
 $t->upstream('tgi', 'kvroute_probe interval=50ms engine=tgi;', map { "E$_ max_fails=0" } 3, 4);
 $t->upstream('one', 'E5 max_fails=0');
 $t->upstream('limited', 'kvroute_eject fails=1000 share=100% retry_budget=1%;', map { "E$_ max_fails=0" } 0 .. 2);
+$t->upstream('moved', 'kvroute_eject fails=1 retry_budget=1%;', map { "E$_" } 6, 7);
 $t->upstream('queue', 'kvroute_queue max=8 timeout=60s;', 'kvroute_eject off;',
              map { "E$_ max_fails=0 max_conns=1" } 0, 1);
 
@@ -60,6 +62,8 @@ $t->conf(<<'EOC')->run();
     location /one/ { proxy_pass http://one/; }
     location /limited/ { kvroute_continue on tries=100; proxy_pass http://limited/; }
     location /queue/ { proxy_read_timeout 60s; proxy_pass http://queue/; }
+    location /moved/ { proxy_pass http://moved/; }
+    location /api/ { kvroute_api write=on; access_log off; }
 EOC
 
 
@@ -298,6 +302,41 @@ select undef, undef, undef, .5;
 my $a = events($t->finish($slow), $n);
 is("$a->{done} $a->{bad} $a->{error} $a->{usage}{completion_tokens} $a->{log}",
    '1 0 0 5000 1 -', 'a slow client gets all');
+
+# --- drained with move=1: all that can leave does, and no stream is cut
+
+my %long = (max_tokens => 200, ignore_eos => $true);
+my $whole = ask('/moved', 'chat', { %long });
+my $e6 = "127.0.0.1:$t->{vars}{E6}";
+
+my @moved = map {
+    $t->start("POST /moved$paths{chat}", body('chat', %long, $_ ? () : (n => 2)),
+              headers => { 'X-N' => ++$n })
+} 0 .. 20;
+
+$first = $n - 20;
+$t->read_until($_, qr/content":"\w/) for @moved[0, 20];
+
+like($t->post("/api/drain?peer=$e6&move=$_", '')->{body}, qr/argument/, "move=$_ is refused")
+    for qw(2 1&rate=0 1&rate=x);
+is($t->post("/api/drain?peer=$e6&move=1&rate=1000", '')->{status}, 200, 'drained, with its streams');
+
+my $left = sub { $t->peer('moved', $t->{vars}{E6})->{active} };
+ok(wait_for(sub { $left->() <= 1 }), 'its streams have left');
+
+my @after = map { events($t->finish($moved[$_]), $first + $_) } 1 .. 19;
+is(scalar(grep { $_->{text} ne $whole->{text} || $_->{error} || $_->{bad} || $_->{done} != 1 } @after),
+   0, 'none was cut, or differs');
+ok((grep { $_->{log} eq '1 -' } @after), 'some were moved');
+ok(!(grep { $_->{log} !~ /^[01] -$/ } @after), 'and none of them twice');
+
+$t->finish($moved[0]);
+is(logged($first), '0 -', 'what cannot be continued stays to its end');
+
+my ($state) = map { $_->{state} } $t->peer('moved', $t->{vars}{E6});
+isnt($state, 'ejected', 'to be moved is no failure of the server');
+cmp_ok($t->status()->{upstreams}{moved}{continued}{moved}, '>', 0, 'counted as moved');
+$t->post("/api/undrain?peer=$e6", '');
 
 # --- counters
 

@@ -15,11 +15,12 @@
 #include "continue/ngx_http_kvroute_continue.h"
 
 
+static void ngx_http_kvroute_continue_move(ngx_event_t *ev);
 static ngx_int_t ngx_http_kvroute_continue_done(ngx_http_request_t *r,
     void *data, ngx_int_t rc);
 static kvr_continue_cause_e ngx_http_kvroute_continue_cause(
     ngx_http_kvroute_continue_t *c, ngx_int_t rc);
-static kvr_continue_stats_t *ngx_http_kvroute_continue_stats(
+static kvr_continue_t *ngx_http_kvroute_continue_shared(
     ngx_http_kvroute_continue_t *c);
 static void ngx_http_kvroute_continue_next(ngx_http_kvroute_continue_t *c,
     kvr_continue_cause_e cause);
@@ -47,6 +48,69 @@ ngx_http_kvroute_continue_finalize(ngx_http_request_t *r, ngx_int_t rc)
     }
 
     ngx_http_kvroute_continue_next(c, ngx_http_kvroute_continue_cause(c, rc));
+}
+
+
+void
+ngx_http_kvroute_continue_leave(ngx_http_kvroute_continue_t *c)
+{
+    kvr_answer_t    *a;
+    kvr_continue_t  *shared;
+
+    a = &c->answer;
+    shared = ngx_http_kvroute_continue_shared(c);
+
+    if (shared == NULL || c->stays || c->moved || a->finished || a->done
+        || a->failed
+        || !kvr_drain_leaves(c->drain, &shared->next[c->peer],
+                             (uint64_t) ngx_current_msec))
+    {
+        return;
+    }
+
+    c->moved = 1;
+
+    if (!ngx_http_kvroute_continue_can(c)) {
+        c->moved = 0;
+        c->stays = 1;
+        return;
+    }
+
+    c->move.handler = ngx_http_kvroute_continue_move;
+    c->move.data = c;
+    c->move.log = c->request->connection->log;
+
+    ngx_post_event(&c->move, &ngx_posted_events);
+}
+
+
+/* closes the upstream as nginx does when a client leaves: it has not failed */
+static void
+ngx_http_kvroute_continue_move(ngx_event_t *ev)
+{
+    ngx_connection_t             *connection;
+    ngx_http_request_t           *r;
+    ngx_http_kvroute_continue_t  *c;
+
+    c = ev->data;
+    r = c->part;
+    connection = r->connection;
+
+    ngx_http_set_log_request(connection->log, r);
+
+    if (c->state != NGX_HTTP_KVROUTE_CONTINUE_READING || c->answer.done
+        || c->answer.finished || r->upstream == NULL
+        || r->upstream->cleanup == NULL)
+    {
+        c->moved = 0;
+        return;
+    }
+
+    r->main->count++;
+    (*r->upstream->cleanup)(r);
+
+    ngx_http_finalize_request(r, NGX_OK);
+    ngx_http_run_posted_requests(connection);
 }
 
 
@@ -89,6 +153,10 @@ ngx_http_kvroute_continue_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 static kvr_continue_cause_e
 ngx_http_kvroute_continue_cause(ngx_http_kvroute_continue_t *c, ngx_int_t rc)
 {
+    if (c->moved) {
+        return KVR_CONTINUE_MOVED;
+    }
+
     if (c->answer.failed) {
         return KVR_CONTINUE_ERROR;
     }
@@ -101,26 +169,19 @@ ngx_http_kvroute_continue_cause(ngx_http_kvroute_continue_t *c, ngx_int_t rc)
 }
 
 
-/* what is counted for an upstream, or NULL */
-static kvr_continue_stats_t *
-ngx_http_kvroute_continue_stats(ngx_http_kvroute_continue_t *c)
+/* what is shared by a zone, or NULL */
+static kvr_continue_t *
+ngx_http_kvroute_continue_shared(ngx_http_kvroute_continue_t *c)
 {
-    kvr_continue_t    *stats;
     const kvr_hook_t  *hook;
 
-    if (!c->upstream->numbered) {
-        return NULL;
+    hook = c->upstream->zone->core.hooks;
+
+    while (hook && hook->call != &kvr_continue_hooks) {
+        hook = hook->next;
     }
 
-    for (hook = c->upstream->zone->core.hooks; hook; hook = hook->next) {
-
-        if (hook->call == &kvr_continue_hooks) {
-            stats = hook->data;
-            return &stats->upstream[c->upstream->number];
-        }
-    }
-
-    return NULL;
+    return hook && c->upstream->numbered ? hook->data : NULL;
 }
 
 
@@ -132,10 +193,12 @@ ngx_http_kvroute_continue_next(ngx_http_kvroute_continue_t *c,
     ngx_log_t             *log;
     ngx_uint_t             limit;
     kvr_answer_cut_e       cut;
+    kvr_continue_t        *shared;
     kvr_continue_stats_t  *stats;
 
     log = c->request->connection->log;
-    stats = ngx_http_kvroute_continue_stats(c);
+    shared = ngx_http_kvroute_continue_shared(c);
+    stats = shared ? &shared->upstream[c->upstream->number] : NULL;
     limit = 0;
     cut = KVR_ANSWER_WHOLE;
 
@@ -146,6 +209,9 @@ ngx_http_kvroute_continue_next(ngx_http_kvroute_continue_t *c,
 
         if (cut == KVR_ANSWER_WHOLE && !limit) {
             c->parts++;
+            c->moves += c->moved;
+            c->retry = !c->moved;
+            c->moved = 0;
 
             if (stats) {
                 kvr_add(&stats->continued[cause], 1);

@@ -67,10 +67,13 @@ typedef struct {
     void  (*finalize)(ngx_http_request_t *r, ngx_int_t rc);
 
     kvr_answer_t                 answer;
-    ngx_uint_t                   parts;     /* continuations */
+    ngx_uint_t                   parts;     /* continuations, */
+    ngx_uint_t                   moves;     /* and those of them by us */
 
     ngx_http_kvroute_srv_conf_t *upstream;  /* of the first part */
     uint32_t                     peer;      /* of the part, or UNSET */
+    kvr_drain_t                 *drain;     /* of that one, or NULL */
+    ngx_event_t                  move;      /* the part ends here */
     ngx_http_kvroute_leg_t       leg;       /* of continuations */
 
     /* an event of which the end has not come */
@@ -92,15 +95,22 @@ typedef struct {
     unsigned                     keepalive:1;
     unsigned                     broken:1;  /* no answer to a continuation */
     unsigned                     failed:1;  /* no memory */
+    unsigned                     moved:1;   /* the part was ended by us */
+    unsigned                     retry:1;   /* it was not, before this one */
+    unsigned                     stays:1;   /* it could not be continued */
 } ngx_http_kvroute_continue_t;
 
 
 extern ngx_module_t  ngx_http_kvroute_continue_module;
 
 
-/* _filter: finalize is called when the upstream of an answer is finalized */
+/*
+ * _filter: finalize is called when the upstream of an answer is finalized, moves
+ * behind an event if the server is to be empty.
+ */
 void ngx_http_kvroute_continue_filter_init(
-    void (*finalize)(ngx_http_request_t *r, ngx_int_t rc));
+    void (*finalize)(ngx_http_request_t *r, ngx_int_t rc),
+    void (*moves)(ngx_http_kvroute_continue_t *c));
 
 /* reads all that has come, however slowly the client reads */
 ngx_int_t ngx_http_kvroute_continue_drain(ngx_http_kvroute_continue_t *c);
@@ -117,6 +127,12 @@ void ngx_http_kvroute_continue_put(void *data, const uint8_t *p, size_t len);
 
 /* _continue: the upstream of the client's request is finalized */
 void ngx_http_kvroute_continue_finalize(ngx_http_request_t *r, ngx_int_t rc);
+
+/* ends a part if it may, to continue it elsewhere */
+void ngx_http_kvroute_continue_leave(ngx_http_kvroute_continue_t *c);
+
+/* _request: whether a part could be continued now */
+ngx_uint_t ngx_http_kvroute_continue_can(ngx_http_kvroute_continue_t *c);
 
 /*
  * _request: starts a continuation, at whose end done is called with c; else the

@@ -18,6 +18,9 @@ static ngx_int_t ngx_http_kvroute_continue_begin(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_kvroute_continue_streams(ngx_http_request_t *r);
 static ngx_http_kvroute_attempt_t *ngx_http_kvroute_continue_attempt(
     ngx_http_request_t *r);
+static void ngx_http_kvroute_continue_at(ngx_http_kvroute_continue_t *c,
+    ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_continue_cleanup(void *data);
 static ngx_uint_t ngx_http_kvroute_continue_read(
     ngx_http_kvroute_continue_t *c);
 static void ngx_http_kvroute_continue_bytes(ngx_http_kvroute_continue_t *c,
@@ -43,6 +46,8 @@ static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
 
 static void  (*ngx_http_kvroute_continue_ends)(ngx_http_request_t *r,
                                                ngx_int_t rc);
+static void  (*ngx_http_kvroute_continue_moves)(
+                                               ngx_http_kvroute_continue_t *c);
 
 
 static ngx_int_t
@@ -87,9 +92,7 @@ ngx_http_kvroute_continue_header_filter(ngx_http_request_t *r)
 
     at = ngx_http_kvroute_continue_attempt(r);
 
-    if (at) {
-        c->peer = at->core.reservation.peer;
-    }
+    ngx_http_kvroute_continue_at(c, at);
 
     return ngx_http_next_header_filter(r);
 }
@@ -99,6 +102,7 @@ ngx_http_kvroute_continue_header_filter(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_kvroute_continue_begin(ngx_http_request_t *r)
 {
+    ngx_pool_cleanup_t                *cln;
     ngx_http_kvroute_attempt_t        *at;
     ngx_http_kvroute_continue_t       *c;
     ngx_http_kvroute_continue_conf_t  *conf;
@@ -130,18 +134,24 @@ ngx_http_kvroute_continue_begin(ngx_http_request_t *r)
         return NGX_OK;
     }
 
-    c = ngx_pcalloc(r->pool, sizeof(ngx_http_kvroute_continue_t));
-    if (c == NULL) {
+    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_kvroute_continue_t));
+    if (cln == NULL) {
         return NGX_ERROR;
     }
+
+    c = cln->data;
+    ngx_memzero(c, sizeof(ngx_http_kvroute_continue_t));
+
+    cln->handler = ngx_http_kvroute_continue_cleanup;
 
     c->request = r;
     c->part = r;
     c->conf = conf;
     c->upstream = at->conf;
-    c->peer = at->core.reservation.peer;
     c->keepalive = r->keepalive;
     c->last = &c->out;
+
+    ngx_http_kvroute_continue_at(c, at);
 
     c->answer.api = r->uri.len >= sizeof(chat) - 1
                     && ngx_memcmp(r->uri.data + r->uri.len
@@ -202,6 +212,33 @@ ngx_http_kvroute_continue_attempt(ngx_http_request_t *r)
 }
 
 
+static void
+ngx_http_kvroute_continue_at(ngx_http_kvroute_continue_t *c,
+    ngx_http_kvroute_attempt_t *at)
+{
+    kvr_registry_t  *registry;
+
+    c->peer = at ? at->core.reservation.peer : KVR_REGISTRY_NONE;
+    c->drain = NULL;
+
+    if (c->peer != KVR_REGISTRY_NONE) {
+        registry = at->conf->zone->core.registry;
+        c->drain = &registry->peer[registry->peer[c->peer].address].drain;
+    }
+}
+
+
+static void
+ngx_http_kvroute_continue_cleanup(void *data)
+{
+    ngx_http_kvroute_continue_t *c = data;
+
+    if (c->move.posted) {
+        ngx_delete_posted_event(&c->move);
+    }
+}
+
+
 static ngx_int_t
 ngx_http_kvroute_continue_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
@@ -245,6 +282,10 @@ ngx_http_kvroute_continue_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         special = ngx_http_kvroute_continue_read(c);
 
         rc = ngx_http_kvroute_continue_send(c, r, special);
+    }
+
+    if (c->drain && kvr_drain_moves(c->drain)) {
+        ngx_http_kvroute_continue_moves(c);
     }
 
     if (c->in) {
@@ -525,9 +566,11 @@ ngx_http_kvroute_continue_send(ngx_http_kvroute_continue_t *c,
 
 void
 ngx_http_kvroute_continue_filter_init(
-    void (*finalize)(ngx_http_request_t *r, ngx_int_t rc))
+    void (*finalize)(ngx_http_request_t *r, ngx_int_t rc),
+    void (*moves)(ngx_http_kvroute_continue_t *c))
 {
     ngx_http_kvroute_continue_ends = finalize;
+    ngx_http_kvroute_continue_moves = moves;
 
     ngx_http_next_header_filter = ngx_http_top_header_filter;
     ngx_http_top_header_filter = ngx_http_kvroute_continue_header_filter;

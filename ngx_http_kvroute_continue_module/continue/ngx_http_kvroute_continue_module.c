@@ -189,7 +189,8 @@ ngx_http_kvroute_continue_postconfiguration(ngx_conf_t *cf)
 
     if (cmcf->used) {
         ngx_http_kvroute_continue_filter_init(
-                                          ngx_http_kvroute_continue_finalize);
+                                          ngx_http_kvroute_continue_finalize,
+                                          ngx_http_kvroute_continue_leave);
     }
 
     return NGX_OK;

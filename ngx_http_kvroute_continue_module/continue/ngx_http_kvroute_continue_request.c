@@ -74,6 +74,28 @@ ngx_http_kvroute_continue_start(ngx_http_kvroute_continue_t *c,
 }
 
 
+ngx_uint_t
+ngx_http_kvroute_continue_can(ngx_http_kvroute_continue_t *c)
+{
+    ngx_buf_t    *of;
+    kvr_again_t   again;
+
+    if (ngx_http_kvroute_continue_allowed(c, &again.most)
+        != KVR_ANSWER_WHOLE)
+    {
+        return 0;
+    }
+
+    of = ngx_http_kvroute_continue_body(c);
+
+    return of
+           && kvr_again_read(&again, &c->answer, of->pos,
+                             (size_t) (of->last - of->pos))
+              == KVR_ANSWER_WHOLE
+           && !again.limit;
+}
+
+
 static kvr_answer_cut_e
 ngx_http_kvroute_continue_allowed(ngx_http_kvroute_continue_t *c,
     uint32_t *most)
@@ -95,7 +117,7 @@ ngx_http_kvroute_continue_allowed(ngx_http_kvroute_continue_t *c,
         return KVR_ANSWER_PREFILL;
     }
 
-    if (c->parts == c->conf->tries) {
+    if (!c->moved && c->parts - c->moves >= c->conf->tries) {
         return KVR_ANSWER_TRIES;
     }
 
@@ -105,7 +127,7 @@ ngx_http_kvroute_continue_allowed(ngx_http_kvroute_continue_t *c,
 
     registry = c->upstream->zone->core.registry;
 
-    if (!kvr_outlier_may_retry(&registry->upstream[c->upstream->number].fleet,
+    if (!c->moved && !kvr_outlier_may_retry(&registry->upstream[c->upstream->number].fleet,
                                &c->upstream->eject,
                                (uint64_t) ngx_current_msec))
     {
@@ -299,7 +321,7 @@ ngx_http_kvroute_continue_before(ngx_http_kvroute_leg_t *leg,
     ctx = ngx_http_kvroute_request_get_ctx(r);
 
     if (ctx->attempt->tries == 0) {
-        ctx->attempt->tries = 1;
+        ctx->attempt->tries = c->retry;
         ngx_http_kvroute_prepare_avoid(ctx->attempt, c->peer);
     }
 

@@ -27,8 +27,14 @@
 typedef enum {
     NGX_HTTP_KVROUTE_API_PEER = 1,
     NGX_HTTP_KVROUTE_API_SIZE = 2,
-    NGX_HTTP_KVROUTE_API_TIMEOUT = 4
+    NGX_HTTP_KVROUTE_API_TIMEOUT = 4,
+    NGX_HTTP_KVROUTE_API_MOVE = 8,
+    NGX_HTTP_KVROUTE_API_RATE = 16
 } ngx_http_kvroute_api_arg_e;
+
+
+/* streams that leave a server in a second */
+#define NGX_HTTP_KVROUTE_API_STREAMS  50
 
 
 typedef struct ngx_http_kvroute_action_s  ngx_http_kvroute_action_t;
@@ -40,6 +46,8 @@ typedef struct {
     ngx_str_t                         peer;     /* "": all peers */
     uint64_t                          size;     /* 0: auto */
     ngx_msec_t                        timeout;  /* 0: none */
+    ngx_uint_t                        move;     /* streams leave, */
+    uint32_t                          rate;     /* so many a second */
     char                              wrong[80];  /* the reason for a refusal */
 } ngx_http_kvroute_call_t;
 
@@ -90,14 +98,18 @@ static void ngx_http_kvroute_api_reset(ngx_http_kvroute_call_t *call,
 static const ngx_http_kvroute_api_arg_t  ngx_http_kvroute_api_args[] = {
     { ngx_string("peer"), NGX_HTTP_KVROUTE_API_PEER, "10.0.0.1:8000" },
     { ngx_string("size"), NGX_HTTP_KVROUTE_API_SIZE, "64m or auto" },
-    { ngx_string("timeout"), NGX_HTTP_KVROUTE_API_TIMEOUT, "10m or 90s" }
+    { ngx_string("timeout"), NGX_HTTP_KVROUTE_API_TIMEOUT, "10m or 90s" },
+    { ngx_string("move"), NGX_HTTP_KVROUTE_API_MOVE, "1" },
+    { ngx_string("rate"), NGX_HTTP_KVROUTE_API_RATE, "50" }
 };
 
 
 static const ngx_http_kvroute_action_t  ngx_http_kvroute_actions[] = {
 
     { ngx_string("drain"), ngx_http_kvroute_api_drain,
-      NGX_HTTP_KVROUTE_API_PEER, NGX_HTTP_KVROUTE_API_TIMEOUT },
+      NGX_HTTP_KVROUTE_API_PEER,
+      NGX_HTTP_KVROUTE_API_TIMEOUT|NGX_HTTP_KVROUTE_API_MOVE
+      |NGX_HTTP_KVROUTE_API_RATE },
 
     { ngx_string("undrain"), ngx_http_kvroute_api_undrain,
       NGX_HTTP_KVROUTE_API_PEER, 0 },
@@ -345,6 +357,17 @@ ngx_http_kvroute_api_set(ngx_http_kvroute_call_t *call,
         call->timeout = (ngx_msec_t) n;
 
         return n <= 0 ? "invalid" : NULL;
+
+    case NGX_HTTP_KVROUTE_API_MOVE:
+        call->move = 1;
+
+        return value->len == 1 && value->data[0] == '1' ? NULL : "invalid";
+
+    case NGX_HTTP_KVROUTE_API_RATE:
+        n = ngx_atoi(value->data, value->len);
+        call->rate = (uint32_t) n;
+
+        return n <= 0 || n > 10000 ? "invalid" : NULL;
     }
 
     return "unexpected";
@@ -412,8 +435,18 @@ ngx_http_kvroute_api_drain(ngx_http_kvroute_call_t *call,
     registry = zone->sh->registry;
     peer = registry->peer[peer].address;
 
+    /* streams leave once sessions may: without a time, now */
+
     kvr_drain_begin(&registry->peer[peer].drain,
-                    (uint64_t) call->timeout, (uint64_t) ngx_current_msec);
+                    (uint64_t) (call->timeout ? call->timeout : call->move),
+                    (uint64_t) ngx_current_msec);
+
+    if (call->move) {
+        kvr_drain_move(&registry->peer[peer].drain,
+                       call->rate ? call->rate
+                                  : NGX_HTTP_KVROUTE_API_STREAMS);
+    }
+
     kvr_registry_share(registry, peer);
 }
 

@@ -12,7 +12,7 @@ static void *kvr_continue_base(const kvr_zone_t *zone, void *data,
 
 
 static const char *const  kvr_continue_causes[] = {
-    "broken", "timeout", "short", "error"
+    "broken", "timeout", "short", "error", "moved"
 };
 
 _Static_assert(kvr_nelts(kvr_continue_causes) == KVR_CONTINUE_CAUSES,

@@ -21,6 +21,7 @@ typedef enum {
     KVR_CONTINUE_TIMEOUT,
     KVR_CONTINUE_SHORT,          /* whole for HTTP, without its final event */
     KVR_CONTINUE_ERROR,          /* an event told of an error */
+    KVR_CONTINUE_MOVED,          /* its server is being emptied */
     KVR_CONTINUE_CAUSES
 } kvr_continue_cause_e;
 
@@ -33,6 +34,7 @@ typedef struct {
 
 typedef struct {
     kvr_continue_stats_t  upstream[KVR_REGISTRY_UPSTREAMS];
+    _Atomic uint64_t      next[KVR_PEERS];  /* see kvr_drain_leaves() */
 } kvr_continue_t;
 
 

@@ -27,6 +27,7 @@ kvr_drain_begin(kvr_drain_t *d, uint64_t timeout, uint64_t now)
     kvr_set(&d->reported, 0);
 
     if (kvr_drain_on(d)) {
+        kvr_set(&d->on, 1);
         return;
     }
 
@@ -50,6 +51,28 @@ kvr_drain_end(kvr_drain_t *d)
     kvr_set(&d->on, 0);
 
     return on;
+}
+
+
+void
+kvr_drain_move(kvr_drain_t *d, uint32_t rate)
+{
+    kvr_set(&d->on, 1 + rate);
+}
+
+
+int
+kvr_drain_leaves(const kvr_drain_t *d, _Atomic uint64_t *next, uint64_t now)
+{
+    uint32_t  on;
+    uint64_t  turn;
+
+    on = kvr_get(&d->on);
+    turn = kvr_get(next);
+
+    return on > 1 && kvr_drain_over(d, now) && turn <= now * 1000
+           && atomic_compare_exchange_strong(next, &turn,
+                                             now * 1000 + 1000000 / (on - 1));
 }
 
 

@@ -29,7 +29,8 @@
 
 
 typedef struct {
-    _Atomic uint32_t   on;
+    _Atomic uint32_t   on;           /* 1, and streams that leave in a second
+                                        after until */
     _Atomic uint32_t   reported;     /* 1: its being empty was reported */
     _Atomic uint64_t   since;
     _Atomic uint64_t   until;        /* sessions may go there; 0: no end */
@@ -51,6 +52,16 @@ void kvr_drain_begin(kvr_drain_t *d, uint64_t timeout, uint64_t now);
 
 /* Copies on, off and the end from another peer; counts stay. */
 void kvr_drain_copy(kvr_drain_t *d, const kvr_drain_t *as);
+
+/* Sets how many streams a second leave once the end is over. */
+void kvr_drain_move(kvr_drain_t *d, uint32_t rate);
+
+/*
+ * Tells whether one of them has to leave now.  next is kept for the peer: the
+ * time of the next one, in us.
+ */
+int kvr_drain_leaves(const kvr_drain_t *d, _Atomic uint64_t *next,
+    uint64_t now);
 
 /* Ends draining; returns whether the peer was drained. */
 int kvr_drain_end(kvr_drain_t *d);
@@ -79,6 +90,14 @@ static inline int
 kvr_drain_on(const kvr_drain_t *d)
 {
     return kvr_get(&d->on) != 0;
+}
+
+
+/* Tells whether streams leave. */
+static inline int
+kvr_drain_moves(const kvr_drain_t *d)
+{
+    return kvr_get(&d->on) > 1;
 }
 
 

@@ -128,3 +128,33 @@ TEST(test_drain_sessions)
 
     ck_assert_uint_eq(kvr_drain_sessions(&d, NOW + 200000), 214);
 }
+
+
+/* streams leave once sessions may, one at a time */
+TEST(test_drain_leaves)
+{
+    kvr_drain_t       d;
+    _Atomic uint64_t  next;
+
+    memset((void *) &d, 0, sizeof(kvr_drain_t));
+    kvr_set(&next, 0);
+
+    kvr_drain_begin(&d, 5000, NOW);
+    ck_assert(!kvr_drain_leaves(&d, &next, NOW + 6000));
+
+    kvr_drain_move(&d, 10);
+    ck_assert(kvr_drain_moves(&d));
+    ck_assert(!kvr_drain_leaves(&d, &next, NOW + 4000));
+
+    ck_assert(kvr_drain_leaves(&d, &next, NOW + 5000));
+    ck_assert(!kvr_drain_leaves(&d, &next, NOW + 5099));
+    ck_assert(kvr_drain_leaves(&d, &next, NOW + 5100));
+
+    /* another drain without it */
+
+    kvr_drain_begin(&d, 5000, NOW);
+    ck_assert(kvr_drain_on(&d) && !kvr_drain_moves(&d));
+
+    kvr_drain_end(&d);
+    ck_assert(!kvr_drain_moves(&d) && !kvr_drain_leaves(&d, &next, NOW + 9000));
+}
