@@ -110,6 +110,9 @@ static const char *const  kvr_answer_names[] = {
 _Static_assert(kvr_nelts(kvr_answer_names) == KVR_ANSWER_CUTS, "names");
 
 
+static int kvr_answer_same(kvr_answer_t *a, const uint8_t *p, size_t len);
+static void kvr_answer_frame(kvr_answer_t *a, const kvr_splice_span_t *s,
+    const uint8_t *p, size_t len, size_t json);
 static const uint8_t *kvr_answer_data(const uint8_t *p, size_t *len,
     int *error);
 static void kvr_answer_first(kvr_answer_t *a, const kvr_splice_span_t *s,
@@ -162,6 +165,13 @@ kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
     kvr_splice_t       e;
     const uint8_t     *json;
     kvr_splice_span_t  s[KVR_OF_FIELDS];
+
+    if (kvr_answer_same(a, p, len)) {
+        put(data, p, len);
+        return;
+    }
+
+    a->after = 0;
 
     n = len;
     json = kvr_answer_data(p, &n, &error);
@@ -286,6 +296,65 @@ kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
 
     kvr_splice_put(&e, p, len, put, data);
     a->given = a->len;
+
+    kvr_answer_frame(a, s, p, len, (size_t) (json - p));
+}
+
+
+/* takes an event that differs from the last one by a plain text alone */
+static int
+kvr_answer_same(kvr_answer_t *a, const uint8_t *p, size_t len)
+{
+    size_t          n;
+    const uint8_t  *text;
+
+    if (a->after == 0 || len <= a->before + a->after) {
+        return 0;
+    }
+
+    n = len - a->before - a->after;
+    text = p + a->before;
+
+    if (memcmp(p, a->frame, a->before) != 0
+        || memcmp(text + n, a->frame + a->before, a->after) != 0
+        || memchr(text, '"', n) || memchr(text, '\\', n)
+        || text[n - 1] >= 0x80 || a->len + n > a->size)
+    {
+        return 0;
+    }
+
+    memcpy(a->text + a->len, text, n);
+
+    a->len += n;
+    a->given = a->len;
+    a->tokens++;
+
+    return 1;
+}
+
+
+/* keeps what stands around the text, if the event says nothing else */
+static void
+kvr_answer_frame(kvr_answer_t *a, const kvr_splice_span_t *s, const uint8_t *p,
+    size_t len, size_t json)
+{
+    size_t  from, to;
+
+    from = json + s[KVR_OF_TEXT].at + 1;
+    to = json + s[KVR_OF_TEXT].end - 1;
+
+    if (a->part || !s[KVR_OF_TEXT].set || s[KVR_OF_TEXT].c != '"' || a->cut
+        || s[KVR_OF_FINISH].set || s[KVR_OF_ROLE].set
+        || s[KVR_OF_COMPLETION].set || len - (to - from) > KVR_ANSWER_FRAME)
+    {
+        return;
+    }
+
+    a->before = from;
+    a->after = len - to;
+
+    memcpy(a->frame, p, a->before);
+    memcpy(a->frame + a->before, p + to, a->after);
 }
 
 
@@ -492,6 +561,7 @@ kvr_answer_next(kvr_answer_t *a)
     a->tokens = 0;
     a->held = 0;
     a->failed = 0;
+    a->after = 0;
 }
 
 

@@ -18,6 +18,9 @@
  *
  * An event whose text ends inside a character is held back until the next one
  * has the rest of it, since another engine would write all of the character.
+ * Most events differ from the one before by their text alone: they are not read
+ * but compared.
+ *
  * An event with an error is held back too: it is the client's only if nobody
  * continues.
  */
@@ -28,6 +31,7 @@
 
 #define KVR_ANSWER_NAME  256     /* of an id, or a model */
 #define KVR_ANSWER_HELD  1024    /* bytes that are held back, at most */
+#define KVR_ANSWER_FRAME 512     /* bytes around a text */
 
 
 /* what the events are of */
@@ -85,6 +89,12 @@ typedef struct {
     unsigned           finished:1;  /* the engine has told why it stopped */
     unsigned           done:1;   /* the final event has passed */
     unsigned           failed:1; /* an error event is held */
+
+    /* of the last event with a text: what stood around that */
+
+    size_t             before;
+    size_t             after;    /* 0: there is none */
+    uint8_t            frame[KVR_ANSWER_FRAME];
 
     size_t             held;
     uint8_t            hold[KVR_ANSWER_HELD];

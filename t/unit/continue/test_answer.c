@@ -397,3 +397,47 @@ TEST(test_answer_random)
     util_drop(&out);
     util_drop(&in);
 }
+
+
+/* an event that is compared is taken as one that is read */
+TEST(test_answer_same)
+{
+    util_rng_t    rng;
+    util_buf_t    out = { 0 }, want = { 0 };
+    kvr_answer_t  a, b;
+    static uint8_t  other[4096];
+
+    static const char *const  texts[] = {
+        "a", " word", "\\n", "\\\"", "\xe2\x82", "\xac", "\\ud83d", "\\ude00", "",
+        "\xc3\xa9", "x\"},\"finish_reason\":\"stop", "\"},\"index\":1,\"delta\":{"
+        "\"content\":\"y"
+    };
+
+    for (unsigned i = 0; i < util_cases(2000); i++) {
+        util_seed(&rng, "same", i);
+        init(&a, KVR_ANSWER_CHAT);
+        init(&b, KVR_ANSWER_CHAT);
+        b.text = other;
+
+        for (unsigned k = 0; k < 12; k++) {
+            unsigned  t = util_below(&rng, util_below(&rng, 2) ? 2
+                                           : kvr_nelts(texts));
+
+            content(&a, &out, "A", texts[t]);
+            b.after = 0;
+            content(&b, &want, "A", texts[t]);
+
+            util_check(out.len == want.len
+                       && memcmp(out.p, want.p, out.len) == 0, "%u.%u", i, k);
+            util_check(a.given == b.given && a.len == b.len
+                       && a.tokens == b.tokens && a.cut == b.cut
+                       && a.finished == b.finished && a.held == b.held
+                       && memcmp(text, other, a.len) == 0, "%u.%u", i, k);
+        }
+
+        out.len = want.len = 0;
+    }
+
+    util_drop(&out);
+    util_drop(&want);
+}
