@@ -400,9 +400,9 @@ fields(oracle_t *o, node_t *body, const kvr_prompt_conf_t *conf,
 
     for (i = 0; i < KVR_PROMPT_FIELDS; i++) {
 
-        node_word(o, node_get(body, names[i]), &w, KVR_PROMPT_FIELD_LEN + 1);
+        node_word(o, node_get(body, names[i]), &w, KVR_PROMPT_FIELD_LEN);
 
-        pr->field[i].len = w.len > KVR_PROMPT_FIELD_LEN ? 0 : w.len;
+        pr->field[i].len = w.cut ? 0 : w.len;
         memcpy(pr->field[i].data, w.data, pr->field[i].len);
     }
 

@@ -434,21 +434,32 @@ node_get(node_t *v, const char *name)
 }
 
 
-/* a word: decoded, and cut; nothing if it is no string */
+/*
+ * Decodes a string and keeps its first max bytes.  Like the reader, it ignores
+ * a broken escape after them.
+ */
 void
 node_word(oracle_t *o, node_t *v, word_t *w, size_t max)
 {
+    size_t      used;
     util_buf_t  buf = { 0 };
 
     w->len = 0;
+    w->cut = 0;
 
     if (v == NULL || v->kind != '"') {
         return;
     }
 
-    node_string(o, v, &buf, 0);
+    if (util_string(v->p + 1, v->len - 1, &buf, &used, 0) != KVR_ERROR
+        || buf.len <= max)
+    {
+        buf.len = 0;
+        node_string(o, v, &buf, 0);
+    }
 
     w->len = kvr_min(buf.len, max);
+    w->cut = buf.len > max;
 
     if (w->len) {
         memcpy(w->data, buf.p, w->len);

@@ -45,6 +45,7 @@ struct node_s {
 
 typedef struct {
     size_t           len;
+    unsigned         cut:1;          /* the string is longer */
     uint8_t          data[KVR_PROMPT_MODEL_LEN + 1];
 } word_t;
 
@@ -92,7 +93,7 @@ int node_is(node_t *item, const char *name);
 /* Returns the value of the last key of that name. */
 node_t *node_get(node_t *v, const char *name);
 
-/* Adds a word: decoded and cut; nothing if it is not a string. */
+/* Reads the first max bytes of a string; none if the value is no string. */
 void node_word(oracle_t *o, node_t *v, word_t *w, size_t max);
 int word_is(const word_t *w, const char *s);
 

@@ -25,11 +25,7 @@ kvr_block_put(kvr_block_t *b, const void *data, size_t len)
         len -= n;
 
         if (b->fill == KVR_BLOCK) {
-            kvr_block_add(b, b->digest(b->secret, b->stage[b->cur],
-                                       KVR_BLOCK),
-                          b->stage[b->cur], KVR_BLOCK);
-            kvr_block_restage(b);
-            b->fill = 0;
+            kvr_block_finish(b);
         }
     }
 }
@@ -45,7 +41,6 @@ kvr_block_finish(kvr_block_t *b)
     kvr_block_add(b, b->digest(b->secret, b->stage[b->cur], b->fill),
                   b->stage[b->cur], b->fill);
     kvr_block_restage(b);
-    b->fill = 0;
 }
 
 

@@ -9,13 +9,14 @@
 
 
 /*
- * A stream of canonical prompt bytes, cut in blocks of KVR_BLOCK bytes, each
- * reduced to a keyed 64-bit digest that does not depend on its place.  The
- * place comes in when the digests are chained, after the whole body was read
- * and the root is known; so sections may stand in the body in any order.
+ * A stream of canonical prompt bytes.  It is cut into blocks of KVR_BLOCK
+ * bytes, and each block is reduced to a keyed 64-bit digest that does not
+ * depend on its position.  The position enters when the digests are chained,
+ * after the whole body was read and the root is known.  So the sections of a
+ * body can come in any order.
  *
- * A stream can be marked once and put back to the mark later.  The staged
- * bytes of the marked moment are kept by going on in the other stage.
+ * A stream can be marked once and rewound to the mark later.  There are two
+ * stages: the marked one keeps its bytes while the other one is filled.
  */
 
 
@@ -25,14 +26,14 @@
 #define KVR_BLOCK       256
 #define KVR_SECRET_LEN  192
 
-/* a text kernel copies 64 bytes at a time to a stage, the last time too */
+/* a text kernel always copies 64 bytes to a stage, also at its end */
 #define KVR_STAGE_LEN   (KVR_BLOCK + 64)
 
 
 typedef uint64_t (*kvr_digest_pt)(const uint8_t *secret, const uint8_t *p,
     size_t len);
 
-/* is shown each block as it is finished */
+/* receives each finished block */
 typedef void (*kvr_tap_pt)(void *data, const uint8_t *p, size_t len);
 
 
@@ -45,7 +46,7 @@ typedef struct {
     uint64_t           bytes;     /* in finished blocks */
 
     uint32_t           fill;      /* bytes staged, < KVR_BLOCK */
-    uint32_t           marked;    /* stage to be left alone, or 2 */
+    uint32_t           marked;    /* stage that keeps its bytes, or 2 */
     uint32_t           cur;       /* stage in use */
 
     const uint8_t     *secret;    /* KVR_SECRET_LEN bytes of entropy */
@@ -67,25 +68,21 @@ typedef struct {
 
 
 /*
- * Starts a stream whose digests go to out[0 .. max), or are folded to a single
- * value when out is NULL.  What does not fit in out[] is counted in bytes and
- * otherwise dropped.
+ * Starts a stream.  Its digests go to out[0 .. max), or are folded into a
+ * single value if out is NULL.  Digests that do not fit are dropped; bytes
+ * still counts their blocks.
  */
 static inline void
 kvr_block_init(kvr_block_t *b, const uint8_t *secret, kvr_digest_pt digest,
     uint64_t *out, size_t max)
 {
+    memset(b, 0, offsetof(kvr_block_t, stage));
+
     b->out = out;
-    b->n = 0;
     b->max = max;
-    b->fold = 0;
-    b->bytes = 0;
-    b->fill = 0;
-    b->cur = 0;
     b->marked = 2;
     b->secret = secret;
     b->digest = digest;
-    b->tap = NULL;
 }
 
 
@@ -108,20 +105,22 @@ kvr_block_add(kvr_block_t *b, uint64_t digest, const uint8_t *p, size_t len)
 }
 
 
-/* the staged block was digested: the stage is free unless it is marked */
+/* Empties the stage after its block was digested; a marked stage is kept. */
 static inline void
 kvr_block_restage(kvr_block_t *b)
 {
     if (kvr_unlikely(b->cur == b->marked)) {
         b->cur ^= 1;
     }
+
+    b->fill = 0;
 }
 
 
-/* appends len bytes */
+/* Appends len bytes. */
 void kvr_block_put(kvr_block_t *b, const void *data, size_t len);
 
-/* appends one byte */
+/* Appends one byte. */
 static inline void
 kvr_block_byte(kvr_block_t *b, uint8_t c)
 {
@@ -133,9 +132,10 @@ kvr_block_byte(kvr_block_t *b, uint8_t c)
     kvr_block_put(b, &c, 1);
 }
 
-/* digests what is staged as a short block, so that the next starts a block */
+/* Digests the staged bytes as a short block. */
 void kvr_block_finish(kvr_block_t *b);
 
+/* Marks the stream, see kvr_block_rewind(). */
 static inline void
 kvr_block_mark(kvr_block_t *b, kvr_block_mark_t *mark)
 {
@@ -147,7 +147,7 @@ kvr_block_mark(kvr_block_t *b, kvr_block_mark_t *mark)
     b->marked = b->cur;
 }
 
-/* takes back all that was put since the mark; good only once per mark */
+/* Removes all bytes put since the mark; allowed once per mark. */
 void kvr_block_rewind(kvr_block_t *b, kvr_block_mark_t *mark);
 
 

@@ -9,7 +9,7 @@
 
 
 /*
- * A whole block at a time: whether its text may be hashed as it lies, and its
+ * Whole blocks: whether the text of a block can be hashed in place, and its
  * digest, in the instruction set that the including file is compiled for.
  */
 
@@ -17,39 +17,11 @@
 #include "core/hash/kvr_block.h"
 #include "core/hash/kvr_vec.h"
 
-#if (__x86_64__)
-#include <immintrin.h>
-#endif
-
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 
-#if (__x86_64__ && KVR_TEXT_AVX2)
-#define KVR_VEC_WIDTH  32
-#else
-#define KVR_VEC_WIDTH  16
-#endif
-
-
-/* GCC's and clang's own vectors: SSE2, AVX2, NEON or plain C, as there is */
-
-typedef uint8_t   kvr_vec_bytes_t __attribute__ ((vector_size(KVR_VEC_WIDTH)));
-typedef uint64_t  kvr_vec_words_t __attribute__ ((vector_size(KVR_VEC_WIDTH)));
-
-
-static inline kvr_vec_bytes_t
-kvr_vec_bytes(const uint8_t *p)
-{
-    kvr_vec_bytes_t  v;
-
-    memcpy(&v, p, KVR_VEC_WIDTH);
-
-    return v;
-}
-
-
-/* bytes of a where those of m are set, else of b */
+/* Selects the bytes of a where m is set, else those of b. */
 #if (KVR_VEC_WIDTH == 32)
 #define kvr_vec_select(m, a, b)                                               \
     ((kvr_vec_bytes_t) _mm256_blendv_epi8((__m256i) (b), (__m256i) (a),       \
@@ -59,7 +31,7 @@ kvr_vec_bytes(const uint8_t *p)
 #endif
 
 
-/* whether no byte of v is odd */
+/* Returns whether no byte of v is odd. */
 static inline int
 kvr_vec_even(kvr_vec_bytes_t v)
 {
@@ -75,7 +47,7 @@ kvr_vec_even(kvr_vec_bytes_t v)
 }
 
 
-/* what bytes are compared with */
+/* the characters that bytes are compared with */
 typedef struct {
     kvr_vec_bytes_t  quote;
     kvr_vec_bytes_t  backslash;
@@ -87,12 +59,12 @@ kvr_vec_chars(void)
 {
     kvr_vec_chars_t  c;
 
-    c.quote = (kvr_vec_bytes_t) { 0 } + '"';
-    c.backslash = (kvr_vec_bytes_t) { 0 } + '\\';
+    c.quote = kvr_vec_fill('"');
+    c.backslash = kvr_vec_fill('\\');
 
 #if (__x86_64__)
 
-    /* or the compiler makes them anew wherever it runs out of registers */
+    /* keeps the compiler from rebuilding them when it runs out of registers */
 
     __asm__ ("" : "+x" (c.quote), "+x" (c.backslash));
 
@@ -103,9 +75,10 @@ kvr_vec_chars(void)
 
 
 /*
- * Odd bytes where one of those at p may need a look: a quote that is not right
- * behind a lone backslash, and behind any backslash an odd byte; of what JSON
- * has there only "u" and "/" are odd.  Two bytes of the same text are before p.
+ * Marks by odd bytes the bytes at p that need a closer look: a quote, unless a
+ * single backslash precedes it, and an odd byte after a backslash.  Of the
+ * characters that JSON allows there only "u" and "/" are odd.  Two bytes of the
+ * same text precede p.
  */
 static inline __attribute__ ((always_inline)) kvr_vec_bytes_t
 kvr_vec_look(const uint8_t *p, const kvr_vec_chars_t *c)
@@ -122,8 +95,8 @@ kvr_vec_look(const uint8_t *p, const kvr_vec_chars_t *c)
 
 
 /*
- * Whether none of 64 bytes needs a look.  It may say no where there is none,
- * where backslashes come in a row, but never yes where there is one.
+ * Returns whether none of 64 bytes needs a closer look.  A run of backslashes
+ * can make it return 0 for plain text; it never returns 1 for other text.
  */
 static inline __attribute__ ((always_inline)) int
 kvr_vec_plain(const uint8_t *p, const kvr_vec_chars_t *c)
@@ -142,7 +115,7 @@ kvr_vec_plain(const uint8_t *p, const kvr_vec_chars_t *c)
 }
 
 
-/* which of them, as bits */
+/* Returns the bytes that need a closer look, as bits. */
 static inline __attribute__ ((always_inline)) uint64_t
 kvr_vec_looks(const uint8_t *p, const kvr_vec_chars_t *c)
 {
@@ -163,8 +136,8 @@ kvr_vec_looks(const uint8_t *p, const kvr_vec_chars_t *c)
 #if (__x86_64__ && KVR_TEXT_AVX2)
 
 /*
- * XXH3_64bits_withSecret() of a block, written out: with the length known and
- * the sums in registers it takes half of the library's instructions.
+ * XXH3_64bits_withSecret() of a block.  The length is constant and the sums
+ * stay in registers, so it takes half of the library's instructions.
  */
 
 typedef struct {
@@ -190,7 +163,7 @@ kvr_vec_sums_init(kvr_vec_sums_t *s)
 }
 
 
-/* the stripe at an offset of the block */
+/* Adds the stripe at an offset of the block. */
 static inline __attribute__ ((always_inline)) void
 kvr_vec_sums_add(kvr_vec_sums_t *s, const uint8_t *secret, const uint8_t *block,
     unsigned offset)
@@ -201,18 +174,18 @@ kvr_vec_sums_add(kvr_vec_sums_t *s, const uint8_t *secret, const uint8_t *block,
 
     t = kvr_vec_load(block + offset);
 
-    /* that of the last stripe is not aligned */
+    /* the key of the last stripe is not aligned */
 
     key = kvr_vec_load(offset == KVR_BLOCK - 64
                        ? secret + KVR_SECRET_LEN - 64 - 7
                        : secret + offset / 8);
 
     for (i = 0; i < 2; i++) {
-        k = _mm256_xor_si256(t.v[i], key.v[i]);
+        k = (__m256i) (t.v[i] ^ key.v[i]);
         k = _mm256_mul_epu32(k, _mm256_srli_epi64(k, 32));
 
         s->mul[i] = _mm256_add_epi64(s->mul[i], k);
-        s->add[i] = _mm256_add_epi64(s->add[i], t.v[i]);
+        s->add[i] = _mm256_add_epi64(s->add[i], (__m256i) t.v[i]);
     }
 }
 
@@ -222,11 +195,12 @@ kvr_vec_sums_merge(kvr_vec_sums_t *s, const uint8_t *secret,
     const uint8_t *block)
 {
     int                i;
+    __m256i            sum;
     uint64_t           h;
     kvr_vec_t          t, key;
     unsigned __int128  m;
 
-    /* through memory: it takes more to get words out of vectors */
+    /* memory is cheaper than extracting words from vectors */
 
     union {
         uint8_t        bytes[64];
@@ -239,11 +213,11 @@ kvr_vec_sums_merge(kvr_vec_sums_t *s, const uint8_t *secret,
 
     for (i = 0; i < 2; i++) {
 
-        /* each word counts for its neighbour, swapped once for all stripes */
+        /* each word is added to its neighbour: one swap serves all stripes */
 
-        t.v[i] = _mm256_shuffle_epi32(s->add[i], 0x4e);
-        t.v[i] = _mm256_add_epi64(t.v[i], s->mul[i]);
-        t.v[i] = _mm256_xor_si256(t.v[i], key.v[i]);
+        sum = _mm256_shuffle_epi32(s->add[i], 0x4e);
+        sum = _mm256_add_epi64(sum, s->mul[i]);
+        t.v[i] = (kvr_vec_bytes_t) sum ^ key.v[i];
     }
 
     kvr_vec_store(u.bytes, t);
@@ -266,7 +240,7 @@ _Static_assert(KVR_BLOCK == 256 && KVR_SECRET_LEN == 192, "block of XXH3");
 
 #else
 
-/* all of it at once, by the library */
+/* The library digests the whole block at once. */
 
 typedef struct {
     uint8_t  none;

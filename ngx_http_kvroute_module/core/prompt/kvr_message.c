@@ -145,26 +145,6 @@ kvr_message_rest(kvr_walk_t *w, kvr_message_mark_t *mark, int rc)
 }
 
 
-int
-kvr_message_cut(kvr_walk_t *w, kvr_message_mark_t *mark)
-{
-    int  rc;
-
-    if (w->cut) {
-        return KVR_JSON_COSTLY;
-    }
-
-    rc = kvr_json_cut(&w->json, mark->offset);
-
-    w->cut = kvr_json_offset(&w->json) - mark->offset;
-    w->drop = 0;
-
-    kvr_block_rewind(&w->block, &mark->block);
-
-    return rc == KVR_OK ? KVR_DECLINED : rc;
-}
-
-
 static int
 kvr_message_read(kvr_walk_t *w)
 {

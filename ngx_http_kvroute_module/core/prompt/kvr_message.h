@@ -43,12 +43,6 @@ int kvr_message_list(kvr_walk_t *w);
  */
 int kvr_message_rest(kvr_walk_t *w, kvr_message_mark_t *mark, int rc);
 
-/*
- * Ends the list before a message that became too costly, and adds to w->cut
- * what is passed over: KVR_DECLINED, as at the end of an array.
- */
-int kvr_message_cut(kvr_walk_t *w, kvr_message_mark_t *mark);
-
 /* reads content: a string, an array of parts, one part, or null */
 int kvr_message_content(kvr_walk_t *w);
 

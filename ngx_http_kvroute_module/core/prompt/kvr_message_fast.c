@@ -60,8 +60,7 @@ kvr_message_item(kvr_walk_t *w)
     mark.offset = kvr_json_offset(j);
 
     if (kvr_json_peek(j) != '{') {
-        rc = kvr_walk_other(w);
-        return rc == KVR_JSON_COSTLY ? kvr_message_cut(w, &mark) : rc;
+        return kvr_walk_other(w);
     }
 
     rc = kvr_message_usual(w);
@@ -73,9 +72,7 @@ kvr_message_item(kvr_walk_t *w)
         return KVR_OK;
     }
 
-    rc = kvr_message_rest(w, &mark, rc);
-
-    return rc == KVR_JSON_COSTLY ? kvr_message_cut(w, &mark) : rc;
+    return kvr_message_rest(w, &mark, rc);
 }
 
 

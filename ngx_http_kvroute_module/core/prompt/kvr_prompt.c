@@ -240,7 +240,6 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
                    conf->max_digests);
 
     w->careful = 0;
-    w->cut = 0;
     w->drop = 0;
     w->system = 0;
     w->head = 0;
@@ -248,7 +247,6 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     w->separate = 0;
     w->depth = 0;
     w->media = 0;
-    w->data = &ctx;
 
     ctx.pr = pr;
     ctx.conf = conf;
@@ -555,7 +553,7 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
     }
 
     pr->last = l.h;
-    pr->tailed = (ctx->prompt == KVR_SECTION_MESSAGES && !ctx->walk.cut);
+    pr->tailed = (ctx->prompt == KVR_SECTION_MESSAGES);
 
     if (ctx->conf->documents && ctx->prompt < KVR_SECTIONS) {
         kvr_document_place(ctx->conf->documents, pr->model_root,

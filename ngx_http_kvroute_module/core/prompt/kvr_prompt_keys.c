@@ -405,7 +405,6 @@ kvr_prompt_messages(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     s->shape = KVR_PROMPT_CHAT;
 
     rc = kvr_message_list(&ctx->walk);
-    s->extra = ctx->walk.cut;
 
     kvr_prompt_section_end(ctx, s);
 
@@ -459,7 +458,6 @@ kvr_prompt_text(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 
     } else if (input) {
         rc = kvr_message_list(&ctx->walk);
-        s->extra = ctx->walk.cut;
 
     } else {
         rc = kvr_prompt_list(ctx, s);

@@ -70,14 +70,13 @@ struct kvr_walk_s {
     unsigned       media;        /* media items seen */
 
     size_t         quick;        /* see KVR_MESSAGE_QUICK */
-    uint64_t       cut;          /* bytes of messages that were too costly */
 
     size_t         role_len;
     size_t         type_len;
     uint8_t        role[32];
     uint8_t        type[32];
 
-    void          *data;         /* the prompt's own context */
+    void          *data;         /* of a handler */
 };
 
 

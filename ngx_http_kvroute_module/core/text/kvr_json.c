@@ -5,7 +5,6 @@
 
 
 #include "core/text/kvr_json.h"
-#include "core/text/kvr_json_scan.h"
 #include "core/text/kvr_text.h"
 
 
@@ -16,19 +15,13 @@ void
 kvr_json_init(kvr_json_t *j, const kvr_text_ops_t *ops, kvr_json_fetch_pt fetch,
     void *data)
 {
-    j->p = NULL;
-    j->e = NULL;
-    j->start = NULL;
-    j->base = 0;
+    memset(j, 0, offsetof(kvr_json_t, key_buf));
+
     j->ops = ops;
     j->fetch = fetch;
     j->data = data;
     j->steps = KVR_JSON_STEPS;
     j->left = KVR_JSON_STEPS;
-    j->most = 0;
-    j->back = 0;
-    j->key = NULL;
-    j->key_len = 0;
 }
 
 
@@ -77,26 +70,6 @@ kvr_json_seek(kvr_json_t *j, uint64_t offset)
 }
 
 
-int
-kvr_json_cut(kvr_json_t *j, uint64_t offset)
-{
-    int  rc;
-
-    rc = kvr_json_go(j, offset);
-
-    if (rc == KVR_OK) {
-        rc = j->ops->skip_rest(j);
-    }
-
-    /* for what follows; nobody cuts twice */
-
-    j->left = kvr_max(j->left, KVR_JSON_STEPS / 16);
-    j->back -= kvr_min(j->back, KVR_JSON_BACK / 4);
-
-    return rc;
-}
-
-
 static int
 kvr_json_go(kvr_json_t *j, uint64_t offset)
 {
@@ -113,7 +86,7 @@ kvr_json_go(kvr_json_t *j, uint64_t offset)
 
     if (p == NULL || len == 0) {
 
-        /* the last window is not ours any more */
+        /* the fetch made the last window invalid */
 
         j->p = j->e;
         j->start = j->e;
@@ -131,7 +104,7 @@ kvr_json_go(kvr_json_t *j, uint64_t offset)
 }
 
 
-/* more steps, for the bytes that were read meanwhile */
+/* Allows more steps for the bytes that were read since. */
 int
 kvr_json_grant(kvr_json_t *j)
 {
@@ -152,10 +125,13 @@ kvr_json_peek_far(kvr_json_t *j)
 {
     for ( ;; ) {
 
-        j->p = kvr_scan_space(j->p, j->e);
+        for ( /* void */ ; j->p < j->e; j->p++) {
 
-        if (j->p < j->e) {
-            return *j->p ? *j->p : KVR_ERROR;
+            if (*j->p != ' ' && *j->p != '\t' && *j->p != '\n'
+                && *j->p != '\r')
+            {
+                return *j->p ? *j->p : KVR_ERROR;
+            }
         }
 
         if (kvr_json_refill(j) != KVR_OK) {

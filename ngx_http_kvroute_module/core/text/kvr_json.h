@@ -9,15 +9,14 @@
 
 
 /*
- * A pull reader over JSON text that lies in pieces: a chain of buffers, or a
- * file read window by window.  It makes no tree and allocates nothing.  What
- * the caller does not ask for is skipped by counting brackets outside strings:
- * the grammar inside skipped values is not checked, nor that of numbers, since
- * the engine checks the body anyway and only a guess where to send it is wanted
- * here.
+ * A pull reader for JSON text in pieces: a chain of buffers, or a file read
+ * window by window.  It builds no tree and allocates nothing.  It skips values
+ * that the caller does not read by counting brackets outside strings.  It does
+ * not check the grammar inside skipped values, nor that of numbers: the engine
+ * checks the body anyway.
  *
  * All functions return KVR_OK, KVR_ERROR (not JSON), KVR_AGAIN (the text ended
- * before the value did, or could not be fetched), or KVR_JSON_COSTLY.
+ * inside the value, or could not be fetched), or KVR_JSON_COSTLY.
  */
 
 
@@ -25,16 +24,15 @@
 
 
 #define KVR_JSON_KEY_LEN   64
-#define KVR_JSON_NAME_LEN  32    /* all of kvr_json_names_t are shorter */
+#define KVR_JSON_NAME_LEN  32    /* longer than all of kvr_json_names_t */
 
 
 /*
- * Nobody may make a text that costs many times what others of its length do.
- * What costs by the byte is bounded by the length; objects, items, odd escapes
- * and the like cost besides, and so does to go back.  A text that has more than
- * KVR_JSON_STEPS of these and one for each KVR_JSON_STEP bytes, or goes back
- * over more than KVR_JSON_BACK bytes and KVR_JSON_AGAIN times what was read, is
- * given up with KVR_JSON_COSTLY.
+ * Limits that keep a client from sending a text that costs many times as much
+ * as others of its length.  Objects, items, rewritten escapes and seeks back
+ * count as steps.  The reader returns KVR_JSON_COSTLY if a text takes more than
+ * KVR_JSON_STEPS steps plus one for each KVR_JSON_STEP bytes, or goes back over
+ * more than KVR_JSON_BACK bytes plus KVR_JSON_AGAIN times the bytes read.
  */
 #define KVR_JSON_STEPS  65536
 #define KVR_JSON_STEP   64
@@ -45,9 +43,9 @@
 
 
 /*
- * Gives the text that starts at an offset: a pointer, and in *len how many
- * bytes are valid there; NULL where the text ends or cannot be had.  What was
- * given before is not used any more after the next call.
+ * Returns the text at an offset and sets *len to the number of valid bytes
+ * there; returns NULL at the end of the text, or if it cannot be read.  The
+ * next call makes the pointer invalid.
  */
 typedef const uint8_t *(*kvr_json_fetch_pt)(void *data, uint64_t offset,
     size_t *len);
@@ -67,13 +65,13 @@ typedef struct {
 
     const kvr_text_ops_t   *ops;
 
-    uint64_t                steps;      /* granted so far */
-    int64_t                 left;       /* of these */
-    uint64_t                most;       /* the furthest offset left by a seek */
-    uint64_t                back;       /* bytes gone back */
+    uint64_t                steps;      /* allowed so far */
+    int64_t                 left;       /* of the allowed steps */
+    uint64_t                most;       /* furthest offset before a seek back */
+    uint64_t                back;       /* bytes that seeks went back */
 
     const uint8_t          *key;        /* last key, decoded */
-    size_t                  key_len;    /* may exceed the key's buffer */
+    size_t                  key_len;    /* KVR_JSON_KEY_LEN + 1: too long */
     uint8_t                 key_buf[KVR_JSON_KEY_LEN];
 } kvr_json_t;
 
@@ -83,9 +81,9 @@ typedef struct {
     const char *const *name;
 
     /*
-     * NULL: only members of the root are looked for.  Else these letters begin
-     * all names, and "content" has the members of the root that are not looked
-     * into: they have the client's own text.
+     * The letters that all names begin with; NULL: only members of the root
+     * are searched.  The search does not enter the members of the root in
+     * "content": they hold the client's own text.
      */
 
     const char        *first;
@@ -93,103 +91,97 @@ typedef struct {
 } kvr_json_names_t;
 
 
-/* a text in one piece, as an argument of kvr_json_fetch_pt */
+/* a text in one piece, the argument of kvr_json_fetch_text() */
 typedef struct {
     const uint8_t          *data;
     size_t                  len;
 } kvr_json_text_t;
 
 
-/* ops are the kernel's that reads it, mostly kvr_text_ops() */
+/* Starts a text; ops is the kernel that reads it, usually kvr_text_ops(). */
 void kvr_json_init(kvr_json_t *j, const kvr_text_ops_t *ops,
     kvr_json_fetch_pt fetch, void *data);
+
+/* A kvr_json_fetch_pt; data is a kvr_json_text_t. */
 const uint8_t *kvr_json_fetch_text(void *data, uint64_t offset, size_t *len);
 
-/* gets the next window; KVR_AGAIN at the end of the text */
+/* Fetches the next window; returns KVR_AGAIN at the end of the text. */
 int kvr_json_refill(kvr_json_t *j);
 
-/*
- * Goes back (or forth) to an offset, e.g. one from kvr_json_offset().  To go
- * back counts as said above.
- */
+/* Moves to an offset, e.g. one from kvr_json_offset(). */
 int kvr_json_seek(kvr_json_t *j, uint64_t offset);
 
 /*
- * Gives up an array of which an item became too costly: passes over that item,
- * which begins at an offset, and over all that follow, and leaves what the
- * rest of a body may need.  To be called once for a text.
- */
-int kvr_json_cut(kvr_json_t *j, uint64_t offset);
-
-/*
- * Counts n steps; KVR_JSON_COSTLY: these are too many.  Who walks an object or
- * an array counts what there may be any number of.
+ * Counts n steps; returns KVR_JSON_COSTLY if the text has no more.  Callers
+ * count everything that an object or an array can have any number of.
  */
 static inline int kvr_json_spend(kvr_json_t *j, int n);
 int kvr_json_grant(kvr_json_t *j);
 
 /*
- * The first byte that is no white space, not consumed, as a positive number;
- * KVR_AGAIN at the end of the text.
+ * Returns the next byte that is no white space as a positive number, without
+ * consuming it; KVR_AGAIN at the end of the text.
  */
 static inline int kvr_json_peek(kvr_json_t *j);
 int kvr_json_peek_far(kvr_json_t *j);
 
 /*
- * Walks an object: call once after its "{" was consumed with *first = 1, then
- * until KVR_DECLINED says that "}" was consumed.  Each time the key is in
- * j->key and the value is next; the caller consumes it.
+ * Moves to the next member of an object.  Before the first call the caller
+ * consumes the "{" and sets *first to 1.  KVR_OK: the key is in j->key, and the
+ * caller consumes the value, which is next.  KVR_DECLINED: "}" was consumed.
  */
 int kvr_json_key(kvr_json_t *j, int *first);
 
 /*
- * Walks an array likewise: KVR_OK means that a value is next, KVR_DECLINED
- * that "]" was consumed.
+ * Moves to the next item of an array in the same way.  KVR_OK: the item is
+ * next.  KVR_DECLINED: "]" was consumed.
  */
 int kvr_json_item(kvr_json_t *j, int *first);
 
 /*
- * Reads a string, its opening quote not yet consumed, decodes it to UTF-8 and
- * puts the first size bytes to dst; *len is the length of all of it.  A lone
- * surrogate is kept in the three bytes that it would have as a character.
+ * Reads the string that is next, with its opening quote, and decodes it to
+ * UTF-8.  Stores the first size bytes in dst; *len is the length, or size + 1
+ * if the string is longer.  A lone surrogate becomes the three bytes that it
+ * would have as a character.
  */
 int kvr_json_string(kvr_json_t *j, uint8_t *dst, size_t size, size_t *len);
 
 /*
  * Decodes an escape whose backslash was just consumed, appends it to dst (room
- * for 8 bytes) and adds to *len.  With canonical set, what JSON must escape
- * stays in its shortest escaped form, as does a lone surrogate.
+ * for 8 bytes) and adds its length to *len.  If canonical is set, a lone
+ * surrogate and the characters that JSON must escape stay escaped, in their
+ * shortest form.
  */
 int kvr_json_escape(kvr_json_t *j, uint8_t *dst, size_t *len, int canonical);
 
 /*
- * Reads a number as an integer, rounded towards zero and clamped; what is no
- * number is skipped and KVR_DECLINED returned.
+ * Reads a number as an integer, rounded towards zero and clamped.  Skips any
+ * other value and returns KVR_DECLINED.
  */
 int kvr_json_integer(kvr_json_t *j, int64_t *value);
 
-/* skips any value */
+/* Skips any value. */
 int kvr_json_skip(kvr_json_t *j);
 
-/* skips a number or a literal */
+/* Skips a number or a literal, whose first byte is next. */
 int kvr_json_skip_scalar(kvr_json_t *j);
 
 
-/* whether a key is one of the names, or of the content */
+/* Returns whether a key is in a list of names. */
 int kvr_json_names_has(const char *const *list, const uint8_t *key,
     size_t len);
 
 /*
- * Finds the next key inside of a value that is one of the names.  Before the
- * first call *depth is 0 and the value is next, which is an object or an array.
- * KVR_OK: the value of a member is next, whose key is at *key, and is to be
- * consumed; KVR_DECLINED: the first value was consumed.
+ * Finds the next key inside a value that is one of the names.  Before the first
+ * call *depth is 0 and the value, an object or an array, is next.  KVR_OK: *key
+ * is the offset of the key, and the caller consumes the member's value, which
+ * is next.  KVR_DECLINED: the outer value was consumed.
  */
 int kvr_json_names_next(const kvr_json_names_t *names, kvr_json_t *j,
     size_t *depth, uint64_t *key);
 
 
-/* consumes one byte */
+/* Consumes one byte. */
 static inline int
 kvr_json_byte(kvr_json_t *j)
 {
@@ -217,7 +209,6 @@ kvr_json_spend(kvr_json_t *j, int n)
 }
 
 
-/* nearly always it is the next one */
 static inline int
 kvr_json_peek(kvr_json_t *j)
 {
@@ -233,6 +224,49 @@ static inline int
 kvr_json_names_inside(int c)
 {
     return c == '{' || c == '[';
+}
+
+
+/* the values of hexadecimal digits, with bit 4 set; 0: no digit */
+extern const uint8_t  kvr_json_hex[256];
+
+
+/* Joins the halves of a surrogate pair. */
+static inline unsigned
+kvr_json_pair(unsigned high, unsigned low)
+{
+    return 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
+}
+
+
+/* Stores a character as UTF-8 and returns its length. */
+static inline size_t
+kvr_json_utf8(uint8_t *dst, unsigned c)
+{
+    if (c >= 0x10000) {
+        dst[0] = (uint8_t) (0xf0 | c >> 18);
+        dst[1] = (uint8_t) (0x80 | (c >> 12 & 63));
+        dst[2] = (uint8_t) (0x80 | (c >> 6 & 63));
+        dst[3] = (uint8_t) (0x80 | (c & 63));
+        return 4;
+    }
+
+    if (c >= 0x800) {
+        dst[0] = (uint8_t) (0xe0 | c >> 12);
+        dst[1] = (uint8_t) (0x80 | (c >> 6 & 63));
+        dst[2] = (uint8_t) (0x80 | (c & 63));
+        return 3;
+    }
+
+    if (c >= 0x80) {
+        dst[0] = (uint8_t) (0xc0 | c >> 6);
+        dst[1] = (uint8_t) (0x80 | (c & 63));
+        return 2;
+    }
+
+    dst[0] = (uint8_t) c;
+
+    return 1;
 }
 
 

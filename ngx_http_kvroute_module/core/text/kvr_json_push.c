@@ -10,9 +10,9 @@
 
 #define KVR_PUSH_IN_ARRAY  0x80
 #define KVR_PUSH_NONE      0xff
-#define KVR_PUSH_SKIP_MAX  4096  /* no engine nests as deep */
+#define KVR_PUSH_SKIP_MAX  4096  /* deeper than any engine nests */
 
-_Static_assert(KVR_PUSH_NODES <= KVR_PUSH_IN_ARRAY, "a bit beside the node");
+_Static_assert(KVR_PUSH_NODES <= KVR_PUSH_IN_ARRAY, "a bit next to the node");
 
 
 /*
@@ -21,21 +21,21 @@ _Static_assert(KVR_PUSH_NODES <= KVR_PUSH_IN_ARRAY, "a bit beside the node");
  *                +--- a followed container --+------- "," -------+
  *
  * A value is IN_TEXT, DIGITS or SKIP, or a scalar, which AFTER passes over.
- * AFTER the last bracket of a container is AFTER in the one around it, or END.
+ * The last bracket of a container leads to AFTER in the outer one, or to END.
  */
 typedef enum {
     KVR_PUSH_START = 0,
-    KVR_PUSH_BEFORE,             /* a member or item, or the last bracket */
-    KVR_PUSH_KEY,                /* that comes in pieces or has an escape */
+    KVR_PUSH_BEFORE,             /* a member, an item or the last bracket */
+    KVR_PUSH_KEY,                /* in pieces or with an escape */
     KVR_PUSH_KEY_ESCAPE,
     KVR_PUSH_COLON,
     KVR_PUSH_BEGIN,              /* a value */
-    KVR_PUSH_IN_TEXT,            /* wanted or not, or in SKIP */
+    KVR_PUSH_IN_TEXT,            /* passed to the handler or not, also in SKIP */
     KVR_PUSH_TEXT_ESCAPE,
     KVR_PUSH_DIGITS,
-    KVR_PUSH_SKIP,               /* a container that is not followed */
-    KVR_PUSH_AFTER,              /* a value, or inside a scalar */
-    KVR_PUSH_END,                /* and no state before it */
+    KVR_PUSH_SKIP,               /* inside a container that is not followed */
+    KVR_PUSH_AFTER,              /* after a value, or inside a scalar */
+    KVR_PUSH_END,                /* all states before it need more text */
     KVR_PUSH_BAD
 } kvr_push_state_e;
 
@@ -62,8 +62,9 @@ kvr_push_init(kvr_push_t *p, unsigned level)
 
 
 /*
- * A state takes what it can of the piece, and mostly falls through to the next
- * one.  If the piece ends inside of it, the next piece enters it again.
+ * Each state consumes as much of the piece as it can and usually falls through
+ * to the next one.  If the piece ends inside a state, the next piece continues
+ * in that state.
  */
 int
 kvr_push_feed(kvr_push_t *p, const kvr_push_node_t *table,
@@ -72,7 +73,7 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_node_t *table,
     size_t                   n;
     uint8_t                  c, in;
     uint64_t                 number;
-    unsigned                 wanted;
+    unsigned                 closed, wanted;
     const uint8_t           *end, *s;
     kvr_push_state_e         state;
     const kvr_push_entry_t  *e;
@@ -222,30 +223,23 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_node_t *table,
 
             s = data;
             data = kvr_push_over_text(data, end);
+            closed = (data < end && *data == '"');
             wanted = e && e->kind & KVR_PUSH_STRING && p->skip == 0;
 
-            if (kvr_unlikely(data == end || *data != '"')) {
+            if (kvr_unlikely(!closed && data < end)) {
+                state = KVR_PUSH_TEXT_ESCAPE;
+                data = end;
+            }
 
-                if (data < end) {
-                    state = KVR_PUSH_TEXT_ESCAPE;
-                    data = end;
-                }
+            if (wanted && data > s) {
+                handler(ctx, e->leaf, KVR_PUSH_TEXT, s, (size_t) (data - s), 0);
+            }
 
-                if (wanted && data > s) {
-                    handler(ctx, e->leaf, KVR_PUSH_TEXT, s,
-                            (size_t) (data - s), 0);
-                }
-
+            if (!closed) {
                 break;
             }
 
             if (wanted) {
-
-                if (data > s) {
-                    handler(ctx, e->leaf, KVR_PUSH_TEXT, s,
-                            (size_t) (data - s), 0);
-                }
-
                 handler(ctx, e->leaf, KVR_PUSH_TEXT_END, NULL, 0, 0);
             }
 
@@ -344,7 +338,7 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_node_t *table,
 
             } else {
 
-                /* no name of a table has an escape */
+                /* names of tables have no escapes */
 
                 p->key_len = KVR_PUSH_KEY_LEN + 1;
                 state = KVR_PUSH_KEY_ESCAPE;
@@ -401,7 +395,7 @@ kvr_push_close(kvr_push_t *p)
 }
 
 
-/* Returns what ends a scalar, or the end. */
+/* Returns the byte after a scalar, or the end. */
 static inline const uint8_t *
 kvr_push_over_scalar(const uint8_t *p, const uint8_t *end)
 {
@@ -414,8 +408,8 @@ kvr_push_over_scalar(const uint8_t *p, const uint8_t *end)
 
 
 /*
- * Returns the quote that ends a text.  Without one: the end, or the backslash
- * right before it.
+ * Returns the quote that closes a string.  If it is not there: the end, or a
+ * backslash that is the last byte.
  */
 static const uint8_t *
 kvr_push_over_text(const uint8_t *p, const uint8_t *end)

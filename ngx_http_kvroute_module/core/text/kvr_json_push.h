@@ -9,32 +9,32 @@
 
 
 /*
- * Reads JSON that comes in pieces, cut anywhere.  The reader keeps its state
- * and no text.  A table names the members to follow and the values to give to
- * a handler.  All else is skipped, and its grammar is not checked.
+ * Reads JSON that arrives in pieces, cut anywhere.  The reader keeps its state,
+ * but no text.  A table names the members to follow and the values to pass to a
+ * handler.  The reader skips everything else and does not check its grammar.
  */
 
 
 #include "core/base/kvr_core.h"
 
 
-#define KVR_PUSH_DEPTH    7      /* containers that are followed */
+#define KVR_PUSH_DEPTH    7      /* open containers that are followed */
 #define KVR_PUSH_KEY_LEN  28
-#define KVR_PUSH_NODES    16     /* of a table, at most */
+#define KVR_PUSH_NODES    16     /* maximum of a table */
 
 
-/* what a member may be: several of these */
-#define KVR_PUSH_OBJECT   1      /* followed, by the entries of "into" */
-#define KVR_PUSH_ARRAY    2      /* followed, its items being of "into" */
-#define KVR_PUSH_STRING   4      /* given to the handler, as it is written */
-#define KVR_PUSH_NUMBER   8      /* likewise: a natural number */
+/* what a member can be: a combination of these */
+#define KVR_PUSH_OBJECT   1      /* followed with the entries of "into" */
+#define KVR_PUSH_ARRAY    2      /* followed, with the items of "into" */
+#define KVR_PUSH_STRING   4      /* passed to the handler as written */
+#define KVR_PUSH_NUMBER   8      /* passed to the handler: a natural number */
 
 
-/* why the handler is called */
+/* the event that the handler receives */
 typedef enum {
     KVR_PUSH_OPEN = 0,           /* the object or array begins */
     KVR_PUSH_TEXT,               /* a piece of the string */
-    KVR_PUSH_TEXT_END,           /* the string is over */
+    KVR_PUSH_TEXT_END,           /* the end of the string */
     KVR_PUSH_VALUE               /* the number */
 } kvr_push_e;
 
@@ -44,16 +44,16 @@ typedef struct {
     uint8_t        len;
     uint8_t        kind;
     uint8_t        into;         /* node of its own members or items */
-    uint8_t        leaf;         /* the handler's number for it */
-    uint8_t        level;        /* looked at from this level on */
+    uint8_t        leaf;         /* number that the handler gets */
+    uint8_t        level;        /* lowest level of the reader that reads it */
 } kvr_push_entry_t;
 
 
 /*
- * The members of one kind of object.  A table is an array of nodes, by number.
- * Most keys of a text are in no table: the filter has a bit for the slot of
- * each name, which comes from its length and two letters, and rejects nearly
- * all others.
+ * The members of one kind of object.  A table is an array of nodes.  Most keys
+ * of a text are in no table.  So each name has a slot, computed from its length
+ * and two of its letters, and the filter has a bit for each used slot; it
+ * rejects nearly all other keys.
  */
 typedef struct {
     const kvr_push_entry_t  *entry;  /* the last one has no name */
@@ -61,13 +61,13 @@ typedef struct {
 } kvr_push_node_t;
 
 
-/* the factors reject most of what engines send and nobody looks for */
+/* these factors reject most keys of engines that no table names */
 #define kvr_push_slot(key, len)                                               \
     (((unsigned) (len) * 8 + (key)[0] * 4 + (key)[(len) / 2] * 5) % 256)
 
 /*
- * A node, made of a list of its members: a macro that gives each of them as
- * _(name, kind, into, leaf, level).
+ * Builds a node from a list of its members: a macro that calls
+ * _(name, kind, into, leaf, level) for each member.
  */
 #define kvr_push_node(list)                                                   \
     { (const kvr_push_entry_t []) { list(kvr_push_entry) { .name = NULL } },  \
@@ -90,22 +90,22 @@ typedef void (*kvr_push_pt)(void *data, unsigned leaf, kvr_push_e what,
 
 
 typedef struct {
-    const kvr_push_entry_t  *entry;  /* of the member being read, or NULL */
+    const kvr_push_entry_t  *entry;  /* of the current member, or NULL */
     uint64_t                 number;
-    uint32_t                 skip;   /* containers open in a skipped value */
+    uint32_t                 skip;   /* open containers in a skipped value */
     uint8_t                  state;
     uint8_t                  level;
-    uint8_t                  depth;  /* containers open that are followed */
+    uint8_t                  depth;  /* open containers that are followed */
     uint8_t                  key_len;  /* KVR_PUSH_KEY_LEN + 1: too long */
     uint8_t                  node[KVR_PUSH_DEPTH];  /* top bit: an array */
     uint8_t                  key[KVR_PUSH_KEY_LEN];
 } kvr_push_t;
 
 
-/* starts a text; its outermost object is node 0, or an array of such */
+/* Starts a text.  Node 0 is its outer object, or the items of an outer array. */
 void kvr_push_init(kvr_push_t *p, unsigned level);
 
-/* whether nothing but white space was fed yet */
+/* Returns whether only white space was fed so far. */
 static inline int
 kvr_push_blank(const kvr_push_t *p)
 {
@@ -114,8 +114,8 @@ kvr_push_blank(const kvr_push_t *p)
 
 
 /*
- * Feeds the next bytes, returns KVR_AGAIN until the outermost value is over,
- * then KVR_OK; KVR_ERROR if it cannot be JSON, and from then on.
+ * Feeds the next bytes.  Returns KVR_AGAIN inside the outer value and KVR_OK
+ * after it.  After anything that cannot be JSON it always returns KVR_ERROR.
  */
 int kvr_push_feed(kvr_push_t *p, const kvr_push_node_t *table,
     const uint8_t *data, size_t len, kvr_push_pt handler, void *ctx);

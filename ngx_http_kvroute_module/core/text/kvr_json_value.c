@@ -4,7 +4,7 @@
  */
 
 
-/* The values of JSON text: what kvr_json.c moves through, read. */
+/* Reads the keys and values of JSON text. */
 
 
 #include "core/text/kvr_json.h"
@@ -12,10 +12,58 @@
 #include "core/text/kvr_text.h"
 
 
-static const uint8_t *kvr_json_scalar(const uint8_t *p, const uint8_t *e);
+/* characters that can follow a backslash, and the characters they stand for */
+
+static const char  kvr_json_escapes[8] = "\"\\/bfnrt";
+static const char  kvr_json_meanings[8] = "\"\\/\b\f\n\r\t";
+
+
+static inline int kvr_json_next(kvr_json_t *j, int *first, int close);
+static inline int kvr_json_in_number(int c);
+static int kvr_json_unicode(kvr_json_t *j, unsigned *value);
 static int kvr_json_hex4(kvr_json_t *j, unsigned *value);
-static size_t kvr_json_utf8(uint8_t *dst, unsigned c);
-static int kvr_json_name(kvr_json_t *j, uint8_t *name, size_t *len);
+
+
+const uint8_t  kvr_json_hex[256] = {
+    ['0'] = 0x10, ['1'] = 0x11, ['2'] = 0x12, ['3'] = 0x13, ['4'] = 0x14,
+    ['5'] = 0x15, ['6'] = 0x16, ['7'] = 0x17, ['8'] = 0x18, ['9'] = 0x19,
+    ['a'] = 0x1a, ['b'] = 0x1b, ['c'] = 0x1c, ['d'] = 0x1d, ['e'] = 0x1e,
+    ['f'] = 0x1f,
+    ['A'] = 0x1a, ['B'] = 0x1b, ['C'] = 0x1c, ['D'] = 0x1d, ['E'] = 0x1e,
+    ['F'] = 0x1f
+};
+
+
+/*
+ * Moves to the next member or item.  Returns its first byte, KVR_DECLINED after
+ * the closing bracket, or an error.
+ */
+static inline int
+kvr_json_next(kvr_json_t *j, int *first, int close)
+{
+    int  c;
+
+    c = kvr_json_peek(j);
+
+    if (c == close) {
+        j->p++;
+        return KVR_DECLINED;
+    }
+
+    if (*first) {
+        *first = 0;
+        return c;
+    }
+
+    if (c != ',') {
+        return c < 0 ? c : KVR_ERROR;
+    }
+
+    j->p++;
+    c = kvr_json_peek(j);
+
+    return c == close ? KVR_ERROR : c;
+}
 
 
 int
@@ -24,30 +72,13 @@ kvr_json_key(kvr_json_t *j, int *first)
     int             c;
     const uint8_t  *p, *e;
 
-    c = kvr_json_peek(j);
-
-    if (c == '}') {
-        j->p++;
-        return KVR_DECLINED;
-    }
-
-    if (!*first) {
-
-        if (c != ',') {
-            return c < 0 ? c : KVR_ERROR;
-        }
-
-        j->p++;
-        c = kvr_json_peek(j);
-    }
-
-    *first = 0;
+    c = kvr_json_next(j, first, '}');
 
     if (c != '"') {
         return c < 0 ? c : KVR_ERROR;
     }
 
-    /* nearly always the key lies in the window and has no escapes */
+    /* the common key lies in the window and has no escapes */
 
     p = j->p + 1;
     e = kvr_scan_text(p, kvr_min(j->e, p + KVR_JSON_KEY_LEN));
@@ -74,7 +105,7 @@ colon:
         return KVR_OK;
     }
 
-    /* the window may move: save the key first */
+    /* the window can move: save the key first */
 
     if (j->key != j->key_buf) {
         memcpy(j->key_buf, j->key, j->key_len);
@@ -98,28 +129,7 @@ kvr_json_item(kvr_json_t *j, int *first)
 {
     int  c;
 
-    c = kvr_json_peek(j);
-
-    if (c == ']') {
-        j->p++;
-        return KVR_DECLINED;
-    }
-
-    if (!*first) {
-
-        if (c != ',') {
-            return c < 0 ? c : KVR_ERROR;
-        }
-
-        j->p++;
-        c = kvr_json_peek(j);
-
-        if (c == ']') {
-            return KVR_ERROR;
-        }
-    }
-
-    *first = 0;
+    c = kvr_json_next(j, first, ']');
 
     return c < 0 ? c : KVR_OK;
 }
@@ -129,7 +139,7 @@ int
 kvr_json_string(kvr_json_t *j, uint8_t *dst, size_t size, size_t *len)
 {
     int             c;
-    size_t          i, n, bytes;
+    size_t          i, n;
     uint8_t         buf[8];
     const uint8_t  *p;
 
@@ -143,31 +153,22 @@ kvr_json_string(kvr_json_t *j, uint8_t *dst, size_t size, size_t *len)
 
     j->p++;
 
-    /* nearly always it lies in the window and has no escapes */
+    /* the common string lies in the window and has no escapes */
 
     p = kvr_scan_text(j->p, j->e);
 
     if (kvr_likely(p < j->e && *p == '"')) {
-        *len = (size_t) (p - j->p);
+        *len = kvr_min((size_t) (p - j->p), size + 1);
         memcpy(dst, j->p, kvr_min(*len, size));
         j->p = p + 1;
         return KVR_OK;
     }
 
-    for (bytes = 1; /* void */ ; bytes++) {
-
-        if (bytes % 64 == 0 && kvr_json_spend(j, 8) != KVR_OK) {
-            return KVR_JSON_COSTLY;
-        }
-
+    for ( ;; ) {
         c = kvr_json_byte(j);
 
-        if (c < 0) {
-            return c;
-        }
-
-        if (c == '"') {
-            return KVR_OK;
+        if (c < 0 || c == '"') {
+            return c < 0 ? c : KVR_OK;
         }
 
         n = 0;
@@ -185,11 +186,12 @@ kvr_json_string(kvr_json_t *j, uint8_t *dst, size_t size, size_t *len)
 
         for (i = 0; i < n; i++) {
 
-            if (*len < size) {
-                dst[*len] = buf[i];
+            if (*len == size) {
+                (*len)++;
+                return j->ops->skip_string(j);
             }
 
-            (*len)++;
+            dst[(*len)++] = buf[i];
         }
     }
 }
@@ -233,13 +235,7 @@ kvr_json_integer(kvr_json_t *j, int64_t *value)
         if (c >= '0' && c <= '9') {
             if (!dot) {
                 d = c - '0';
-
-                if (kvr_likely(v < INT64_MAX / 10)) {
-                    v = v * 10 + d;
-
-                } else {
-                    v = v <= (INT64_MAX - d) / 10 ? v * 10 + d : INT64_MAX;
-                }
+                v = v <= (INT64_MAX - d) / 10 ? v * 10 + d : INT64_MAX;
             }
 
         } else if (c == '.') {
@@ -255,7 +251,7 @@ kvr_json_integer(kvr_json_t *j, int64_t *value)
         j->p++;
     }
 
-    /* 1e3 is rare enough in counts to be left unread */
+    /* no client writes a count as 1e3 */
 
     if (exp) {
         return KVR_DECLINED;
@@ -290,122 +286,55 @@ kvr_json_skip(kvr_json_t *j)
 }
 
 
-/* the end of a number or literal that lies in the window with what ends it */
-static const uint8_t *
-kvr_json_scalar(const uint8_t *p, const uint8_t *e)
-{
-    if (e - p < 6 && (p == e || *p > '9')) {
-        return NULL;
-    }
-
-    switch (*p) {
-    case 't':
-    case 'n':
-        p = memcmp(p, *p == 't' ? "true" : "null", 4) ? NULL : p + 4;
-        break;
-    case 'f':
-        p = memcmp(p, "false", 5) ? NULL : p + 5;
-        break;
-    default:
-        if (*p != '-' && (*p < '0' || *p > '9')) {
-            return NULL;
-        }
-
-        while (p < e
-               && ((*p >= '0' && *p <= '9') || *p == '.' || *p == '-'
-                   || *p == '+' || *p == 'e' || *p == 'E'))
-        {
-            p++;
-        }
-    }
-
-    return (p && p < e
-            && (*p == ',' || *p == '}' || *p == ']' || *p <= ' ')) ? p : NULL;
-}
-
-
 int
 kvr_json_skip_scalar(kvr_json_t *j)
 {
-    int             c, number;
-    size_t          n;
-    uint8_t         word[6];
-    const uint8_t  *p;
+    int          c;
+    unsigned     n;
+    const char  *word;
 
-    p = kvr_json_scalar(j->p, j->e);
+    c = *j->p;
+    word = c == 't' ? "true" : c == 'f' ? "false" : c == 'n' ? "null" : NULL;
 
-    if (kvr_likely(p != NULL)) {
-        n = (size_t) (p - j->p);
+    if (word == NULL && c != '-' && (c < '0' || c > '9')) {
+        return KVR_ERROR;
+    }
 
-        if (kvr_unlikely(n >= 64)
-            && kvr_json_spend(j, (int) (n / 4)) != KVR_OK)
-        {
+    for (n = 1; c != ',' && c != '}' && c != ']' && c > ' '; n++) {
+
+        if (word ? c != *word++ : !kvr_json_in_number(c)) {
+            return KVR_ERROR;
+        }
+
+        if (n % 64 == 0 && kvr_json_spend(j, 16) != KVR_OK) {
             return KVR_JSON_COSTLY;
         }
 
-        j->p = p;
-
-        return KVR_OK;
-    }
-
-    n = 0;
-    number = 1;
-
-    for ( ;; ) {
-
-        if (j->p == j->e && kvr_json_refill(j) != KVR_OK) {
+        if (++j->p == j->e && kvr_json_refill(j) != KVR_OK) {
             return KVR_AGAIN;
         }
 
         c = *j->p;
-
-        if (c == ',' || c == '}' || c == ']' || c <= ' ') {
-            break;
-        }
-
-        if (n % 64 == 63 && kvr_json_spend(j, 16) != KVR_OK) {
-            return KVR_JSON_COSTLY;
-        }
-
-        if (n < sizeof(word)) {
-            word[n] = (uint8_t) c;
-        }
-
-        if ((c < '0' || c > '9')
-            && c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E')
-        {
-            number = 0;
-        }
-
-        n++;
-        j->p++;
     }
 
-    if (n == 0) {
-        return KVR_ERROR;
-    }
+    return word == NULL || *word == '\0' ? KVR_OK : KVR_ERROR;
+}
 
-    if (number && (word[0] == '-' || (word[0] >= '0' && word[0] <= '9'))) {
-        return KVR_OK;
-    }
 
-    if ((n == 4 && (memcmp(word, "true", 4) == 0
-                    || memcmp(word, "null", 4) == 0))
-        || (n == 5 && memcmp(word, "false", 5) == 0))
-    {
-        return KVR_OK;
-    }
-
-    return KVR_ERROR;
+static inline int
+kvr_json_in_number(int c)
+{
+    return (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '+'
+           || c == 'e' || c == 'E';
 }
 
 
 int
 kvr_json_escape(kvr_json_t *j, uint8_t *dst, size_t *len, int canonical)
 {
-    int       c, rc;
-    unsigned  u, low;
-    uint64_t  offset;
+    int          c, rc;
+    unsigned     u;
+    const char  *p;
 
     static const char  hex[] = "0123456789abcdef";
 
@@ -419,71 +348,21 @@ kvr_json_escape(kvr_json_t *j, uint8_t *dst, size_t *len, int canonical)
         return c;
     }
 
-    switch (c) {
-    case '"':
-    case '\\':
-    case '/':
-        u = (unsigned) c;
-        break;
-    case 'b':
-        u = '\b';
-        break;
-    case 'f':
-        u = '\f';
-        break;
-    case 'n':
-        u = '\n';
-        break;
-    case 'r':
-        u = '\r';
-        break;
-    case 't':
-        u = '\t';
-        break;
-
-    case 'u':
-        rc = kvr_json_hex4(j, &u);
-        if (rc != KVR_OK) {
-            return rc;
-        }
-
-        if (u < 0xd800 || u > 0xdbff) {
-            break;
-        }
-
-        /* the first half of a pair, if "\uDC00" to "\uDFFF" follows */
-
-        offset = kvr_json_offset(j);
-
-        rc = kvr_json_byte(j);
-
-        if (rc == '\\') {
-            rc = kvr_json_byte(j);
-
-            if (rc == 'u') {
-                rc = kvr_json_hex4(j, &low);
-
-                if (rc == KVR_OK && low >= 0xdc00 && low <= 0xdfff) {
-                    u = 0x10000 + ((u - 0xd800) << 10) + (low - 0xdc00);
-                    break;
-                }
-            }
-        }
-
-        if (rc == KVR_AGAIN) {
-            return rc;
-        }
-
-        rc = kvr_json_seek(j, offset);
+    if (c == 'u') {
+        rc = kvr_json_unicode(j, &u);
 
         if (rc != KVR_OK) {
             return rc;
         }
 
-        break;
+    } else {
+        p = memchr(kvr_json_escapes, c, 8);
 
-    default:
-        return KVR_ERROR;
+        if (p == NULL) {
+            return KVR_ERROR;
+        }
+
+        u = (unsigned) kvr_json_meanings[p - kvr_json_escapes];
     }
 
     dst += *len;
@@ -496,27 +375,12 @@ kvr_json_escape(kvr_json_t *j, uint8_t *dst, size_t *len, int canonical)
     }
 
     *dst++ = '\\';
-    *len += 2;
 
-    switch (u) {
-    case '"':
-    case '\\':
-        *dst = (uint8_t) u;
-        return KVR_OK;
-    case '\b':
-        *dst = 'b';
-        return KVR_OK;
-    case '\f':
-        *dst = 'f';
-        return KVR_OK;
-    case '\n':
-        *dst = 'n';
-        return KVR_OK;
-    case '\r':
-        *dst = 'r';
-        return KVR_OK;
-    case '\t':
-        *dst = 't';
+    p = u < 128 ? memchr(kvr_json_meanings, (int) u, 8) : NULL;
+
+    if (p) {
+        *dst = (uint8_t) kvr_json_escapes[p - kvr_json_meanings];
+        *len += 2;
         return KVR_OK;
     }
 
@@ -525,19 +389,52 @@ kvr_json_escape(kvr_json_t *j, uint8_t *dst, size_t *len, int canonical)
     *dst++ = hex[u >> 8 & 15];
     *dst++ = hex[u >> 4 & 15];
     *dst = hex[u & 15];
-    *len += 4;
+    *len += 6;
 
     return KVR_OK;
+}
+
+
+/* Reads what follows "\u": a code point, or both halves of a surrogate pair. */
+static int
+kvr_json_unicode(kvr_json_t *j, unsigned *value)
+{
+    int       rc;
+    unsigned  low;
+    uint64_t  offset;
+
+    rc = kvr_json_hex4(j, value);
+
+    if (rc != KVR_OK || *value < 0xd800 || *value > 0xdbff) {
+        return rc;
+    }
+
+    offset = kvr_json_offset(j);
+    rc = kvr_json_byte(j);
+
+    if (rc == '\\') {
+        rc = kvr_json_byte(j);
+
+        if (rc == 'u') {
+            rc = kvr_json_hex4(j, &low);
+
+            if (rc == KVR_OK && low >= 0xdc00 && low <= 0xdfff) {
+                *value = kvr_json_pair(*value, low);
+                return KVR_OK;
+            }
+        }
+    }
+
+    return rc == KVR_AGAIN ? rc : kvr_json_seek(j, offset);
 }
 
 
 static int
 kvr_json_hex4(kvr_json_t *j, unsigned *value)
 {
-    int       c, i;
-    unsigned  u;
+    int  c, i;
 
-    u = 0;
+    *value = 0;
 
     for (i = 0; i < 4; i++) {
         c = kvr_json_byte(j);
@@ -546,53 +443,14 @@ kvr_json_hex4(kvr_json_t *j, unsigned *value)
             return c;
         }
 
-        if (c >= '0' && c <= '9') {
-            u = u << 4 | (unsigned) (c - '0');
-            continue;
-        }
-
-        c |= 0x20;
-
-        if (c < 'a' || c > 'f') {
+        if (kvr_json_hex[c] == 0) {
             return KVR_ERROR;
         }
 
-        u = u << 4 | (unsigned) (c - 'a' + 10);
+        *value = *value << 4 | (kvr_json_hex[c] & 15);
     }
-
-    *value = u;
 
     return KVR_OK;
-}
-
-
-static size_t
-kvr_json_utf8(uint8_t *dst, unsigned c)
-{
-    if (c < 0x80) {
-        dst[0] = (uint8_t) c;
-        return 1;
-    }
-
-    if (c < 0x800) {
-        dst[0] = (uint8_t) (0xc0 | c >> 6);
-        dst[1] = (uint8_t) (0x80 | (c & 63));
-        return 2;
-    }
-
-    if (c < 0x10000) {
-        dst[0] = (uint8_t) (0xe0 | c >> 12);
-        dst[1] = (uint8_t) (0x80 | (c >> 6 & 63));
-        dst[2] = (uint8_t) (0x80 | (c & 63));
-        return 3;
-    }
-
-    dst[0] = (uint8_t) (0xf0 | c >> 18);
-    dst[1] = (uint8_t) (0x80 | (c >> 12 & 63));
-    dst[2] = (uint8_t) (0x80 | (c >> 6 & 63));
-    dst[3] = (uint8_t) (0x80 | (c & 63));
-
-    return 4;
 }
 
 
@@ -612,7 +470,6 @@ kvr_json_names_has(const char *const *list, const uint8_t *key, size_t len)
 }
 
 
-/* a string before a colon is a key */
 int
 kvr_json_names_next(const kvr_json_names_t *names, kvr_json_t *j,
     size_t *depth, uint64_t *key)
@@ -630,7 +487,7 @@ kvr_json_names_next(const kvr_json_names_t *names, kvr_json_t *j,
 
         *key = kvr_json_offset(j);
 
-        rc = kvr_json_name(j, name, &len);
+        rc = kvr_json_string(j, name, KVR_JSON_NAME_LEN, &len);
 
         if (rc == KVR_OK) {
             rc = kvr_json_spend(j, 1 + (int) (len / 8));
@@ -650,51 +507,11 @@ kvr_json_names_next(const kvr_json_names_t *names, kvr_json_t *j,
             return c;
         }
 
+        /* a string before a colon is a key */
+
         if (c == ':') {
             j->p++;
             return KVR_OK;
         }
-    }
-}
-
-
-/* reads a string, of which only the beginning is kept if it is too long */
-static int
-kvr_json_name(kvr_json_t *j, uint8_t *name, size_t *len)
-{
-    int      c;
-    size_t   n;
-    uint8_t  character[8];
-
-    *len = 0;
-    name[0] = '\0';
-    j->p++;
-
-    for ( ;; ) {
-        c = kvr_json_byte(j);
-
-        if (c < 0 || c == '"') {
-            return c < 0 ? c : KVR_OK;
-        }
-
-        n = 1;
-        character[0] = (uint8_t) c;
-
-        if (c == '\\') {
-            n = 0;
-            c = kvr_json_escape(j, character, &n, 0);
-
-            if (c != KVR_OK) {
-                return c;
-            }
-        }
-
-        if (*len + n > KVR_JSON_NAME_LEN) {
-            *len = KVR_JSON_NAME_LEN;
-            return j->ops->skip_string(j);
-        }
-
-        memcpy(name + *len, character, n);
-        *len += n;
     }
 }

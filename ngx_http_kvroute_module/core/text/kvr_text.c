@@ -48,7 +48,6 @@ int
 kvr_text_raw(kvr_json_t *j, kvr_block_t *b)
 {
     int       c, rc;
-    size_t    n;
     uint64_t  offset, end;
 
     c = kvr_json_peek(j);
@@ -75,30 +74,24 @@ kvr_text_raw(kvr_json_t *j, kvr_block_t *b)
         return c;
     }
 
-    /* a scalar is short: skipped to check it, then put */
+    /* a scalar is short: skip it to check it, then put it */
 
     offset = kvr_json_offset(j);
-
     rc = kvr_json_skip_scalar(j);
-    if (rc != KVR_OK) {
-        return rc;
-    }
-
     end = kvr_json_offset(j);
 
-    rc = kvr_json_seek(j, offset);
+    if (rc == KVR_OK) {
+        rc = kvr_json_seek(j, offset);
+    }
 
-    while (rc == KVR_OK && offset < end) {
-        n = (size_t) kvr_min(end - offset, (uint64_t) (j->e - j->p));
+    while (rc == KVR_OK && kvr_json_offset(j) < end) {
+        c = kvr_json_byte(j);
 
-        kvr_block_put(b, j->p, n);
-
-        j->p += n;
-        offset += n;
-
-        if (j->p == j->e && offset < end) {
-            rc = kvr_json_refill(j);
+        if (c < 0) {
+            return c;
         }
+
+        kvr_block_byte(b, (uint8_t) c);
     }
 
     return rc;

@@ -9,13 +9,14 @@
 
 
 /*
- * The hot loops over body bytes, in builds for several instruction sets of
- * which the best is chosen once at run time: all give the same digests.
+ * The hot loops over the bytes of a body, built for several instruction sets.
+ * All of them compute the same digests, and the best one for the processor is
+ * used.
  *
- * Canonical text is JSON's minimally escaped form: "\n", "\"" and the like
- * stay as they stand in the body, only spellings that clients differ in are
- * rewritten ("\u00e9", "\/").  Decoding every escape would cost five times as
- * much on program code.
+ * Canonical text is JSON with the fewest escapes: "\n" and "\"" stay as they
+ * are in the body; only spellings that differ between clients are rewritten
+ * ("\u00e9", "\/").  Decoding every escape would cost five times as much on
+ * program code.
  */
 
 
@@ -28,27 +29,25 @@ struct kvr_text_ops_s {
 
     kvr_digest_pt   digest;
 
-    /* the opening quote was consumed; puts the canonical text to the stream */
+    /* puts the canonical text of a string whose opening quote was consumed */
     int           (*string)(kvr_json_t *j, kvr_block_t *b);
 
-    /* the opening quote was consumed */
+    /* skips a string whose opening quote was consumed */
     int           (*skip_string)(kvr_json_t *j);
 
-    /* at "{" or "["; b is not used */
+    /* skips the object or array that is next */
     int           (*skip_container)(kvr_json_t *j);
 
-    /* inside of one, at a key or an item: up to its end */
-    int           (*skip_rest)(kvr_json_t *j);
-
     /*
-     * In a container of which *depth brackets are open, 0 at its first one:
-     * stops at the next string that begins with one of a few letters or with a
-     * backslash, maybe at another one.  KVR_DECLINED: the container has ended.
+     * Stops at the next string in a container that begins with one of a few
+     * letters or with a backslash; it can stop at another string, too.  *depth
+     * is the number of open brackets, 0 before the first one.  KVR_DECLINED:
+     * the container has ended.
      */
     int           (*find_string)(kvr_json_t *j, size_t *depth,
                                  const char *first);
 
-    /* at "{" or "["; puts it without insignificant white space */
+    /* puts the object or array that is next without white space */
     int           (*raw_container)(kvr_json_t *j, kvr_block_t *b);
 };
 
@@ -58,13 +57,13 @@ extern const kvr_text_ops_t  kvr_text_ops_base;
 extern const kvr_text_ops_t  kvr_text_ops_avx2;
 #endif
 
-/* the best kernel of this processor */
+/* Returns the best kernel for this processor. */
 const kvr_text_ops_t *kvr_text_ops(void);
 
-/* the n-th kernel that runs here, best first, or NULL; for tests */
+/* Returns the n-th kernel that runs here, best first, or NULL; for tests. */
 const kvr_text_ops_t *kvr_text_ops_nth(unsigned n);
 
-/* puts any value without insignificant white space */
+/* Puts any value without white space outside strings. */
 int kvr_text_raw(kvr_json_t *j, kvr_block_t *b);
 
 

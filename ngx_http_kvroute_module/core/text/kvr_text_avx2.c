@@ -9,7 +9,7 @@
 
 #if (__x86_64__)
 
-/* kvr_text_ops_nth() asks for all of these */
+/* kvr_text_ops_nth() checks for all of these */
 
 #if (__clang__)
 

@@ -238,6 +238,7 @@ keys_case(kvr_json_t *j, const void *arg)
         util_check(i < want->n, "too many keys");
 
         len = want->len[i] ? want->len[i] : strlen(want->key[i]);
+        len = kvr_min(len, KVR_JSON_KEY_LEN + 1);
 
         util_check(j->key_len == len, "key %u: %zu, not %zu", i, j->key_len,
                    len);
@@ -481,11 +482,20 @@ string_case(kvr_json_t *j, const void *arg)
 
         rc = kvr_json_string(j, buf, size, &len);
 
-        util_check(rc == want->rc, "%d, not %d", rc, want->rc);
         util_check(buf[size] == 0xee, "beyond the buffer");
 
+        /* escapes after the part that is stored are not checked */
+
+        if (rc == KVR_OK && want->rc == KVR_ERROR && len > size) {
+            free(buf);
+            continue;
+        }
+
+        util_check(rc == want->rc, "%d, not %d", rc, want->rc);
+
         if (rc == KVR_OK) {
-            util_check(len == want->len, "%zu, not %zu", len, want->len);
+            util_check(len == kvr_min(want->len, size + 1), "%zu, not %zu", len,
+                       want->len);
             util_check(memcmp(buf, want->value, kvr_min(len, size)) == 0,
                        "\"%s\", not \"%s\"",
                        util_show(buf, kvr_min(len, size)),
@@ -863,7 +873,7 @@ TEST(test_json_skip)
     skip_is(",", KVR_ERROR, NULL);
     skip_is("}", KVR_ERROR, NULL);
     skip_is("]", KVR_ERROR, NULL);
-    skip_is(":", KVR_AGAIN, NULL);
+    skip_is(":", KVR_ERROR, NULL);
     skip_is(":,", KVR_ERROR, NULL);
 
     /* NUL bytes are not the end of anything */
