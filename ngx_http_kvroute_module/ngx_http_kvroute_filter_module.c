@@ -199,7 +199,7 @@ ngx_http_kvroute_mode(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 }
 
 
-/* Reads headers with load and token counts. */
+/* Reads the header with the load of the engine. */
 static void
 ngx_http_kvroute_headers(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 {
@@ -222,13 +222,6 @@ ngx_http_kvroute_headers(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
                 ngx_http_kvroute_engine_orca(at->conf,
                                              at->core.reservation.peer,
                                              &h[i].value);
-
-            } else if (h[i].hash && h[i].lowcase_key && h[i].key.len > 14
-                       && h[i].lowcase_key[0] == 'x')
-            {
-                kvr_response_header(&at->ctx->usage, h[i].lowcase_key,
-                                    h[i].key.len, h[i].value.data,
-                                    h[i].value.len);
             }
         }
     }

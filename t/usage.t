@@ -31,8 +31,6 @@ my %corpus = (
     long => [ $json, 0, $long ],
     bytes => [ $sse, 0, split //, join '', @events ],
     html => [ "HTTP/1.1 502 X\r\nContent-Type: text/html\r\n", 0, '<html>' ],
-    tgi => [ "${json}X-Prompt-Tokens: 12\r\nX-Generated-Tokens: 4\r\n", 0,
-             '{"generated_text":"a"}' ],
     error => [ "$sse", 0, qq(data: {"error":{"code":500}}\n\n) ],
     cut => [ "${sse}Transfer-Encoding: chunked\r\n", 3, @events[0 .. 3] ],
 );
@@ -160,9 +158,6 @@ for my $name (sort keys %corpus) {
 
         } elsif ($name =~ /^(?:gzip|empty|html|error|cut)$/) {
             is("$prompt $cached $out", '- - -', "$name, $way: no tokens");
-
-        } elsif ($name eq 'tgi') {
-            is("$prompt $cached $out", '12 - 4', "$name, $way: tokens");
 
         } else {
             is("$prompt $cached $out", '40 32 3', "$name, $way: tokens");

@@ -93,7 +93,7 @@ micro_map(size_t size, int flags)
     /* as the module has it for its zones */
 
     if (flags & MAP_SHARED) {
-        kvr_pages_want(p, size);
+        kvr_pages_advise(p, size);
     }
 
     /* or the first one to write pays for each page */

@@ -232,7 +232,8 @@ kvs_prefix_match(kvs_prefix_t *px, const uint64_t *chain, uint32_t units,
             break;
         }
 
-        has = kvr_set_and(px->entry[e].has, px->conf.any ? set : alive);
+        has = kvr_set_andnot(px->entry[e].has,
+                             kvr_set_not(px->conf.any ? set : alive));
 
         if (kvr_set_empty(&has, KVR_SET_WORDS)) {
             break;

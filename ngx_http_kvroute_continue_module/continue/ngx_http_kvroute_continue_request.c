@@ -144,7 +144,7 @@ ngx_http_kvroute_continue_allowed(ngx_http_kvroute_continue_t *c,
         dialect = c->upstream->probe->engine;
     }
 
-    name = kvr_dialect_name(dialect);
+    name = kvr_dialect(dialect)->name;
 
     if (ngx_strcmp(name, "llamacpp") == 0) {
         *most = 0;

@@ -48,7 +48,7 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
 
     begin->bytes = at->ctx->bytes;
     begin->resident = ngx_http_kvroute_request_resident(at->ctx);
-    begin->no_prefill = at->ctx->light;
+    begin->no_prefill = at->ctx->no_prefill;
     begin->pool = &conf->pool;
 
     if (at->tries || conf->eject.budget) {
@@ -248,7 +248,7 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 
     /* light requests have no first token */
 
-    if (peer != KVR_REGISTRY_NONE && !ctx->light) {
+    if (peer != KVR_REGISTRY_NONE && !ctx->no_prefill) {
         ngx_http_kvroute_attempt_ttft(at);
     }
 }
@@ -405,7 +405,7 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
     settle.kind = (ngx_hash_key(r->uri.data, r->uri.len) & 15) << 1
                   | ctx->usage.stream;
     settle.seconds = (uint32_t) ngx_time();
-    settle.unsized = ctx->odd;
+    settle.unsized = ctx->unsized;
     settle.sampled = ctx->sampled;
 
     rc = kvr_attempt_settle(&at->core, &at->conf->zone->core, &at->conf->pool,
@@ -544,7 +544,7 @@ ngx_http_kvroute_attempt_tally(ngx_http_kvroute_attempt_t *at,
         counts.matched = ctx->matched;
     }
 
-    if (ctx->ttft_set && at->stream && !ctx->light) {
+    if (ctx->ttft_set && at->stream && !ctx->no_prefill) {
         counts.firsts = 1;
         counts.ttft = ctx->ttft;
     }

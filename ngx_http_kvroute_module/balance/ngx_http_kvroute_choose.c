@@ -293,7 +293,7 @@ ngx_http_kvroute_choose_reserve(ngx_http_kvroute_attempt_t *at,
     new.member = begin->member;
     new.pending = begin->pending;
     new.resident = ngx_http_kvroute_request_resident(at->ctx);
-    new.unanswered = !at->ctx->light;
+    new.unanswered = !at->ctx->no_prefill;
     new.queued = 1;
 
     kvr_reservation_take(&at->conf->zone->core, &new);
@@ -603,7 +603,7 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     req.random = v->random;
     req.rate = v->rate;
     req.parsed = ctx->parsed;
-    req.no_prefill = ctx->light;
+    req.no_prefill = ctx->no_prefill;
     req.retry = (at->tries != 0);
     req.keyed = at->session.keyed;
     req.unpinned = at->pinned && !named;

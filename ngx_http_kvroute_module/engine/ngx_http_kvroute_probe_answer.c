@@ -390,7 +390,7 @@ ngx_http_kvroute_probe_answer_refused(ngx_http_kvroute_slot_t *slot,
 
     for (i = 0; i < registry->max_peers; i++) {
         if (kvr_registry_behind(registry, i, slot->id)) {
-            kvr_engine_gone(&registry->peer[i].engine, slot->asked);
+            kvr_engine_refused(&registry->peer[i].engine, slot->asked);
         }
     }
 

@@ -171,7 +171,7 @@ ngx_http_kvroute_queue_ask(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
     a->bytes = w->ctx->bytes + w->ctx->extra;
     a->resident = ngx_http_kvroute_request_resident(w->ctx);
     a->prefer = w->prefer;
-    a->no_prefill = w->ctx->light;
+    a->no_prefill = w->ctx->no_prefill;
 }
 
 

@@ -90,7 +90,7 @@ ngx_http_kvroute_prompt_read(ngx_http_request_t *r,
     ctx->priority = (int32_t) ngx_max(ngx_min(pr->priority, INT32_MAX),
                                       -INT32_MAX);
 
-    if (ctx->light || pr->shape == KVR_PROMPT_NONE) {
+    if (ctx->no_prefill || pr->shape == KVR_PROMPT_NONE) {
         return;
     }
 
@@ -98,9 +98,9 @@ ngx_http_kvroute_prompt_read(ngx_http_request_t *r,
     ctx->bytes = pr->bytes;
     ctx->extra = pr->extra;
     ctx->skips = pr->skips;
-    ctx->odd = pr->odd;
+    ctx->unsized = pr->unsized;
     ctx->sampled = pr->sampled;
-    ctx->joint = pr->joint;
+    ctx->one_engine = pr->one_engine;
     ctx->output = (uint32_t) ngx_min(pr->max_tokens, NGX_MAX_UINT32_VALUE);
 
     if (ngx_http_kvroute_prompt_keep(r, ctx, zone) != NGX_OK) {
@@ -374,7 +374,7 @@ ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
     conf.salt_len = ctx->salt.len;
     conf.path = r->uri.data;
     conf.path_len = r->uri.len;
-    conf.light = !kvr_endpoint_computes(ctx->endpoint);
+    conf.no_prefill = !kvr_endpoint_computes(ctx->endpoint);
     conf.unit = (unsigned) zone->unit;
     conf.digests = ngx_http_kvroute_digests;
     conf.max_digests = ngx_http_kvroute_max_digests;

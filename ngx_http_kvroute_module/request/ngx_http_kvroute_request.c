@@ -145,9 +145,9 @@ ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
     ctx->read = 0;
     ctx->parsed = 0;
     ctx->skips = 0;
-    ctx->odd = 0;
+    ctx->unsized = 0;
     ctx->sampled = 0;
-    ctx->joint = 0;
+    ctx->one_engine = 0;
     ctx->clean = 0;
     ctx->passing = 0;
     ctx->prioritized = 0;
@@ -185,9 +185,9 @@ ngx_http_kvroute_request_weigh(ngx_http_request_t *r,
         ctx->endpoint = kvr_endpoint(r->uri.data, r->uri.len);
     }
 
-    ctx->light = !body || !kvr_endpoint_computes(ctx->endpoint);
+    ctx->no_prefill = !body || !kvr_endpoint_computes(ctx->endpoint);
 
-    if (ctx->light) {
+    if (ctx->no_prefill) {
         ctx->parsed = 0;
         ctx->bytes = 0;
         ctx->extra = 0;
@@ -226,7 +226,7 @@ ngx_http_kvroute_request_read(ngx_http_request_t *r,
 uint64_t
 ngx_http_kvroute_request_resident(ngx_http_kvroute_ctx_t *ctx)
 {
-    return ctx->light ? 0 : kvr_attempt_resident(ctx->bytes, ctx->output);
+    return ctx->no_prefill ? 0 : kvr_attempt_resident(ctx->bytes, ctx->output);
 }
 
 

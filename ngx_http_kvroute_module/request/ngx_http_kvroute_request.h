@@ -193,11 +193,11 @@ typedef struct {
     unsigned                     tenanted:1;
     unsigned                     read:1;    /* the body was read */
     unsigned                     parsed:1;  /* and has a prompt */
-    unsigned                     light:1;   /* leaves nothing in the KV cache */
+    unsigned                     no_prefill:1;  /* leaves no KV in the cache */
     unsigned                     skips:1;   /* see kvr_prompt_t */
-    unsigned                     odd:1;
+    unsigned                     unsized:1;
     unsigned                     sampled:1;
-    unsigned                     joint:1;
+    unsigned                     one_engine:1;
     unsigned                     clean:1;
     unsigned                     passing:1; /* cannot be read again */
     unsigned                     decided:1;

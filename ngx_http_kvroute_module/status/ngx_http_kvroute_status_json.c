@@ -620,7 +620,7 @@ ngx_http_kvroute_json_engine(cJSON *json, ngx_http_kvroute_status_peer_t *p)
         item = cJSON_AddObjectToObject(json, "engine");
 
         cJSON_AddStringToObject(item, "name",
-                     kvr_dialect_name(kvr_get(&s->engine)));
+                     kvr_dialect(kvr_get(&s->engine))->name);
 
         if (p->set & KVR_COUNTER_REPORTS) {
             cJSON_AddNumberToObject(item, "age_ms", p->now.age);

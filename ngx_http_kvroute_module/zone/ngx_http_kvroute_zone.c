@@ -159,7 +159,7 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     /* before the pages are used; the slab allocator only counts them */
 
-    kvr_pages_want(p, size);
+    kvr_pages_advise(p, size);
 
     ngx_memzero(p, size);
 

@@ -29,7 +29,7 @@ ngx_http_kvroute_legs_decide_kind(ngx_http_kvroute_ctx_t *ctx,
         return KVR_DISAGGREGATE_YES;
     }
 
-    if (!ctx->parsed || ctx->light) {
+    if (!ctx->parsed || ctx->no_prefill) {
         return KVR_DISAGGREGATE_UNREAD;
     }
 
@@ -39,7 +39,7 @@ ngx_http_kvroute_legs_decide_kind(ngx_http_kvroute_ctx_t *ctx,
         return e;
     }
 
-    if (ctx->joint || ctx->skips
+    if (ctx->one_engine || ctx->skips
         || !kvr_connector_serves(connector, ctx->uri.data, ctx->uri.len))
     {
         return KVR_DISAGGREGATE_KIND;

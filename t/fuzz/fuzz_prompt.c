@@ -52,7 +52,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         data = line + 1;
     }
 
-    conf.light = !kvr_endpoint_computes(kvr_endpoint(conf.path,
+    conf.no_prefill = !kvr_endpoint_computes(kvr_endpoint(conf.path,
                                                      conf.path_len));
 
     util_note("path %.*s", (int) conf.path_len, conf.path);

@@ -346,7 +346,7 @@ victim_engine(util_rng_t *rng)
 
     case 5:
         kvr_engine_renew(&peer->engine, now);
-        kvr_engine_gone(&peer->engine, now);
+        kvr_engine_refused(&peer->engine, now);
         (void) kvr_engine_back(&peer->engine, now);
         break;
 

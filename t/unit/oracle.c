@@ -548,7 +548,7 @@ chain(oracle_t *o, node_t *body, const kvr_prompt_conf_t *conf,
     pr->root = h;
 
     if (load) {
-        pr->shape = KVR_PROMPT_LIGHT;
+        pr->shape = KVR_PROMPT_NO_KV;
 
         pr->bytes = o->len;
     }
@@ -591,14 +591,14 @@ chain(oracle_t *o, node_t *body, const kvr_prompt_conf_t *conf,
     free(out);
 
     pr->skips = skips(body, pr->shape);
-    pr->odd = apart(o, body, pr);
+    pr->unsized = apart(o, body, pr);
     tokens = left(o, body);
 
     if (tokens && pr->bytes / 3 > (uint64_t) tokens) {
         pr->bytes = kvr_min(pr->bytes, 4 * (uint64_t) tokens);
         pr->n = 0;
         pr->blocks = 0;
-        pr->odd = 1;
+        pr->unsized = 1;
     }
 }
 

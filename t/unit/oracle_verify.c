@@ -452,7 +452,7 @@ oracle_same(const oracle_result_t *a, const oracle_result_t *b,
     }
 
     same(pr.skips);
-    same(pr.odd);
+    same(pr.unsized);
     same(pr.sampled);
     same(pr.priority_set);
 

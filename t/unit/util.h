@@ -72,7 +72,9 @@ util_set(uint64_t word)
     s = kvr_set_none();
 
     for (i = 0; i < 64; i++) {
-        kvr_set_add_if(&s, i, word >> i & 1);
+        if (word >> i & 1) {
+            kvr_set_add(&s, i);
+        }
     }
 
     return s;

@@ -404,14 +404,14 @@ kvs_pick_lmetric_dynamo(const kvs_view_t *v, uint32_t n, uint32_t tokens,
     share = (double) arrivals / hot->n;
 
     holders = kvr_set_none();
+    nholders = 0;
 
     for (i = 0; i < n; i++) {
         if (v[i].matched >= prefix) {
             kvr_set_add(&holders, i);
+            nholders++;
         }
     }
-
-    nholders = kvr_set_count(holders);
 
     /* one place in a table for each class will do, there are few at a time */
 

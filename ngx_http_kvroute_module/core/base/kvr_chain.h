@@ -12,18 +12,18 @@
 
 
 /*
- * Which values of a prompt's chain are worth a place in the index: each of the
- * first 128, then each 2nd, 4th and 8th, since a deep one proves those before
- * it.  Depths are in units: as many blocks as the zone has to an entry.  Two
- * megabytes in units of 256 bytes make 1,296 entries.
+ * Selects the values of a prompt's chain that get an entry in the index: each
+ * of the first 128, then every 2nd, 4th and 8th, since a deep value implies
+ * those before it.  Depths are in units: the blocks per entry of the zone.  Two
+ * megabytes in units of 256 bytes have 1,296 entries.
  */
 
 
-/* so many entries are equally far from each other */
+/* entries with the same distance */
 #define KVR_CHAIN_RUN  128
 
 
-/* depth of the k-th entry (from 0): the units of the prompt up to its end */
+/* Returns the depth of entry k (from 0): the units up to its end. */
 static inline uint32_t
 kvr_chain_depth(uint32_t k)
 {
@@ -43,7 +43,7 @@ kvr_chain_depth(uint32_t k)
 }
 
 
-/* units that the k-th entry is behind the one before */
+/* Returns the units between entry k and the one before. */
 static inline uint32_t
 kvr_chain_step(uint32_t k)
 {
@@ -51,7 +51,7 @@ kvr_chain_step(uint32_t k)
 }
 
 
-/* how many entries a prompt of so many units has */
+/* Returns the number of entries of a prompt. */
 static inline uint32_t
 kvr_chain_entries(uint32_t units)
 {

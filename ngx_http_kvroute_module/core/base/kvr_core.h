@@ -9,10 +9,10 @@
 
 
 /*
- * What every file of core/ may use: C11, libc, nothing of nginx.  Nothing in
- * here or above allocates, logs or reads a clock: the caller hands in memory,
- * time and randomness, so that nginx, the unit tests, the fuzzers and the
- * simulator all run the same code.
+ * Common definitions of core/: C11 and libc, nothing of nginx.  Code in core/
+ * does not allocate, log or read a clock.  The caller passes memory, time and
+ * randomness, so that nginx, the unit tests, the fuzzers and the simulator run
+ * the same code.
  */
 
 
@@ -33,14 +33,14 @@
 
 #define KVR_CACHE_LINE  64
 
-/* rows of processes that shared memory has at most; one more is shared */
+/* maximum worker slots in shared memory; one more is shared by the rest */
 #define KVR_ROWS        1024
 
 
 #define kvr_min(a, b)  ((a) < (b) ? (a) : (b))
 #define kvr_max(a, b)  ((a) > (b) ? (a) : (b))
 
-/* relaxed atomics, for words that stand for themselves */
+/* relaxed atomics, for words that are valid on their own */
 #define kvr_get(p)     atomic_load_explicit(p, memory_order_relaxed)
 #define kvr_set(p, v)  atomic_store_explicit(p, v, memory_order_relaxed)
 #define kvr_add(p, v)  atomic_fetch_add_explicit(p, v, memory_order_relaxed)
@@ -52,8 +52,8 @@
 
 
 /*
- * Folded 64x64 -> 128 bit multiplication.  Not invertible and sensitive to the
- * order of its arguments, which a chain of hashes needs.
+ * Multiplies 64x64 bits and folds the 128 bits of the product.  It cannot be
+ * inverted and depends on the order of its arguments, as a hash chain needs.
  */
 static inline uint64_t
 kvr_mix(uint64_t a, uint64_t b)
@@ -67,7 +67,7 @@ kvr_mix(uint64_t a, uint64_t b)
 }
 
 
-/* maps a uniform 64-bit hash to [0, n) without a division */
+/* Maps a uniform 64-bit hash to [0, n) without a division. */
 static inline uint64_t
 kvr_reduce(uint64_t h, uint64_t n)
 {
@@ -76,9 +76,9 @@ kvr_reduce(uint64_t h, uint64_t n)
 
 
 /*
- * A number for the layout of shared memory, of the sizes of its n parts: other
- * sizes, or another order, give another number.  Two fields of one size that
- * change places are not seen.
+ * Returns a number for the layout of shared memory, computed from the sizes of
+ * its n parts.  Other sizes or another order give another number; swapping two
+ * fields of the same size does not.
  */
 static inline uint64_t
 kvr_layout(const size_t *size, size_t n)

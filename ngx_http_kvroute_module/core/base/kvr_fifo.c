@@ -10,7 +10,7 @@
 #define kvr_fifo_slot(ring, place)                                            \
     (&(ring)->slot[(place) & (KVR_FIFO_SLOTS - 1)])
 
-/* with the word of its length and check */
+/* slots of a record; its first word is the length and the checksum */
 #define kvr_fifo_slots(n)                                                     \
     (((n) + KVR_FIFO_WORDS) / KVR_FIFO_WORDS)
 
@@ -53,7 +53,7 @@ kvr_fifo_put(kvr_fifo_t *ring, const kvr_fifo_part_t *part,
                                                     memory_order_acquire,
                                                     memory_order_relaxed));
 
-    /* the last slot to its end */
+    /* clear the rest of the last slot */
 
     for (i = 1 + n; i < slots * KVR_FIFO_WORDS; i++) {
         word[i] = 0;
@@ -70,18 +70,14 @@ kvr_fifo_put(kvr_fifo_t *ring, const kvr_fifo_part_t *part,
     word[0] = (check & ~(uint64_t) UINT16_MAX) | n;
     p = word;
 
-    /* a slot has the number of an earlier place meanwhile, which is none here */
+    /* until then the slots have numbers of earlier places */
 
     for (k = 0; k < slots; k++, p += KVR_FIFO_WORDS) {
         slot = kvr_fifo_slot(ring, place + k);
 
-        kvr_set(&slot->word[0], p[0]);
-        kvr_set(&slot->word[1], p[1]);
-        kvr_set(&slot->word[2], p[2]);
-        kvr_set(&slot->word[3], p[3]);
-        kvr_set(&slot->word[4], p[4]);
-        kvr_set(&slot->word[5], p[5]);
-        kvr_set(&slot->word[6], p[6]);
+        for (i = 0; i < KVR_FIFO_WORDS; i++) {
+            kvr_set(&slot->word[i], p[i]);
+        }
     }
 
     for (k = slots; k-- > 0; /* void */ ) {
@@ -94,7 +90,7 @@ kvr_fifo_put(kvr_fifo_t *ring, const kvr_fifo_part_t *part,
 }
 
 
-/* of the words of a slot; not keyed: it finds what two writers have mixed */
+/* Adds a slot to the checksum, which detects a mixture of two writers. */
 static inline uint64_t
 kvr_fifo_check(uint64_t check, const uint64_t *word)
 {
@@ -113,7 +109,7 @@ int
 kvr_fifo_get(kvr_fifo_t *ring, uint64_t *place, uint64_t *words,
     int skip)
 {
-    uint32_t           k, n, slots;
+    uint32_t           i, k, n, slots;
     uint64_t           at, check, sum, number, head, *p;
     uint64_t           word[KVR_FIFO_MAX + KVR_FIFO_WORDS + 1];
     kvr_fifo_slot_t   *slot;
@@ -161,14 +157,11 @@ kvr_fifo_get(kvr_fifo_t *ring, uint64_t *place, uint64_t *words,
             return KVR_ERROR;
         }
 
-        p[0] = k ? kvr_get(&slot->word[0]) : n;
-        p[1] = kvr_get(&slot->word[1]);
-        p[2] = kvr_get(&slot->word[2]);
-        p[3] = kvr_get(&slot->word[3]);
-        p[4] = kvr_get(&slot->word[4]);
-        p[5] = kvr_get(&slot->word[5]);
-        p[6] = kvr_get(&slot->word[6]);
+        for (i = 0; i < KVR_FIFO_WORDS; i++) {
+            p[i] = kvr_get(&slot->word[i]);
+        }
 
+        word[0] = n;
         sum = kvr_fifo_check(sum, p);
     }
 

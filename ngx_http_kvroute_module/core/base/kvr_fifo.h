@@ -9,19 +9,19 @@
 
 
 /*
- * A ring in shared memory, by which all processes of a host hand records to the
- * one that sends them.
+ * A ring in shared memory: all processes of a host put records, one process
+ * gets them.
  *
- * A record is a few words, in as many slots of a cache line as it takes.  A
- * writer reserves them by moving head, fills them, and gives each its number,
- * the first one last.  The reader takes a record when all its slots have their
- * numbers.  Nobody waits: if there is no room the record is dropped and
- * counted.  Slots are free again when the reader moves tail past them.
+ * A record is a few words, in as many slots of a cache line as it needs.  The
+ * writer reserves the slots by moving head, fills them and then sets the number
+ * of each, the first one last.  The reader takes a record when all its slots
+ * have their numbers.  Nobody waits: if there is no room, the record is dropped
+ * and counted.  The reader frees slots by moving tail.
  *
- * A writer that is killed leaves slots without numbers.  The reader passes one
- * slot at a time if it is told to, up to the next first slot of a record.  A
- * writer that was only stopped may come back and write to slots that are
- * another's by then.  A record has a check for that: what was mixed is dropped.
+ * A writer that is killed leaves slots without numbers.  The reader can skip
+ * them slot by slot, up to the next first slot of a record.  A writer that was
+ * only stopped can resume and write to slots that belong to another record by
+ * then.  Each record has a checksum, so the reader drops such a mixture.
  */
 
 
@@ -29,26 +29,26 @@
 
 
 #define KVR_FIFO_SLOTS  16384      /* a power of two: 1 MB */
-#define KVR_FIFO_WORDS  7          /* of a slot, beside its number */
+#define KVR_FIFO_WORDS  7          /* of a slot, without its number */
 
-/* words of the longest record: a half of a thousandth of the ring */
+/* words of the longest record: 1/2000 of the ring */
 #define KVR_FIFO_MAX    520
 
 
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
-    _Atomic uint64_t        number;      /* place + 1, twice; 1 more: first */
+    _Atomic uint64_t        number;      /* 2 * (place + 1), first: plus 1 */
     _Atomic uint64_t        word[KVR_FIFO_WORDS];
 } kvr_fifo_slot_t;
 
 
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
-    _Atomic uint64_t        head;        /* places reserved, ever */
-    _Atomic uint64_t        dropped;     /* records, for want of room */
+    _Atomic uint64_t        head;        /* places reserved so far */
+    _Atomic uint64_t        dropped;     /* records, the ring was full */
 
     _Alignas(KVR_CACHE_LINE)
-    _Atomic uint64_t        tail;        /* places read */
+    _Atomic uint64_t        tail;        /* places read so far */
 
     kvr_fifo_slot_t        slot[KVR_FIFO_SLOTS];
 } kvr_fifo_t;
@@ -62,18 +62,18 @@ typedef struct {
 
 
 /*
- * Puts a record that comes in parts, any of which may be empty: 1 to
- * KVR_FIFO_MAX words in all.  Returns 0 if it was dropped.
+ * Puts a record of 1 to KVR_FIFO_MAX words in several parts, which can be
+ * empty.  Returns 0 if it was dropped.
  */
 int kvr_fifo_put(kvr_fifo_t *ring, const kvr_fifo_part_t *part,
     uint32_t parts);
 
 /*
- * Reads the record at a place, and moves the place to the next one.  There is
- * room for KVR_FIFO_MAX words.  Returns how many it has; 0: no record
- * begins there, and the place was moved by a slot; KVR_AGAIN: it is not written
- * yet; KVR_DECLINED: nothing is there.  skip: does not wait for what is not
- * written, but moves on by a slot, and returns KVR_ERROR.
+ * Reads the record at a place into words[KVR_FIFO_MAX] and moves the place to
+ * the next record.  Returns its length.  0: no record begins here; the place
+ * was moved by a slot.  KVR_AGAIN: the record is not complete yet.
+ * KVR_DECLINED: the ring has no more.  If skip is set, it does not wait for an
+ * incomplete record, but moves the place by a slot and returns KVR_ERROR.
  */
 int kvr_fifo_get(kvr_fifo_t *ring, uint64_t *place,
     uint64_t *words, int skip);

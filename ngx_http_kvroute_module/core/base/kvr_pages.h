@@ -9,8 +9,8 @@
 
 
 /*
- * Asks for large pages.  A table of the index is read and written to at random,
- * and with pages of 4 KB most of that is paid for finding the page.
+ * Requests large pages.  The index is accessed at random, and with pages of
+ * 4 KB most of the cost is the lookup of the page.
  */
 
 
@@ -21,13 +21,13 @@
 
 
 /*
- * For memory that nobody has touched yet, of which those pages count that lie
- * in it as a whole.  It is a wish: shared memory gets large pages only where
- * /sys/kernel/mm/transparent_hugepage/shmem_enabled says "advise" or more.
- * Nothing is filled by it, so that what is not used takes no memory.
+ * Requests large pages for memory that is not in use yet.  This is a hint:
+ * shared memory gets large pages only if "advise" or more is set in
+ * /sys/kernel/mm/transparent_hugepage/shmem_enabled.  It does not allocate
+ * pages that are not used.
  */
 static inline void
-kvr_pages_want(void *p, size_t size)
+kvr_pages_advise(void *p, size_t size)
 {
 #ifdef MADV_HUGEPAGE
 

@@ -9,19 +9,19 @@
 
 
 /*
- * A set of peers, by their numbers from 0 to KVR_PEERS - 1.  Not for memory that
- * others write to.
+ * A set of peers, by their slots from 0 to KVR_PEERS - 1.  It is not for memory
+ * that other processes write to.
  *
- * Most zones have few peers.  Who works with sets for each request says how
- * many words of them there are to look at: kvr_set_words(), of the peers that
- * a zone may have.  Words behind those are 0, or were never set.
+ * Most zones have few peers.  Code that runs for each request passes the number
+ * of words to read, kvr_set_words() of the maximum of the zone.  Words after
+ * these are 0 or not initialized.
  */
 
 
 #include "core/base/kvr_core.h"
 
 
-/* peers of a zone, at most; and of one that does not say how many */
+/* maximum peers of a zone, and the default */
 #define KVR_PEERS      512
 #define KVR_PEERS_FEW  64
 
@@ -46,7 +46,7 @@ kvr_set_none(void)
 }
 
 
-/* the peers from 0 to n - 1 */
+/* Returns the peers from 0 to n - 1. */
 static inline kvr_set_t
 kvr_set_below(uint32_t n)
 {
@@ -66,14 +66,6 @@ static inline void
 kvr_set_add(kvr_set_t *s, uint32_t peer)
 {
     s->word[kvr_set_at(peer)] |= kvr_set_bit(peer);
-}
-
-
-/* adds a peer if yes is 1, without a branch; nothing if it is 0 */
-static inline void
-kvr_set_add_if(kvr_set_t *s, uint32_t peer, unsigned yes)
-{
-    s->word[kvr_set_at(peer)] |= (uint64_t) yes << peer % 64;
 }
 
 
@@ -103,8 +95,6 @@ kvr_set_of(uint32_t peer)
 }
 
 
-/* all that are in a or in b, in both, in a only; all that are not in a */
-
 static inline kvr_set_t
 kvr_set_or(kvr_set_t a, kvr_set_t b)
 {
@@ -112,19 +102,6 @@ kvr_set_or(kvr_set_t a, kvr_set_t b)
 
     for (i = 0; i < KVR_SET_WORDS; i++) {
         a.word[i] |= b.word[i];
-    }
-
-    return a;
-}
-
-
-static inline kvr_set_t
-kvr_set_and(kvr_set_t a, kvr_set_t b)
-{
-    uint32_t  i;
-
-    for (i = 0; i < KVR_SET_WORDS; i++) {
-        a.word[i] &= b.word[i];
     }
 
     return a;
@@ -165,21 +142,8 @@ kvr_set_empty(const kvr_set_t *s, uint32_t words)
 }
 
 
-static inline uint32_t
-kvr_set_count(kvr_set_t s)
-{
-    uint32_t  i, n;
-
-    for (i = 0, n = 0; i < KVR_SET_WORDS; i++) {
-        n += (uint32_t) __builtin_popcountll(s.word[i]);
-    }
-
-    return n;
-}
-
-
 /*
- * Takes out the least number; 0: there is none.  For each of a set:
+ * Removes the lowest peer; returns 0 if the set is empty.  Loop over a set:
  *
  *     for (left = set; kvr_set_next(&left, &peer); ) {
  */
@@ -201,7 +165,7 @@ kvr_set_next(kvr_set_t *s, uint32_t *peer)
 }
 
 
-/* n, if it is all from 0 to n - 1 and no other; else 0 */
+/* Returns n if the set has exactly the peers from 0 to n - 1, else 0. */
 static inline uint32_t
 kvr_set_run(const kvr_set_t *s, uint32_t words)
 {

@@ -8,7 +8,7 @@
 #include "core/engine/kvr_dialect.h"
 
 
-/* of client libraries of Prometheus: what any process may tell */
+/* series of Prometheus client libraries, in any process */
 
 static const kvr_dialect_series_t  kvr_dialect_any[] = {
     { "process_start_time_seconds", KVR_SERIES_START, NULL, NULL },
@@ -48,7 +48,7 @@ static const kvr_dialect_series_t  kvr_dialect_sglang[] = {
     { 0 }
 };
 
-/* /v1/loads, which needs no --enable-metrics */
+/* /v1/loads, which works without --enable-metrics */
 
 #define kvr_dialect_sglang_root(_)                                            \
     _("loads", KVR_PUSH_ARRAY, 1, 0, 0)
@@ -68,7 +68,7 @@ static const kvr_push_node_t  kvr_dialect_sglang_json[] = {
 _Static_assert(1 + KVR_SERIES_MAX <= 256, "leaves are bytes");
 
 
-/* its own server's names, and those of Triton */
+/* names of its own server, and of Triton */
 
 static const kvr_dialect_series_t  kvr_dialect_trtllm[] = {
     { "num_requests_running", KVR_SERIES_RUNNING, NULL, NULL },
@@ -132,7 +132,7 @@ static const kvr_dialect_t  kvr_dialects[] = {
         .json = kvr_dialect_sglang_json
     },
     {
-        /* /metrics of its own server are statistics of its last steps */
+        /* /metrics of its own server only has statistics of its last steps */
 
         .name = "trtllm",
         .prefixes = { "trtllm", "nv_trt_llm" },
@@ -174,13 +174,6 @@ kvr_dialect_path(uint32_t number, uint32_t n)
     }
 
     return d->paths[n % paths];
-}
-
-
-const char *
-kvr_dialect_name(uint32_t number)
-{
-    return number < kvr_nelts(kvr_dialects) ? kvr_dialects[number].name : NULL;
 }
 
 

@@ -7,13 +7,13 @@
 #include "core/engine/kvr_engine.h"
 
 
-/* start times are told in seconds, by some rounded */
+/* ms; engines report start times in seconds, some of them rounded */
 #define KVR_ENGINE_START_SLACK  2000
 
-/* ms, from one report to the next where none are asked for */
+/* ms, assumed interval between reports without probes */
 #define KVR_ENGINE_INTERVAL     1000
 
-/* ms; how long it is doubted that a process is the same; longest interval */
+/* ms, see kvr_engine_same(): doubt after fallen counters, longest interval */
 #define KVR_ENGINE_DOUBT        60000
 #define KVR_ENGINE_SOON         3000
 
@@ -23,9 +23,9 @@ static const char *const  kvr_healths[] = { "up", "starting", "down" };
 _Static_assert(kvr_nelts(kvr_healths) == KVR_HEALTH_MAX, "kvr_healths");
 
 
-static void kvr_engine_held(kvr_engine_t *s, uint64_t tokens,
+static void kvr_engine_report(kvr_engine_t *s, uint64_t tokens,
     unsigned restarted, uint64_t now);
-static int kvr_engine_held_since(uint64_t time, uint64_t now,
+static int kvr_engine_recent(uint64_t time, uint64_t now,
     uint64_t interval);
 static int kvr_engine_restarted(const kvr_engine_t *s,
     const kvr_metrics_t *m);
@@ -66,12 +66,12 @@ kvr_engine_take(kvr_engine_t *s, const kvr_metrics_t *m, uint32_t before,
 
     kvr_engine_preempted(s, m, found);
 
-    /* a request may have come or gone while the engine was being asked */
+    /* requests can start or end during the probe */
 
     kvr_engine_foreign(s, m, kvr_max(before, after));
 
     if (m->set & KVR_METRICS_CAPACITY) {
-        kvr_engine_held(s, m->capacity, found, now);
+        kvr_engine_report(s, m->capacity, found, now);
     }
 
     if (m->set & KVR_METRICS_HITS) {
@@ -86,7 +86,7 @@ kvr_engine_take(kvr_engine_t *s, const kvr_metrics_t *m, uint32_t before,
         kvr_set(&s->preemptions, m->preemptions);
     }
 
-    /* the latest: behind one address there may be several that take turns */
+    /* the latest one: several engines can share an address */
 
     if (m->set & KVR_METRICS_START) {
         kvr_set(&s->start, kvr_max(kvr_get(&s->start),
@@ -117,7 +117,7 @@ kvr_engine_take(kvr_engine_t *s, const kvr_metrics_t *m, uint32_t before,
 
 /* takes a report of the capacity */
 static void
-kvr_engine_held(kvr_engine_t *s, uint64_t tokens, unsigned restarted,
+kvr_engine_report(kvr_engine_t *s, uint64_t tokens, unsigned restarted,
     uint64_t now)
 {
     uint64_t  old;
@@ -139,7 +139,7 @@ kvr_engine_held(kvr_engine_t *s, uint64_t tokens, unsigned restarted,
 uint64_t
 kvr_engine_capacity(const kvr_engine_t *s, uint64_t now, uint64_t interval)
 {
-    return kvr_engine_held_since(kvr_get(&s->reported), now, interval)
+    return kvr_engine_recent(kvr_get(&s->reported), now, interval)
            ? kvr_get(&s->capacity) : 0;
 }
 
@@ -148,13 +148,15 @@ int
 kvr_engine_uncached(const kvr_engine_t *s, uint64_t now, uint64_t interval)
 {
     return kvr_get(&s->set) & KVR_METRICS_NO_CACHE
-           && kvr_engine_held_since(kvr_get(&s->time), now, interval);
+           && kvr_engine_recent(kvr_get(&s->time), now, interval);
 }
 
 
-/* the last interval counts in full; without probes, that of the default */
+/*
+ * Returns whether a report is valid; without probes for the default interval.
+ */
 static int
-kvr_engine_held_since(uint64_t time, uint64_t now, uint64_t interval)
+kvr_engine_recent(uint64_t time, uint64_t now, uint64_t interval)
 {
     interval = interval ? interval : KVR_ENGINE_INTERVAL;
 
@@ -162,7 +164,7 @@ kvr_engine_held_since(uint64_t time, uint64_t now, uint64_t interval)
 }
 
 
-/* the process is another one, or has counted from the beginning */
+/* Returns whether the process was restarted. */
 static int
 kvr_engine_restarted(const kvr_engine_t *s, const kvr_metrics_t *m)
 {
@@ -172,7 +174,7 @@ kvr_engine_restarted(const kvr_engine_t *s, const kvr_metrics_t *m)
     old = kvr_get(&s->start);
     set = kvr_get(&s->set);
 
-    /* of a peer that came by a snapshot its start may be known, and no more */
+    /* a snapshot of the zone can have the start time only */
 
     if (kvr_get(&s->time) == 0) {
         set = old ? KVR_METRICS_START : 0;
@@ -201,7 +203,7 @@ kvr_engine_fallen(const kvr_engine_t *s, const kvr_metrics_t *m)
 void
 kvr_engine_renew(kvr_engine_t *s, uint64_t now)
 {
-    kvr_set(&s->gone, 0);
+    kvr_set(&s->refused, 0);
     kvr_set(&s->foreign_last, 0);
     kvr_set(&s->hits, 0);
     kvr_set(&s->queries, 0);
@@ -213,10 +215,10 @@ kvr_engine_renew(kvr_engine_t *s, uint64_t now)
 
 
 void
-kvr_engine_gone(kvr_engine_t *s, uint64_t asked)
+kvr_engine_refused(kvr_engine_t *s, uint64_t asked)
 {
     if (asked > kvr_get(&s->renewed)) {
-        kvr_set(&s->gone, kvr_max(asked, 1));
+        kvr_set(&s->refused, kvr_max(asked, 1));
     }
 }
 
@@ -224,13 +226,13 @@ kvr_engine_gone(kvr_engine_t *s, uint64_t asked)
 int
 kvr_engine_back(kvr_engine_t *s, uint64_t now)
 {
-    if (!kvr_get(&s->gone)) {
+    if (!kvr_get(&s->refused)) {
         return 0;
     }
 
     kvr_engine_renew(s, now);
 
-    /* all that may have taken turns are gone; a clock may have been wrong */
+    /* forget the start time: it can be of another engine or a wrong clock */
 
     kvr_set(&s->start, 0);
 
@@ -238,7 +240,7 @@ kvr_engine_back(kvr_engine_t *s, uint64_t now)
 }
 
 
-/* by half at least: the sum of several processes may vary a little */
+/* Returns whether a counter fell by half: sums of processes vary a little. */
 static int
 kvr_engine_fell(_Atomic uint64_t const *old, uint64_t new)
 {
@@ -247,8 +249,8 @@ kvr_engine_fell(_Atomic uint64_t const *old, uint64_t new)
 
 
 /*
- * An engine that throws running requests out of its memory has too many of
- * them: down to three quarters of what runs there, then up again slowly.
+ * Limits the requests of an engine that preempts running requests: to three
+ * quarters of those running, then slowly more.
  */
 static void
 kvr_engine_preempted(kvr_engine_t *s, const kvr_metrics_t *m,
@@ -266,7 +268,7 @@ kvr_engine_preempted(kvr_engine_t *s, const kvr_metrics_t *m,
     } else if (cap) {
         cap += cap / 16 + 1;
 
-        /* twice as many as there are: nothing to hold back any more */
+        /* the limit is twice the load: remove it */
 
         if (cap > 2 * (m->running + m->waiting) + 16) {
             cap = 0;
@@ -277,7 +279,7 @@ kvr_engine_preempted(kvr_engine_t *s, const kvr_metrics_t *m,
 }
 
 
-/* the lesser of two answers: what was there only once has come and gone */
+/* Takes the lower value of two probes: a short peak does not count. */
 static void
 kvr_engine_foreign(kvr_engine_t *s, const kvr_metrics_t *m, uint32_t own)
 {
@@ -356,7 +358,7 @@ kvr_engine_same(const kvr_engine_t *s, uint64_t now, uint64_t interval)
 
     return kvr_get(&s->set) & (KVR_METRICS_START|KVR_METRICS_QUERIES
                                |KVR_METRICS_HITS)
-           && !kvr_get(&s->gone)
+           && !kvr_get(&s->refused)
            && (fell == 0 || now > fell + KVR_ENGINE_DOUBT)
            && kvr_engine_worth(s, now, interval) > 0.5;
 }
@@ -419,7 +421,7 @@ kvr_engine_check(kvr_engine_t *s, kvr_check_e result, uint32_t fails,
 
     case KVR_CHECK_TIMEOUT:
 
-        /* it is busy: with what it does for our clients */
+        /* it is busy with requests of our clients */
 
         if (now < kvr_get(&s->success) + (fails + 1) * interval) {
             return 0;

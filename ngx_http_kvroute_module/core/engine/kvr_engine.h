@@ -9,15 +9,15 @@
 
 
 /*
- * What is known of a peer by asking it, and what follows from that.
+ * The state of a peer from probes and health checks, and what follows from it.
  *
- * In shared memory.  Written by the one process that asks; health also by
- * whoever gets responses.  All words stand for themselves: a reader that sees
- * some old and some new ones is misled no more than by a late answer.
+ * It is in shared memory.  The process that probes writes it; each process that
+ * receives responses also writes the health.  Each word is valid on its own: a
+ * reader that sees a mixture of old and new words is misled no more than by a
+ * late probe.
  *
- * What an engine said has an age, and counts less the older it is: foreign load
- * fades to none, the rest to what this side knows by itself.  Nothing fades to
- * "saturated".
+ * The reported values count less the older they are: foreign load fades to
+ * none, the other values to the router's own.  No value fades to "saturated".
  *
  * Times are in milliseconds of a clock that all processes share.
  */
@@ -27,10 +27,10 @@
 #include "core/engine/kvr_metrics.h"
 
 
-/* a report of the capacity counts for this many intervals */
+/* intervals for which a reported capacity is valid */
 #define KVR_ENGINE_HOLD  60
 
-/* what kvr_engine_take() has found out */
+/* result of kvr_engine_take() */
 #define KVR_ENGINE_RESTARTED  1
 
 typedef enum {
@@ -41,7 +41,7 @@ typedef enum {
 } kvr_health_e;
 
 
-/* how a check of health ended */
+/* the result of a health check */
 typedef enum {
     KVR_CHECK_PASS = 0,
     KVR_CHECK_FAIL,
@@ -51,43 +51,43 @@ typedef enum {
 
 
 typedef struct {
-    _Atomic uint64_t   time;         /* of the last good answer; 0: none yet */
-    _Atomic uint32_t   set;          /* KVR_METRICS_... in it */
+    _Atomic uint64_t   time;         /* of the last good probe; 0: none yet */
+    _Atomic uint32_t   set;          /* KVR_METRICS_... of that probe */
     _Atomic uint32_t   engine;
     _Atomic uint32_t   running;
     _Atomic uint32_t   waiting;
     _Atomic uint32_t   kv;           /* in 1/10000 */
-    _Atomic uint32_t   foreign;      /* requests that are not ours */
-    _Atomic uint32_t   foreign_last; /* before that */
-    _Atomic uint32_t   cap;          /* of requests, after preemptions; or 0 */
+    _Atomic uint32_t   foreign;      /* requests of others */
+    _Atomic uint32_t   foreign_last; /* the same, one probe before */
+    _Atomic uint32_t   cap;          /* request limit after preemptions, or 0 */
 
     _Atomic uint64_t   capacity;     /* tokens */
-    _Atomic uint64_t   reported;     /* when that was last reported; 0: never */
+    _Atomic uint64_t   reported;     /* when capacity was reported; 0: never */
     _Atomic uint64_t   hits;
     _Atomic uint64_t   queries;
     _Atomic uint64_t   preemptions;
     _Atomic uint64_t   start;        /* ms since 1970 */
-    _Atomic uint64_t   fell;         /* when counters fell, but it was not */
+    _Atomic uint64_t   fell;         /* when counters fell without a restart */
 
-    _Atomic uint64_t   asked;        /* probes, ever */
-    _Atomic uint64_t   failed;
+    _Atomic uint64_t   asked;        /* probes, total */
+    _Atomic uint64_t   failed;       /* of these */
 
     _Atomic uint32_t   health;       /* kvr_health_e */
-    _Atomic uint32_t   fails;        /* in a row */
-    _Atomic uint32_t   passes;
-    _Atomic uint32_t   rises;        /* reports above the capacity, in a row */
-    _Atomic uint64_t   gone;         /* when asked while nobody was listening;
-                                        0: somebody is */
-    _Atomic uint64_t   checks;       /* of health, ever */
+    _Atomic uint32_t   fails;        /* failed checks in a row */
+    _Atomic uint32_t   passes;       /* passed checks in a row */
+    _Atomic uint32_t   rises;        /* higher reported capacities in a row */
+    _Atomic uint64_t   refused;      /* start of the last refused probe;
+                                        0: the last probe was not refused */
+    _Atomic uint64_t   checks;       /* health checks, total */
     _Atomic uint64_t   checks_failed;
-    _Atomic uint64_t   unhealthy;    /* times it was found down */
-    _Atomic uint64_t   renewed;      /* when it was last found restarted */
-    _Atomic uint64_t   success;      /* when a client was last answered */
-    _Atomic uint64_t   pressure;     /* asked to be left alone until then */
+    _Atomic uint64_t   unhealthy;    /* changes to down */
+    _Atomic uint64_t   renewed;      /* when a restart was last detected */
+    _Atomic uint64_t   success;      /* when a client last got a response */
+    _Atomic uint64_t   pressure;     /* overloaded until then */
 
-    _Atomic uint64_t   orca;         /* time of the last such header */
-    _Atomic uint32_t   orca_set;     /* KVR_METRICS_... in it */
-    _Atomic uint32_t   last;         /* kvr_check_e of the last check */
+    _Atomic uint64_t   orca;         /* time of the last ORCA header */
+    _Atomic uint32_t   orca_set;     /* KVR_METRICS_... of that header */
+    _Atomic uint32_t   last;         /* last kvr_check_e */
 
     _Atomic uint32_t   max_loras;
     _Atomic uint32_t   loras;
@@ -95,107 +95,108 @@ typedef struct {
 } kvr_engine_t;
 
 
-/* nothing is known: of a new peer */
+/* Clears the state for a new peer. */
 void kvr_engine_reset(kvr_engine_t *s);
 
 /*
- * Takes what an engine told.  before and after are the requests that we had
- * there when it was asked and when it answered.  Returns KVR_ENGINE_... bits.
+ * Takes the metrics of a probe.  before and after are our requests in flight
+ * when the probe started and ended.  Returns KVR_ENGINE_... bits.
  */
 unsigned kvr_engine_take(kvr_engine_t *s, const kvr_metrics_t *m,
     uint32_t before, uint32_t after, uint64_t now);
 
 /*
- * The tokens that the engine reported as its capacity; 0: it did not, or not in
- * the last KVR_ENGINE_HOLD intervals.  A lower report than the last one counts
- * at once; a higher one after that number of higher ones in a row, or after a
- * restart.  So of reports that alternate the lowest counts.
+ * Returns the tokens that the engine reported as its capacity; 0: none in the
+ * last KVR_ENGINE_HOLD intervals.  A lower report counts at once.  A higher one
+ * counts after KVR_ENGINE_HOLD higher ones in a row, or after a restart.  So
+ * the lowest of alternating reports counts.
  */
 uint64_t kvr_engine_capacity(const kvr_engine_t *s, uint64_t now,
     uint64_t interval);
 
-/* whether it reported in the same time that it caches nothing */
+/* Returns whether the engine recently reported that it caches no prefixes. */
 int kvr_engine_uncached(const kvr_engine_t *s, uint64_t now,
     uint64_t interval);
 
 /*
- * How much the last answer is worth, 1 .. 0: all of it for two intervals, then
- * less, after five none.
+ * Returns the weight of the last probe: 1 for two intervals, then less, and 0
+ * after five.
  */
 double kvr_engine_worth(const kvr_engine_t *s, uint64_t now,
     uint64_t interval);
 
 /*
- * Whether there is recent word by probes of a kind that would tell a restart:
- * since it does not, the process is the same. Word is recent for ten seconds at
- * most, however seldom it is asked for. It is doubted for a minute when
- * counters have fallen all the same: what gives them may not be the engine.
+ * Returns whether the process is still the same: recent probes would have shown
+ * a restart, and did not.  A probe is recent for ten seconds at most.  If
+ * counters have fallen without a restart, the metrics may not be of the engine,
+ * and the function returns 0 for a minute.
  */
 int kvr_engine_same(const kvr_engine_t *s, uint64_t now, uint64_t interval);
 
 /*
  * Reads the value of an endpoint-load-metrics header (ORCA): "TEXT a=1, b=2",
- * "JSON {...}", or either without the word.  Returns the fields found.
+ * "JSON {...}", or either without the first word.  Returns the fields found.
  */
 uint32_t kvr_orca_read(kvr_metrics_t *m, const uint8_t *value, size_t len);
 
-/* takes what a header of a response told */
+/* Takes the metrics of an ORCA header. */
 void kvr_engine_orca(kvr_engine_t *s, const kvr_metrics_t *m, uint64_t now);
 
 /*
- * KVR_METRICS_... of waiting and KV, as far as there is recent word of them: by
- * a probe or by a header.
+ * Returns which of KVR_METRICS_WAITING and KVR_METRICS_KV are recent, from a
+ * probe or a header.
  */
 uint32_t kvr_engine_fresh(const kvr_engine_t *s, uint64_t now,
     uint64_t interval);
 
-/* all of KVR_METRICS_... ever said, and when the last word came, 0 if never */
+/* Returns the last reported KVR_METRICS_... and their time; 0: never. */
 uint32_t kvr_engine_said(const kvr_engine_t *s, uint64_t *time);
 
 /*
- * It was found restarted, by whatever means: what the process before has
- * counted is held against the new one no more.  Some counters are told of only
- * when there is something to count, and would seem to have fallen once again.
- * Should it be restarted a second time before its next answer, that is missed,
- * unless nobody was listening in between.
+ * Records a restart, detected by any means: counters of the new process are not
+ * compared with those of the old one.  Engines report some counters only once
+ * they are not 0, so these would seem to fall again.  A second restart before
+ * the next probe is missed, unless a probe was refused in between.
  */
 void kvr_engine_renew(kvr_engine_t *s, uint64_t now);
 
 /*
- * Nobody was listening when it was asked at that time.  What was asked before
- * it was last found restarted tells nothing new.
+ * Records a refused probe that started at that time, unless a restart was
+ * detected since.
  */
-void kvr_engine_gone(kvr_engine_t *s, uint64_t asked);
+void kvr_engine_refused(kvr_engine_t *s, uint64_t asked);
 
 /*
- * Somebody is listening again.  Returns 1 if nobody was before: it was
- * restarted, which its next answer will not say a second time.
+ * Records that the engine accepts connections.  Returns 1 if it refused before:
+ * then it was restarted, and its next probe does not report that again.
  */
 int kvr_engine_back(kvr_engine_t *s, uint64_t now);
 
 /*
- * Whether an answer is of one that has gone since: somebody was asked no
- * earlier, and nobody was listening.  It may have waited to be read.
+ * Returns whether a probe is out of date: a probe that did not start earlier
+ * was refused, so this one was of the old process.
  */
 static inline int
 kvr_engine_past(const kvr_engine_t *s, uint64_t asked)
 {
-    uint64_t  gone;
+    uint64_t  refused;
 
-    gone = kvr_get(&s->gone);
+    refused = kvr_get(&s->refused);
 
-    return gone && asked <= gone;
+    return refused && asked <= refused;
 }
 
 
-/* takes the end of a check; returns 1 if the peer is back */
+/*
+ * Takes the result of a health check; returns 1 if the peer is healthy again.
+ */
 int kvr_engine_check(kvr_engine_t *s, kvr_check_e result, uint32_t fails,
     uint32_t passes, uint64_t interval, uint64_t now);
 
-/* as the status has it; NULL: no such number */
+/* Returns the name for the status; NULL: no such number. */
 const char *kvr_engine_health_name(kvr_health_e health);
 
-/* whether it has this adapter loaded: 1; 0: no; -1: and all its slots taken */
+/* Returns 1: the adapter is loaded; 0: not; -1: not, and no slot is free. */
 int kvr_engine_lora(const kvr_engine_t *s, uint64_t lora);
 
 

@@ -5,17 +5,14 @@
 
 
 #include "core/engine/kvr_framing.h"
-
-
-static int kvr_framing_digit(uint8_t ch);
+#include "core/text/kvr_json.h"
 
 
 int
 kvr_framing_read(kvr_framing_t *c, const uint8_t **p, const uint8_t *end,
     const uint8_t **data, size_t *len)
 {
-    int      n;
-    uint8_t  ch;
+    uint8_t  ch, digit;
 
     while (c->state != KVR_FRAMING_DONE) {
 
@@ -42,14 +39,14 @@ kvr_framing_read(kvr_framing_t *c, const uint8_t **p, const uint8_t *end,
         switch (c->state) {
 
         case KVR_FRAMING_SIZE:
-            n = kvr_framing_digit(ch);
+            digit = kvr_json_hex[ch];
 
-            if (n >= 0) {
+            if (digit) {
                 if (c->seen++ == KVR_FRAMING_DIGITS || c->left >> 56) {
                     return KVR_ERROR;
                 }
 
-                c->left = c->left * 16 + (uint64_t) n;
+                c->left = c->left * 16 + (digit & 15);
                 break;
             }
 
@@ -67,7 +64,7 @@ kvr_framing_read(kvr_framing_t *c, const uint8_t **p, const uint8_t *end,
 
         case KVR_FRAMING_REST:
             if (ch == '\n') {
-                c->state = c->left ? KVR_FRAMING_DATA : KVR_FRAMING_TRAILER;
+                c->state = c->left ? KVR_FRAMING_DATA : KVR_FRAMING_DONE;
                 c->seen = 0;
 
             } else if (++c->seen > KVR_FRAMING_LINE) {
@@ -76,47 +73,15 @@ kvr_framing_read(kvr_framing_t *c, const uint8_t **p, const uint8_t *end,
 
             break;
 
-        case KVR_FRAMING_AFTER:
+        default: /* KVR_FRAMING_AFTER */
             if (ch == '\n') {
                 c->state = KVR_FRAMING_SIZE;
 
             } else if (ch != '\r') {
                 return KVR_ERROR;
             }
-
-            break;
-
-        default: /* KVR_FRAMING_TRAILER, up to an empty line */
-
-            if (++c->left > KVR_FRAMING_LINE) {
-                return KVR_ERROR;
-            }
-
-            if (ch == '\n') {
-                if (c->seen == 0) {
-                    c->state = KVR_FRAMING_DONE;
-                }
-
-                c->seen = 0;
-
-            } else if (ch != '\r') {
-                c->seen = 1;
-            }
         }
     }
 
     return KVR_DECLINED;
-}
-
-
-static int
-kvr_framing_digit(uint8_t ch)
-{
-    if (ch >= '0' && ch <= '9') {
-        return ch - '0';
-    }
-
-    ch |= 0x20;
-
-    return (ch >= 'a' && ch <= 'f') ? ch - 'a' + 10 : -1;
 }

@@ -35,7 +35,7 @@ kvr_metrics_init(kvr_metrics_reader_t *r)
     r->newest = -1;
     kvr_push_init(&r->json, 0);
 
-    /* there is one whose JSON is known */
+    /* the dialect with JSON */
 
     while (kvr_dialect(r->dialect)->json == NULL) {
         r->dialect++;
@@ -90,7 +90,7 @@ kvr_metrics_read(kvr_metrics_reader_t *r, const uint8_t *data, size_t len)
 }
 
 
-/* name{labels} value [time], the line ending in '\0' */
+/* Reads a line: name{labels} value [time]. */
 static void
 kvr_metrics_line(kvr_metrics_reader_t *r, char *line)
 {
@@ -158,7 +158,7 @@ kvr_metrics_line(kvr_metrics_reader_t *r, char *line)
 }
 
 
-/* returns 1 if the engine has a series of that name */
+/* Adds a value; returns 1 if the engine has a series of that name. */
 static int
 kvr_metrics_series(kvr_metrics_reader_t *r, uint32_t engine, const char *name,
     size_t len, const char *labels, double value)
@@ -242,7 +242,7 @@ kvr_metrics_config(kvr_metrics_reader_t *r, const char *labels)
         kvr_metrics_add(r, KVR_SERIES_NO_CACHE, 1);
     }
 
-    /* for hybrid models this is not the product of the others */
+    /* hybrid models: this differs from the product of the others */
 
     blocks = kvr_metrics_text_label_number(labels, "kv_cache_size_tokens");
 
@@ -259,7 +259,9 @@ kvr_metrics_config(kvr_metrics_reader_t *r, const char *labels)
 }
 
 
-/* old sets stay in the text: the newest has the largest value, its time */
+/*
+ * Reads a set of adapters.  The text keeps old sets; the value is their time.
+ */
 static void
 kvr_metrics_adapters(kvr_metrics_reader_t *r, const kvr_dialect_t *dialect,
     const char *labels, double value)
@@ -304,7 +306,7 @@ kvr_metrics_adapters(kvr_metrics_reader_t *r, const kvr_dialect_t *dialect,
 }
 
 
-/* one may both run and wait */
+/* Adds an adapter; it can be both running and waiting. */
 static void
 kvr_metrics_adapter(kvr_metrics_t *m, uint64_t lora)
 {
@@ -362,9 +364,9 @@ kvr_metrics_load(void *data, unsigned leaf, kvr_push_e what,
 
 
 /*
- * Whose numbers follow; negative: nobody's in particular.  What is told of a
- * rank is at its name modulo KVR_METRICS_RANKS, so that it can stay there when
- * the first rank turns out to be one before.
+ * Sets the rank of the next values; negative: none.  The sums of a rank are at
+ * its number modulo KVR_METRICS_RANKS, so that they can stay there when a lower
+ * first rank appears.
  */
 static void
 kvr_metrics_named(kvr_metrics_reader_t *r, const kvr_dialect_t *d, double rank)
@@ -431,7 +433,7 @@ kvr_metrics_take(const kvr_metrics_sums_t *s, kvr_series_e series,
 }
 
 
-/* a sum of garbage may be more than an integer holds */
+/* Converts a sum, which can be too large for an integer. */
 static uint64_t
 kvr_metrics_count(double value)
 {

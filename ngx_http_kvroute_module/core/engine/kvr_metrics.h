@@ -9,22 +9,22 @@
 
 
 /*
- * What an engine says of itself: the text of Prometheus, with a ":" behind the
- * prefix or, under Ray, a "_"; or JSON.  What names mean is in kvr_dialect.h.
+ * Reads the metrics of an engine: Prometheus text, with a ":" after the prefix,
+ * or a "_" under Ray; or JSON.  kvr_dialect.h has the meaning of the names.
  *
- * Is fed piece by piece and keeps one line at most.  What is not known, or no
- * sensible number, is passed over.  A field that was not there is not set: an
- * engine that exports nothing is not idle.
+ * The text comes piece by piece, and at most one line is stored.  Series that
+ * are not known and values out of range are ignored.  A field is set only if
+ * its series is there: an engine without metrics is not idle.
  */
 
 
 #include "core/engine/kvr_dialect.h"
 
 
-#define KVR_METRICS_LINE   4096  /* longer ones are passed over */
+#define KVR_METRICS_LINE   4096  /* longer lines are ignored */
 #define KVR_METRICS_LORAS  16
-#define KVR_METRICS_RANKS  64    /* of those beyond nothing is told apart */
-#define KVR_METRICS_NAMES  65536 /* of ranks, on all nodes */
+#define KVR_METRICS_RANKS  64    /* ranks that are kept apart */
+#define KVR_METRICS_NAMES  65536 /* numbers of ranks on all nodes */
 
 
 /* fields that are set */
@@ -37,29 +37,29 @@
 #define KVR_METRICS_PREEMPTIONS 0x040
 #define KVR_METRICS_START       0x080
 #define KVR_METRICS_LORA        0x100
-#define KVR_METRICS_NO_CACHE    0x200  /* prefix caching is switched off */
+#define KVR_METRICS_NO_CACHE    0x200  /* prefix caching is disabled */
 
 
-/* of all data-parallel ranks, summed; or of one of them */
+/* the metrics of all data-parallel ranks, summed, or of one rank */
 typedef struct {
     uint32_t       set;
-    uint32_t       engine;       /* whose names these were: a dialect */
+    uint32_t       engine;       /* its dialect */
     uint32_t       running;      /* requests */
     uint32_t       waiting;
-    double         kv;           /* share in use, 0 .. 1, mean of the ranks */
+    double         kv;           /* used share, 0 .. 1, mean of the ranks */
     uint64_t       capacity;     /* of the KV cache, tokens */
-    uint64_t       hits;         /* of the prefix cache, tokens, ever */
-    uint64_t       queries;      /* tokens of prompts, ever */
-    uint64_t       preemptions;  /* ever */
+    uint64_t       hits;         /* total tokens found in the prefix cache */
+    uint64_t       queries;      /* total tokens of prompts */
+    uint64_t       preemptions;  /* total */
     double         start;        /* of the process, s since 1970 */
 
-    uint32_t       max_loras;    /* that can be loaded at a time; 0: unknown */
-    uint32_t       loras;        /* in use, as FNV-1a of their names: */
+    uint32_t       max_loras;    /* maximum loaded; 0: unknown */
+    uint32_t       loras;        /* adapters in use, as FNV-1a of their names */
     uint64_t       lora[KVR_METRICS_LORAS];
 } kvr_metrics_t;
 
 
-/* so far, by kvr_series_e */
+/* sums so far, by kvr_series_e */
 typedef struct {
     double         sum[KVR_SERIES_MAX];
     uint32_t       count[KVR_SERIES_MAX];
@@ -71,17 +71,17 @@ typedef struct {
 
     kvr_metrics_sums_t  all;
     kvr_metrics_sums_t  each[KVR_METRICS_RANKS];
-    uint32_t       first;        /* name of the first rank of this server */
-    uint32_t       ranks;        /* from that to the highest that was named; 0:
-                                    no series has named any */
-    uint32_t       rank;         /* of what is read, a place of each[] from 1;
-                                    0: not named */
-    double         newest;       /* of the sets of adapters */
+    uint32_t       first;        /* number of the first rank of this server */
+    uint32_t       ranks;        /* from the first to the highest rank; 0: no
+                                    series has a rank */
+    uint32_t       rank;         /* of the current series, index in each[] + 1;
+                                    0: none */
+    double         newest;       /* value of the newest set of adapters */
 
     kvr_push_t     json;
     uint8_t        mode;         /* 0: at the start, 'p'rometheus, 'j'son */
     uint32_t       dialect;      /* of the JSON */
-    unsigned       drop:1;       /* the rest of a line that is too long */
+    unsigned       drop:1;       /* inside a line that is too long */
     uint32_t       len;
     char           line[KVR_METRICS_LINE + 1];
 } kvr_metrics_reader_t;
@@ -91,17 +91,17 @@ void kvr_metrics_init(kvr_metrics_reader_t *r);
 void kvr_metrics_read(kvr_metrics_reader_t *r, const uint8_t *data,
     size_t len);
 
-/* the text is over; what was found is in r->m */
+/* Ends the text; the result is in r->m. */
 void kvr_metrics_end(kvr_metrics_reader_t *r);
 
 /*
- * What the text said of one rank, from 0 to r->ranks - 1, after it is over.
- * What names no rank (start, adapters) is said of each.
+ * Returns the metrics of one rank, from 0 to r->ranks - 1, after the text has
+ * ended.  Series without a rank (start, adapters) belong to each.
  */
 void kvr_metrics_rank(const kvr_metrics_reader_t *r, uint32_t rank,
     kvr_metrics_t *m);
 
-/* of a name, as in m->lora[] */
+/* Hashes the name of an adapter, as in m->lora[]. */
 uint64_t kvr_metrics_lora(const void *name, size_t len);
 
 

@@ -8,20 +8,20 @@
 #define _KVR_METRICS_TEXT_H_INCLUDED_
 
 
-/* pieces of the text of metrics: labels and numbers */
+/* Reads labels and numbers of metrics. */
 
 
 #include "core/engine/kvr_metrics.h"
 
 
-/* the value of a label, as it is written, or NULL */
+/* Returns the value of a label as written, or NULL. */
 const char *kvr_metrics_text_label(const char *labels, const char *name,
     size_t *len);
 
-/* the same as a number; 0 if there is none */
+/* Returns the value of a label as a number, or 0. */
 double kvr_metrics_text_label_number(const char *labels, const char *name);
 
-/* a number that counts something, neither negative nor endless; 0: is none */
+/* Reads a number from 0 to 1e18; returns 0 if there is none. */
 int kvr_metrics_text_number(const char *p, double *value);
 
 

@@ -12,7 +12,7 @@ uint32_t
 kvr_orca_read(kvr_metrics_t *m, const uint8_t *value, size_t len)
 {
     char         buf[32];
-    size_t       n, i, k;
+    size_t       n, i;
     double       v;
     unsigned     f;
     uint32_t     set;
@@ -51,15 +51,13 @@ kvr_orca_read(kvr_metrics_t *m, const uint8_t *value, size_t len)
             continue;
         }
 
-        for (i++; i < len && value[i] == ' '; i++) { /* void */ }
+        i++;
+        n = kvr_min(len - i, sizeof(buf) - 1);
 
-        for (k = 0; i < len && k < sizeof(buf) - 1
-                    && value[i] && strchr("0123456789.eE+-", value[i]); k++)
-        {
-            buf[k] = (char) value[i++];
-        }
-
-        buf[k] = '\0';
+        memcpy(buf, value + i, n);
+        buf[n] = '\0';
+        n = strspn(buf, " ");
+        buf[n + strspn(buf + n, "0123456789.eE+-")] = '\0';
 
         if (!kvr_metrics_text_number(buf, &v)) {
             continue;

@@ -119,14 +119,12 @@ kvr_vec_plain(const uint8_t *p, const kvr_vec_chars_t *c)
 static inline __attribute__ ((always_inline)) uint64_t
 kvr_vec_looks(const uint8_t *p, const kvr_vec_chars_t *c)
 {
-    int              i;
-    kvr_vec_t        t;
-    kvr_vec_bytes_t  look;
+    int        i;
+    kvr_vec_t  t;
 
 #pragma GCC unroll 4
-    for (i = 0; i < 64; i += KVR_VEC_WIDTH) {
-        look = kvr_vec_look(p + i, c);
-        memcpy((uint8_t *) &t + i, &look, KVR_VEC_WIDTH);
+    for (i = 0; i < KVR_VEC_PARTS; i++) {
+        t.v[i] = kvr_vec_look(p + i * KVR_VEC_WIDTH, c);
     }
 
     return kvr_vec_odd(t);

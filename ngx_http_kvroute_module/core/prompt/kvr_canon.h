@@ -9,22 +9,22 @@
 
 
 /*
- * The canonical form of messages, whatever API they came by: equal for all that
- * an engine renders alike.
+ * The canonical form of messages of all APIs: messages that an engine renders
+ * alike are equal.
  *
  *     message   01 role 02 [05 name] content calls
  *     content   part { 03 part }
- *     part      text | 04 digest of an image, sound, file | call
+ *     part      text | 04 digest of an image, sound or file | call
  *     call      06 name 07 arguments
  *
- * so that "content":"x" and "content":[{"type":"text","text":"x"}] are equal.
- * What templates do not render is left out: reasoning of earlier turns, ids,
+ * So "content":"x" and "content":[{"type":"text","text":"x"}] are equal.  It
+ * has no members that templates do not render: reasoning of earlier turns, ids,
  * cache_control marks.
  *
- * Text is UTF-8 with the fewest escapes that JSON allows.  A quote, a backslash
- * and a control character stay escaped, each in its shortest form; so does a
- * lone surrogate.  All else is itself: "\/" becomes "/", "\u00e9" the letter.
- * So text has no control bytes, and those below separate what is around it.
+ * Text is UTF-8 with the fewest escapes that JSON allows.  Quotes, backslashes,
+ * control characters and lone surrogates stay escaped, in their shortest form.
+ * Other escapes are decoded: "\/" becomes "/", "\u00e9" becomes the letter.  So
+ * text has no control bytes, and the bytes below are unique separators.
  */
 
 
@@ -36,14 +36,14 @@
 #define KVR_CANON_CALL       '\6'
 #define KVR_CANON_ARGUMENTS  '\7'
 
-/* what a message begins with, as a string; role: a literal */
+/* the beginning of a message as a string; role is a literal */
 #define kvr_canon_head(role)  "\1" role "\2"
 
 
-/* an image is about a thousand tokens, whatever the length of its url */
+/* bytes that an image counts: about a thousand tokens, for any url */
 #define KVR_CANON_MEDIA_LEN  4096
 
-/* as many media count with that length, further ones with a few bytes */
+/* media items that count with that length; further ones count a few bytes */
 #define KVR_CANON_MEDIA_MAX  64
 
 

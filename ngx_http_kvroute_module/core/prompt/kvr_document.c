@@ -9,42 +9,16 @@
 
 
 /*
- * Any table of random words does; it is no secret.  Word i - 1 is kvr_mix() of
- * the constant + i and of i, odd: as an expression, so that it is constant.
+ * Returns the random word of a byte for the rolling hash.  Bytes of a document
+ * do not depend on each other here, so this costs about as much as a table.
  */
+#define kvr_document_gear(ch)                                                 \
+    (kvr_mix(0x6b76726f757465ULL + (ch) + 1, (uint64_t) (ch) + 1) | 1)
 
-#define kvr_gear_mul(a, b)                                                    \
-    ((unsigned __int128) ((a) ^ 0x9e3779b97f4a7c15ULL)                        \
-     * ((b) ^ 0xe7037ed1a0b428dbULL))
-
-#define kvr_gear_fold(m)  ((uint64_t) ((m) ^ (m) >> 64) | 1)
-
-#define kvr_gear_1(i)                                                         \
-    kvr_gear_fold(kvr_gear_mul(0x6b76726f757465ULL + (i), (uint64_t) (i)))
-
-#define kvr_gear_4(i)                                                         \
-    kvr_gear_1(i), kvr_gear_1((i) + 1), kvr_gear_1((i) + 2),                  \
-    kvr_gear_1((i) + 3)
-
-#define kvr_gear_16(i)                                                        \
-    kvr_gear_4(i), kvr_gear_4((i) + 4), kvr_gear_4((i) + 8),                  \
-    kvr_gear_4((i) + 12)
-
-#define kvr_gear_64(i)                                                        \
-    kvr_gear_16(i), kvr_gear_16((i) + 16), kvr_gear_16((i) + 32),             \
-    kvr_gear_16((i) + 48)
-
-static const uint64_t  kvr_document_gear[] = {
-    kvr_gear_64(1), kvr_gear_64(65), kvr_gear_64(129), kvr_gear_64(193)
-};
-
-_Static_assert(kvr_nelts(kvr_document_gear) == 256, "kvr_document_gear");
-
-
-/* one place in so many is an end: documents of about 1.5 KB on the average */
+/* one position in 1,024 ends a document: about 1.5 KB on average */
 #define KVR_DOCUMENT_MASK  0x3ffULL
 
-/* what is shorter is found by accident */
+/* shorter documents match by accident */
 #define KVR_DOCUMENT_LEAST  64
 
 
@@ -67,16 +41,14 @@ kvr_document_init(kvr_documents_t *c, const uint8_t *secret,
 void
 kvr_document_put(kvr_documents_t *c, const uint8_t *data, size_t len)
 {
-    uint8_t          ch;
-    uint64_t         hash;
-    const uint8_t   *end;
-    const uint64_t  *gear;
+    uint8_t         ch;
+    uint64_t        hash;
+    const uint8_t  *end;
 
     if (c->n == KVR_DOCUMENT_COUNT) {
         return;
     }
 
-    gear = kvr_document_gear;
     hash = c->hash;
 
     for (end = data + len; data < end; data++) {
@@ -95,13 +67,13 @@ kvr_document_put(kvr_documents_t *c, const uint8_t *data, size_t len)
             continue;
         }
 
-        hash = (hash << 1) + gear[ch];
+        hash = (hash << 1) + kvr_document_gear(ch);
 
         if (c->fill < KVR_DOCUMENT_MIN) {
             continue;
         }
 
-        /* a blank line is written as an escape here, as in JSON */
+        /* a blank line is escaped, as in JSON */
 
         if ((hash >> 54 & KVR_DOCUMENT_MASK) == 0
             || c->fill == KVR_DOCUMENT_MAX

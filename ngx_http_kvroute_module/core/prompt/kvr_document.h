@@ -9,12 +9,11 @@
 
 
 /*
- * Parts of a prompt that stay the same when they move: documents that many
- * questions share, in another order or behind other text.  The canonical text
- * is cut where its content says so: where a message or a part begins, at blank
- * lines, and else where a rolling hash of the last 64 bytes has a certain form
- * ("gear" hashing, as in FastCDC).  An edit changes the documents it touches
- * and no others.
+ * Documents: parts of a prompt that stay the same when they move.  Many
+ * questions share them, in another order or after other text.  The canonical
+ * text is cut at the start of a message or a part, at blank lines, and where a
+ * rolling hash of the last 64 bytes has a certain form ("gear" hashing, as in
+ * FastCDC).  So an edit changes only the documents that it touches.
  */
 
 
@@ -28,7 +27,7 @@
 
 typedef struct {
     uint64_t           digest;     /* keyed */
-    uint64_t           start;      /* byte of the stream where it begins */
+    uint64_t           start;      /* offset in the stream */
     uint32_t           len;
 } kvr_document_t;
 
@@ -39,7 +38,7 @@ typedef struct {
 
     uint64_t           offset;     /* of the next byte of the stream */
     uint64_t           hash;       /* rolling */
-    uint32_t           fill;       /* bytes of the document in hand */
+    uint32_t           fill;       /* bytes of the current document */
     uint32_t           n;
 
     kvr_document_t     document[KVR_DOCUMENT_COUNT];
@@ -47,22 +46,22 @@ typedef struct {
 } kvr_documents_t;
 
 
-/* starts a stream; the secret is that of the blocks */
+/* Starts a stream; the secret is that of the blocks. */
 void kvr_document_init(kvr_documents_t *c, const uint8_t *secret,
     kvr_digest_pt digest);
 
-/* reads on */
+/* Reads the next bytes. */
 void kvr_document_put(kvr_documents_t *c, const uint8_t *data, size_t len);
 
-/* the end of the stream ends a document */
+/* Ends the last document. */
 void kvr_document_finish(kvr_documents_t *c);
 
-/* kvr_document_put() as a tap of a stream of blocks */
+/* kvr_document_put() as the tap of a stream of blocks. */
 void kvr_document_tap(void *data, const uint8_t *p, size_t len);
 
 /*
- * Says where in the prompt the stream stands, and turns the digests into keys
- * for the index, which other models and tenants do not share: by their root.
+ * Adds the offset of the stream in the prompt.  Mixes the root into the digests
+ * to make them keys of the index: models and tenants do not share documents.
  */
 void kvr_document_place(kvr_documents_t *c, uint64_t root, uint64_t offset);
 

@@ -7,106 +7,70 @@
 #include "core/prompt/kvr_endpoint.h"
 
 
-#define KVR_ENDPOINT_RESP      "resp_"
 #define KVR_ENDPOINT_RESP_LEN  5
 
-#define kvr_endpoint_name(s)   { s, sizeof(s) - 1 }
+#define kvr_endpoint_name(s, endpoint)   { s, sizeof(s) - 1, endpoint }
 
 
 typedef struct {
-    const char  *name;
-    size_t       len;
+    const char      *name;
+    size_t           len;
+    kvr_endpoint_e   endpoint;
 } kvr_endpoint_name_t;
 
 
-typedef struct {
-    const uint8_t  *p;
-    size_t          len;
-} kvr_endpoint_segment_t;
+static size_t kvr_endpoint_last(const uint8_t *path, size_t len);
 
 
-static kvr_endpoint_segment_t kvr_endpoint_last(const uint8_t *path,
-    size_t len);
-static int kvr_endpoint_is(const kvr_endpoint_segment_t *s,
-    const kvr_endpoint_name_t *name);
+/* endpoints by the last segment of the path, frequent ones first */
 
-
-/* by the last segment of the path, under whatever prefix */
-
-static const kvr_endpoint_name_t  kvr_endpoint_light[] = {
+static const kvr_endpoint_name_t  kvr_endpoint_names[] = {
+    kvr_endpoint_name("completions", KVR_ENDPOINT_PROMPT),
+    kvr_endpoint_name("messages", KVR_ENDPOINT_MESSAGES),
+    kvr_endpoint_name("responses", KVR_ENDPOINT_RESPONSES),
 
     /* they count, render or look up */
 
-    kvr_endpoint_name("count_tokens"),
-    kvr_endpoint_name("input_tokens"),      /* of Responses */
-    kvr_endpoint_name("tokenize"),
-    kvr_endpoint_name("chat_tokenize"),     /* TGI */
-    kvr_endpoint_name("detokenize"),
-    kvr_endpoint_name("render"),
-    kvr_endpoint_name("apply-template"),    /* llama.cpp */
+    kvr_endpoint_name("count_tokens", KVR_ENDPOINT_NO_KV),
+    kvr_endpoint_name("input_tokens", KVR_ENDPOINT_NO_KV),   /* Responses */
+    kvr_endpoint_name("tokenize", KVR_ENDPOINT_NO_KV),
+    kvr_endpoint_name("chat_tokenize", KVR_ENDPOINT_NO_KV),  /* TGI */
+    kvr_endpoint_name("detokenize", KVR_ENDPOINT_NO_KV),
+    kvr_endpoint_name("render", KVR_ENDPOINT_NO_KV),
+    kvr_endpoint_name("apply-template", KVR_ENDPOINT_NO_KV), /* llama.cpp */
 
-    /* they compute, and keep nothing of it */
+    /* they compute a prompt, but do not cache it */
 
-    kvr_endpoint_name("embeddings"),
-    kvr_endpoint_name("embedding"),         /* llama.cpp */
-    kvr_endpoint_name("embed"),
-    kvr_endpoint_name("embed_all"),
-    kvr_endpoint_name("embed_sparse"),
-    kvr_endpoint_name("encode"),            /* SGLang */
-    kvr_endpoint_name("rerank"),
-    kvr_endpoint_name("reranking"),
-    kvr_endpoint_name("score"),
-    kvr_endpoint_name("classify"),
-    kvr_endpoint_name("pooling"),
-    kvr_endpoint_name("moderations"),
-
-    { NULL, 0 }
+    kvr_endpoint_name("embeddings", KVR_ENDPOINT_NO_KV),
+    kvr_endpoint_name("embedding", KVR_ENDPOINT_NO_KV),      /* llama.cpp */
+    kvr_endpoint_name("embed", KVR_ENDPOINT_NO_KV),
+    kvr_endpoint_name("embed_all", KVR_ENDPOINT_NO_KV),
+    kvr_endpoint_name("embed_sparse", KVR_ENDPOINT_NO_KV),
+    kvr_endpoint_name("encode", KVR_ENDPOINT_NO_KV),         /* SGLang */
+    kvr_endpoint_name("rerank", KVR_ENDPOINT_NO_KV),
+    kvr_endpoint_name("reranking", KVR_ENDPOINT_NO_KV),
+    kvr_endpoint_name("score", KVR_ENDPOINT_NO_KV),
+    kvr_endpoint_name("classify", KVR_ENDPOINT_NO_KV),
+    kvr_endpoint_name("pooling", KVR_ENDPOINT_NO_KV),
+    kvr_endpoint_name("moderations", KVR_ENDPOINT_NO_KV)
 };
-
-
-/* what may follow the id of a response */
-
-static const kvr_endpoint_name_t  kvr_endpoint_parts[] = {
-    kvr_endpoint_name("cancel"),
-    kvr_endpoint_name("input_items"),
-    { NULL, 0 }
-};
-
-
-static const kvr_endpoint_name_t  kvr_endpoint_completions =
-                                      kvr_endpoint_name("completions");
-static const kvr_endpoint_name_t  kvr_endpoint_messages =
-                                      kvr_endpoint_name("messages");
-static const kvr_endpoint_name_t  kvr_endpoint_responses =
-                                      kvr_endpoint_name("responses");
 
 
 kvr_endpoint_e
 kvr_endpoint(const uint8_t *path, size_t len)
 {
+    size_t                      n;
+    unsigned                    i;
     const uint8_t              *id;
-    kvr_endpoint_segment_t      s;
     const kvr_endpoint_name_t  *name;
 
-    s = kvr_endpoint_last(path, len);
+    n = kvr_endpoint_last(path, len);
 
-    /* most requests end here */
+    for (i = 0; i < kvr_nelts(kvr_endpoint_names); i++) {
+        name = &kvr_endpoint_names[i];
 
-    if (kvr_endpoint_is(&s, &kvr_endpoint_completions)) {
-        return KVR_ENDPOINT_PROMPT;
-    }
-
-    if (kvr_endpoint_is(&s, &kvr_endpoint_messages)) {
-        return KVR_ENDPOINT_MESSAGES;
-    }
-
-    if (kvr_endpoint_is(&s, &kvr_endpoint_responses)) {
-        return KVR_ENDPOINT_RESPONSES;
-    }
-
-    for (name = kvr_endpoint_light; name->name; name++) {
-        if (kvr_endpoint_is(&s, name)) {
-            return KVR_ENDPOINT_LIGHT;
+        if (name->len == n && memcmp(name->name, path + len - n, n) == 0) {
+            return name->endpoint;
         }
     }
 
@@ -118,57 +82,43 @@ kvr_endpoint(const uint8_t *path, size_t len)
 size_t
 kvr_endpoint_id(const uint8_t *path, size_t len, const uint8_t **id)
 {
-    kvr_endpoint_segment_t      s, before;
-    const kvr_endpoint_name_t  *name;
+    size_t          n;
+    const uint8_t  *last;
 
-    s = kvr_endpoint_last(path, len);
+    n = kvr_endpoint_last(path, len);
+    last = path + len - n;
 
-    for (name = kvr_endpoint_parts; s.len && name->name; name++) {
+    /* "cancel" or "input_items" can follow the id */
 
-        if (kvr_endpoint_is(&s, name)) {
-            len -= s.len + 1;
-            s = kvr_endpoint_last(path, len);
-            break;
-        }
+    if ((n == 6 && memcmp(last, "cancel", 6) == 0)
+        || (n == 11 && memcmp(last, "input_items", 11) == 0))
+    {
+        len -= n + 1;
+        n = kvr_endpoint_last(path, len);
     }
 
-    if (s.len <= KVR_ENDPOINT_RESP_LEN || s.len > KVR_ENDPOINT_ID_LEN
-        || memcmp(s.p, KVR_ENDPOINT_RESP, KVR_ENDPOINT_RESP_LEN) != 0)
+    *id = path + len - n;
+
+    if (n <= KVR_ENDPOINT_RESP_LEN || n > KVR_ENDPOINT_ID_LEN
+        || memcmp(*id, "resp_", KVR_ENDPOINT_RESP_LEN) != 0)
     {
         return 0;
     }
 
-    before = kvr_endpoint_last(path, len - s.len - 1);
+    len -= n + 1;
 
-    if (!kvr_endpoint_is(&before, &kvr_endpoint_responses)) {
-        return 0;
-    }
-
-    *id = s.p;
-
-    return s.len;
+    return kvr_endpoint_last(path, len) == 9
+           && memcmp(path + len - 9, "responses", 9) == 0 ? n : 0;
 }
 
 
-/* what stands behind the last slash; empty if there is none */
-static kvr_endpoint_segment_t
+/* Returns the length of the segment after the last slash; 0: no slash. */
+static size_t
 kvr_endpoint_last(const uint8_t *path, size_t len)
 {
-    const uint8_t           *p;
-    kvr_endpoint_segment_t   s;
+    const uint8_t  *p;
 
     p = len ? memrchr(path, '/', len) : NULL;
 
-    s.p = p ? p + 1 : path;
-    s.len = p ? len - (size_t) (s.p - path) : 0;
-
-    return s;
-}
-
-
-static int
-kvr_endpoint_is(const kvr_endpoint_segment_t *s,
-    const kvr_endpoint_name_t *name)
-{
-    return s->len == name->len && memcmp(s->p, name->name, name->len) == 0;
+    return p ? len - (size_t) (p + 1 - path) : 0;
 }

@@ -9,34 +9,34 @@
 
 
 /*
- * What a request makes an engine do, by its path alone.
+ * Tells by the path of a request whether an engine computes KV for it.
  *
- * Bodies do not tell: count_tokens has the body of a message, and computes
- * nothing.  What puts nothing into the KV cache must not be taken to be held
- * there, and keeps no prompt waiting.
+ * The body does not tell: count_tokens has the body of a message.  A request
+ * that puts nothing into the KV cache must not be added to the index, and makes
+ * no prompt wait.
  */
 
 
 #include "core/base/kvr_core.h"
 
 
-/* ids of responses: "resp_" and more, no longer than this */
+/* maximum length of the id of a response, which begins with "resp_" */
 #define KVR_ENDPOINT_ID_LEN  64
 
 
 typedef enum {
     KVR_ENDPOINT_PROMPT = 0,     /* computes a prompt, or is not known */
-    KVR_ENDPOINT_MESSAGES,       /* likewise: Anthropic's */
-    KVR_ENDPOINT_RESPONSES,      /* likewise: OpenAI's, which gives ids */
-    KVR_ENDPOINT_RESPONSE,       /* what one of those has made, by its id */
-    KVR_ENDPOINT_LIGHT           /* puts nothing into the KV cache */
+    KVR_ENDPOINT_MESSAGES,       /* Anthropic's messages */
+    KVR_ENDPOINT_RESPONSES,      /* OpenAI's Responses, which return ids */
+    KVR_ENDPOINT_RESPONSE,       /* an earlier response, by its id */
+    KVR_ENDPOINT_NO_KV           /* puts nothing into the KV cache */
 } kvr_endpoint_e;
 
 
-/* by a path without arguments */
+/* Returns the endpoint of a path without arguments. */
 kvr_endpoint_e kvr_endpoint(const uint8_t *path, size_t len);
 
-/* the id in the path of a KVR_ENDPOINT_RESPONSE; returns its length */
+/* Finds the id in the path of a KVR_ENDPOINT_RESPONSE; returns its length. */
 size_t kvr_endpoint_id(const uint8_t *path, size_t len, const uint8_t **id);
 
 

@@ -18,12 +18,11 @@ static int kvr_message_calls(kvr_walk_t *w);
 static int kvr_message_call(kvr_walk_t *w);
 static int kvr_message_function(kvr_walk_t *w);
 static int kvr_message_function_name(kvr_walk_t *w);
+static int kvr_message_named(kvr_walk_t *w, uint8_t mark);
 
 static int kvr_message_part(kvr_walk_t *w);
 static int kvr_message_part_type(kvr_walk_t *w);
 static int kvr_message_part_text(kvr_walk_t *w);
-static int kvr_message_part_name(kvr_walk_t *w);
-static int kvr_message_part_content(kvr_walk_t *w);
 static int kvr_message_billing(kvr_walk_t *w);
 static int kvr_message_media(kvr_walk_t *w);
 static int kvr_message_media_data(kvr_walk_t *w);
@@ -45,7 +44,7 @@ static const kvr_walk_key_t  kvr_message_keys[] = {
 };
 
 
-/* the one of them that comes last in most messages */
+/* the last one in most messages */
 #define KVR_MESSAGE_CONTENT  &kvr_message_keys[3]
 
 
@@ -77,9 +76,9 @@ static const kvr_walk_key_t  kvr_message_part_keys[] = {
     kvr_walk_key("file", kvr_message_media),
     kvr_walk_key("file_data", kvr_message_media),
     kvr_walk_key("file_id", kvr_message_media),
-    kvr_walk_key("name", kvr_message_part_name),
+    kvr_walk_key("name", kvr_message_function_name),
     kvr_walk_key("input", kvr_message_arguments),
-    kvr_walk_key("content", kvr_message_part_content),
+    kvr_walk_key("content", kvr_message_content),
     kvr_walk_null
 };
 
@@ -111,7 +110,7 @@ kvr_message_rest(kvr_walk_t *w, kvr_message_mark_t *mark, int rc)
 
     } else if (rc == KVR_DECLINED) {
 
-        /* who writes one message in another order so writes the next one */
+        /* a client that used another order will use it again */
 
         rc = (w->quick == KVR_MESSAGE_SLOWLY) ? KVR_WALK_ORDER
                                               : kvr_message_read(w);
@@ -187,7 +186,7 @@ kvr_message_head(kvr_walk_t *w, const char *role, size_t len)
 }
 
 
-/* before anything of a message or a part is put */
+/* Puts the head of the message or the separator of the part. */
 static void
 kvr_message_begin(kvr_walk_t *w)
 {
@@ -218,7 +217,7 @@ kvr_message_type(kvr_walk_t *w)
 
     rc = kvr_walk_word(w, w->type, sizeof(w->type), &w->type_len);
 
-    /* reasoning of earlier turns is not rendered */
+    /* engines do not render the reasoning of earlier turns */
 
     if (w->type_len == 9 && memcmp(w->type, "reasoning", 9) == 0) {
         w->drop = 1;
@@ -238,12 +237,26 @@ kvr_message_role(kvr_walk_t *w)
 static int
 kvr_message_name(kvr_walk_t *w)
 {
+    return kvr_message_named(w, KVR_CANON_NAME);
+}
+
+
+static int
+kvr_message_function_name(kvr_walk_t *w)
+{
+    return kvr_message_named(w, KVR_CANON_CALL);
+}
+
+
+static int
+kvr_message_named(kvr_walk_t *w, uint8_t mark)
+{
     if (w->drop || kvr_json_peek(&w->json) != '"') {
         return kvr_walk_skip(w);
     }
 
     kvr_message_begin(w);
-    kvr_block_byte(&w->block, KVR_CANON_NAME);
+    kvr_block_byte(&w->block, mark);
 
     w->json.p++;
 
@@ -256,13 +269,9 @@ kvr_message_body(kvr_walk_t *w)
 {
     int  rc;
 
-    if (w->drop) {
-        return kvr_walk_skip(w);
-    }
-
     rc = kvr_message_content(w);
 
-    /* only parts are separated, not what follows the last one */
+    /* no separator after the last part */
 
     w->separate = 0;
 
@@ -322,26 +331,14 @@ kvr_message_function(kvr_walk_t *w)
 }
 
 
-static int
-kvr_message_function_name(kvr_walk_t *w)
-{
-    if (kvr_json_peek(&w->json) != '"') {
-        return kvr_walk_skip(w);
-    }
-
-    kvr_message_begin(w);
-    kvr_block_byte(&w->block, KVR_CANON_CALL);
-
-    w->json.p++;
-
-    return w->json.ops->string(&w->json, &w->block);
-}
-
-
 int
 kvr_message_content(kvr_walk_t *w)
 {
     int  c;
+
+    if (w->drop) {
+        return kvr_walk_skip(w);
+    }
 
     c = kvr_json_peek(&w->json);
 
@@ -387,7 +384,7 @@ kvr_message_part(kvr_walk_t *w)
         w->drop = 0;
     }
 
-    /* empty text is a part, what is dropped is none */
+    /* empty text is a part, a dropped object is not */
 
     if (w->part) {
         w->separate = 1;
@@ -445,31 +442,29 @@ kvr_message_part_text(kvr_walk_t *w)
 
 
 /*
- * Claude Code's first system block is an attribution line that holds a hash of
- * the request: vLLM leaves it out of the prompt, and so do we.
+ * Skips the first system block of Claude Code, an attribution line with a hash
+ * of the request.  vLLM omits it, too.
  */
 static int
 kvr_message_billing(kvr_walk_t *w)
 {
-    int       rc;
-    size_t    i;
-    uint64_t  offset;
-
-    static const char  header[] = "\"x-anthropic-billing-header";
+    int          c, rc;
+    uint64_t     offset;
+    const char  *p;
 
     offset = kvr_json_offset(&w->json);
 
-    for (i = 0; i < sizeof(header) - 1; i++) {
+    for (p = "\"x-anthropic-billing-header"; *p; p++) {
 
-        if (w->json.p == w->json.e && kvr_json_refill(&w->json) != KVR_OK) {
-            return KVR_AGAIN;
+        c = kvr_json_byte(&w->json);
+
+        if (c < 0) {
+            return c;
         }
 
-        if (*w->json.p != (uint8_t) header[i]) {
+        if (c != *p) {
             break;
         }
-
-        w->json.p++;
     }
 
     rc = kvr_json_seek(&w->json, offset);
@@ -478,21 +473,7 @@ kvr_message_billing(kvr_walk_t *w)
         return rc;
     }
 
-    return i == sizeof(header) - 1 ? kvr_walk_skip(w) : KVR_DECLINED;
-}
-
-
-static int
-kvr_message_part_name(kvr_walk_t *w)
-{
-    return w->drop ? kvr_walk_skip(w) : kvr_message_function_name(w);
-}
-
-
-static int
-kvr_message_part_content(kvr_walk_t *w)
-{
-    return w->drop ? kvr_walk_skip(w) : kvr_message_content(w);
+    return *p ? KVR_DECLINED : kvr_walk_skip(w);
 }
 
 

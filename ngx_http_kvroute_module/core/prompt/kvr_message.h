@@ -8,7 +8,7 @@
 #define _KVR_MESSAGE_H_INCLUDED_
 
 
-/* Reads messages of any API, and puts them in their canonical form. */
+/* Reads messages of any API and puts them in canonical form. */
 
 
 #include "core/prompt/kvr_canon.h"
@@ -16,14 +16,14 @@
 
 
 /*
- * Bytes to be had to read a message quickly.  As long as messages have their
- * keys in another order than the canonical one, none are enough.
+ * Bytes that the window must have for the fast reader.  It is not used while
+ * messages have their keys in another order than the canonical one.
  */
 #define KVR_MESSAGE_QUICK   64
 #define KVR_MESSAGE_SLOWLY  SIZE_MAX
 
 
-/* where a message begins */
+/* the start of a message */
 typedef struct {
     kvr_block_mark_t  block;
     uint64_t          offset;
@@ -32,21 +32,21 @@ typedef struct {
 
 /* kvr_message_fast.c */
 
-/* reads the array of messages that is next */
+/* Reads the array of messages that is next. */
 int kvr_message_list(kvr_walk_t *w);
 
 /* kvr_message.c */
 
 /*
- * Goes on with a message that begins at a mark: rc is KVR_OK if its role and a
- * content that is a string were read, KVR_DECLINED if nothing was.
+ * Reads the rest of a message that begins at a mark.  rc is KVR_OK if the
+ * caller has read its role and a string as content, KVR_DECLINED if nothing.
  */
 int kvr_message_rest(kvr_walk_t *w, kvr_message_mark_t *mark, int rc);
 
-/* reads content: a string, an array of parts, one part, or null */
+/* Reads content: a string, an array of parts, one part, or null. */
 int kvr_message_content(kvr_walk_t *w);
 
-/* starts a message by its role: what a plain string stands for in some APIs */
+/* Starts a message with its role. */
 void kvr_message_head(kvr_walk_t *w, const char *role, size_t len);
 
 

@@ -5,20 +5,20 @@
 
 
 /*
- * Arrays of messages, and the messages that are read without a table of keys:
- * nearly all begin with a role and a content that is a string, written without
- * white space or with a space where Python has one.
+ * Reads arrays of messages.  Most messages begin with a role and a string as
+ * content, without white space or with the spaces that Python writes.  They
+ * are read without a table of keys.
  */
 
 
 #include "core/prompt/kvr_message.h"
 
 
-/* the longest role that is read so, and more */
+/* bytes that are copied for a role, more than the longest one has */
 #define KVR_MESSAGE_ROLE   16
 
 
-/* two of them that are usual, and what they are in canonical form */
+/* the two most frequent beginnings, and their canonical form */
 
 #define KVR_MESSAGE_USER            "{\"role\":\"user\",\"content\":\""
 #define KVR_MESSAGE_USER_HEAD       kvr_canon_head("user")
@@ -33,7 +33,7 @@
 
 static inline int kvr_message_item(kvr_walk_t *w);
 static inline int kvr_message_usual(kvr_walk_t *w);
-static inline int kvr_message_text(kvr_walk_t *w, size_t ahead,
+static inline int kvr_message_text(kvr_walk_t *w, size_t n,
     const char *head);
 static int kvr_message_quick(kvr_walk_t *w);
 
@@ -65,7 +65,7 @@ kvr_message_item(kvr_walk_t *w)
 
     rc = kvr_message_usual(w);
 
-    /* as a rule it has no other keys */
+    /* usually it has no other keys */
 
     if (kvr_likely(rc == KVR_OK && j->p < j->e && *j->p == '}')) {
         j->p++;
@@ -77,9 +77,8 @@ kvr_message_item(kvr_walk_t *w)
 
 
 /*
- * Nearly all messages begin with a role and a content that is a string, written
- * without white space or with a space where Python has one.  What begins
- * otherwise is declined, with nothing consumed.  These are the most frequent.
+ * Reads the beginning of a message up to the end of its content.  Returns
+ * KVR_DECLINED and consumes nothing if the message begins in another way.
  */
 static inline __attribute__ ((always_inline)) int
 kvr_message_usual(kvr_walk_t *w)
@@ -106,31 +105,31 @@ kvr_message_usual(kvr_walk_t *w)
 }
 
 
-/* the head of a message, and its text, which is so many bytes ahead */
+/* Puts the head of a message and its text, which begins n bytes ahead. */
 static inline __attribute__ ((always_inline)) int
-kvr_message_text(kvr_walk_t *w, size_t ahead, const char *head)
+kvr_message_text(kvr_walk_t *w, size_t n, const char *head)
 {
-    size_t        n;
+    size_t        len;
     kvr_block_t  *b;
 
     b = &w->block;
-    n = strlen(head);
+    len = strlen(head);
 
-    if (kvr_likely(b->fill + n < KVR_BLOCK)) {
-        memcpy(&b->stage[b->cur][b->fill], head, n);
-        b->fill += (uint32_t) n;
+    if (kvr_likely(b->fill + len < KVR_BLOCK)) {
+        memcpy(&b->stage[b->cur][b->fill], head, len);
+        b->fill += (uint32_t) len;
 
     } else {
-        kvr_block_put(b, head, n);
+        kvr_block_put(b, head, len);
     }
 
-    w->json.p += ahead;
+    w->json.p += n;
 
     return w->json.ops->string(&w->json, b);
 }
 
 
-/* any of them */
+/* Reads the less frequent beginnings. */
 static int
 kvr_message_quick(kvr_walk_t *w)
 {
@@ -191,7 +190,7 @@ kvr_message_quick(kvr_walk_t *w)
 
     if (kvr_likely(b->fill + n + 2 < KVR_BLOCK)) {
 
-        /* more than the role is here, and there is room for more */
+        /* both buffers have room for more than the role */
 
         dst = &b->stage[b->cur][b->fill];
 

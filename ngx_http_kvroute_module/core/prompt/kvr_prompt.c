@@ -7,7 +7,11 @@
 #include "core/prompt/kvr_prompt_int.h"
 
 
-/* a chain that is made */
+/* maximum of keys of one length */
+#define KVR_PROMPT_KEYS  8
+
+
+/* a chain under construction */
 typedef struct {
     uint64_t   h;
     uint64_t  *entry;
@@ -27,177 +31,118 @@ static void kvr_prompt_path_model(kvr_prompt_ctx_t *ctx);
 static void kvr_prompt_result(kvr_prompt_ctx_t *ctx);
 static void kvr_prompt_chain(kvr_prompt_ctx_t *ctx);
 static unsigned kvr_prompt_skips(const kvr_prompt_ctx_t *ctx);
-static unsigned kvr_prompt_joint(const kvr_prompt_ctx_t *ctx);
-static unsigned kvr_prompt_apart(const kvr_prompt_ctx_t *ctx);
+static unsigned kvr_prompt_unsized(const kvr_prompt_ctx_t *ctx);
 static void kvr_prompt_link(kvr_prompt_links_t *l, const uint64_t *digest,
     size_t n);
 static uint64_t kvr_prompt_hash(kvr_prompt_ctx_t *ctx, const void *data,
     size_t len);
 
 
-/* the keys of a body, by length, so that a look-up compares one or two */
+/* the keys of a body, by their length */
 
-static const kvr_prompt_key_t  kvr_prompt_keys_1[] = {
-    { "n", kvr_prompt_samples, KVR_JOINT_SAMPLES },
-    { NULL, NULL, 0 }
+static const kvr_prompt_key_t  kvr_prompt_keys[][KVR_PROMPT_KEYS] = {
+    [1] = {
+        { "n", kvr_prompt_samples, KVR_ONE_ENGINE_SAMPLES }
+    },
+    [4] = {
+        { "text", kvr_prompt_text, KVR_SECTION_TEXT },
+        { "echo", kvr_prompt_skip, KVR_SKIP_ECHO }
+    },
+    [5] = {
+        { "model", kvr_prompt_model, 0 },
+        { "tools", kvr_prompt_tools, KVR_SECTION_TOOLS },
+        { "input", kvr_prompt_text, KVR_SECTION_INPUT },
+        { "think", kvr_prompt_root, KVR_ROOT_THINK }
+    },
+    [6] = {
+        { "system", kvr_prompt_system, KVR_SECTION_SYSTEM },
+        { "prompt", kvr_prompt_text, KVR_SECTION_PROMPT },
+        { "inputs", kvr_prompt_text, KVR_SECTION_INPUTS },
+        { "images", kvr_prompt_root, KVR_ROOT_IMAGES }
+    },
+    [7] = {
+        { "context", kvr_prompt_root, KVR_ROOT_CONTEXT },
+        { "options", kvr_prompt_params, KVR_LIMIT_OPTIONS },
+        { "best_of", kvr_prompt_samples, KVR_ONE_ENGINE_BEST }
+    },
+    [8] = {
+        { "messages", kvr_prompt_messages, KVR_SECTION_MESSAGES },
+        { "priority", kvr_prompt_priority, 0 },
+        { "logprobs", kvr_prompt_skip, KVR_SKIP_LOGPROBS },
+        { "template", kvr_prompt_root, KVR_ROOT_TEMPLATE }
+    },
+    [9] = {
+        { "input_ids", kvr_prompt_text, KVR_SECTION_INPUT_IDS },
+        { "token_ids", kvr_prompt_text, KVR_SECTION_TOKEN_IDS },
+        { "n_predict", kvr_prompt_max_tokens, KVR_LIMIT_PREDICT },
+        { "extra_key", kvr_prompt_root, KVR_ROOT_EXTRA_KEY },
+        { "reasoning", kvr_prompt_root, KVR_ROOT_REASONING },
+        { "lora_path", kvr_prompt_root, KVR_ROOT_LORA },
+        { "documents", kvr_prompt_root, KVR_ROOT_DOCUMENTS },
+        { "functions", kvr_prompt_root, KVR_ROOT_FUNCTIONS }
+    },
+    [10] = {
+        { "text_input", kvr_prompt_text, KVR_SECTION_TEXT_INPUT },
+        { "max_tokens", kvr_prompt_max_tokens, KVR_LIMIT_TOKENS },
+        { "parameters", kvr_prompt_params, KVR_LIMIT_PARAMETERS },
+        { "session_id", kvr_prompt_field, KVR_PROMPT_SESSION_ID },
+        { "cache_salt", kvr_prompt_root, KVR_ROOT_CACHE_SALT },
+        { "image_data", kvr_prompt_root, KVR_ROOT_IMAGE_DATA }
+    },
+    [11] = {
+        { "tool_choice", kvr_prompt_tool_choice, 0 }
+    },
+    [12] = {
+        { "cache_prompt", kvr_prompt_skip, KVR_SKIP_CACHE_PROMPT },
+        { "instructions", kvr_prompt_system, KVR_SECTION_INSTRUCTIONS },
+        { "service_tier", kvr_prompt_field, KVR_PROMPT_SERVICE_TIER }
+    },
+    [13] = {
+        { "chat_template", kvr_prompt_root, KVR_ROOT_CHAT_TEMPLATE }
+    },
+    [14] = {
+        { "max_new_tokens", kvr_prompt_max_tokens, KVR_LIMIT_NEW }
+    },
+    [15] = {
+        { "prompt_logprobs", kvr_prompt_skip, KVR_SKIP_PROMPT_LOGPROBS },
+        { "sampling_params", kvr_prompt_params, KVR_LIMIT_SAMPLING },
+        { "use_beam_search", kvr_prompt_beams, KVR_ONE_ENGINE_BEAMS }
+    },
+    [16] = {
+        { "prompt_cache_key", kvr_prompt_field, KVR_PROMPT_CACHE_KEY },
+        { "reasoning_effort", kvr_prompt_root, KVR_ROOT_EFFORT }
+    },
+    [17] = {
+        { "logprob_start_len", kvr_prompt_skip, KVR_SKIP_START },
+        { "max_output_tokens", kvr_prompt_max_tokens, KVR_LIMIT_OUTPUT }
+    },
+    [18] = {
+        { "add_special_tokens", kvr_prompt_root, KVR_ROOT_SPECIAL }
+    },
+    [19] = {
+        { "mm_processor_kwargs", kvr_prompt_root, KVR_ROOT_MM }
+    },
+    [20] = {
+        { "chat_template_kwargs", kvr_prompt_root, KVR_ROOT_TEMPLATE_KWARGS },
+        { "previous_response_id", kvr_prompt_field, KVR_PROMPT_PREVIOUS_ID }
+    },
+    [21] = {
+        { "max_completion_tokens", kvr_prompt_max_tokens, KVR_LIMIT_COMPLETION }
+    },
+    [22] = {
+        { "truncate_prompt_tokens", kvr_prompt_truncate, 0 }
+    }
 };
 
-static const kvr_prompt_key_t  kvr_prompt_keys_4[] = {
-    { "text", kvr_prompt_text, KVR_SECTION_TEXT },
-    { "echo", kvr_prompt_skip, KVR_SKIP_ECHO },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_5[] = {
-    { "model", kvr_prompt_model, 0 },
-    { "tools", kvr_prompt_tools, KVR_SECTION_TOOLS },
-    { "input", kvr_prompt_text, KVR_SECTION_INPUT },
-    { "think", kvr_prompt_root, KVR_ROOT_THINK },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_6[] = {
-    { "system", kvr_prompt_system, KVR_SECTION_SYSTEM },
-    { "prompt", kvr_prompt_text, KVR_SECTION_PROMPT },
-    { "inputs", kvr_prompt_text, KVR_SECTION_INPUTS },
-    { "images", kvr_prompt_root, KVR_ROOT_IMAGES },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_7[] = {
-    { "context", kvr_prompt_root, KVR_ROOT_CONTEXT },
-    { "options", kvr_prompt_params, KVR_LIMIT_OPTIONS },
-    { "best_of", kvr_prompt_samples, KVR_JOINT_BEST },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_8[] = {
-    { "messages", kvr_prompt_messages, KVR_SECTION_MESSAGES },
-    { "priority", kvr_prompt_priority, 0 },
-    { "logprobs", kvr_prompt_skip, KVR_SKIP_LOGPROBS },
-    { "template", kvr_prompt_root, KVR_ROOT_TEMPLATE },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_9[] = {
-    { "input_ids", kvr_prompt_text, KVR_SECTION_INPUT_IDS },
-    { "token_ids", kvr_prompt_text, KVR_SECTION_TOKEN_IDS },
-    { "n_predict", kvr_prompt_max_tokens, KVR_LIMIT_PREDICT },
-    { "extra_key", kvr_prompt_root, KVR_ROOT_EXTRA_KEY },
-    { "reasoning", kvr_prompt_root, KVR_ROOT_REASONING },
-    { "lora_path", kvr_prompt_root, KVR_ROOT_LORA },
-    { "documents", kvr_prompt_root, KVR_ROOT_DOCUMENTS },
-    { "functions", kvr_prompt_root, KVR_ROOT_FUNCTIONS },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_10[] = {
-    { "text_input", kvr_prompt_text, KVR_SECTION_TEXT_INPUT },
-    { "max_tokens", kvr_prompt_max_tokens, KVR_LIMIT_TOKENS },
-    { "parameters", kvr_prompt_params, KVR_LIMIT_PARAMETERS },
-    { "session_id", kvr_prompt_field, KVR_PROMPT_SESSION_ID },
-    { "cache_salt", kvr_prompt_root, KVR_ROOT_CACHE_SALT },
-    { "image_data", kvr_prompt_root, KVR_ROOT_IMAGE_DATA },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_11[] = {
-    { "tool_choice", kvr_prompt_tool_choice, 0 },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_12[] = {
-    { "cache_prompt", kvr_prompt_skip, KVR_SKIP_CACHE_PROMPT },
-    { "instructions", kvr_prompt_system, KVR_SECTION_INSTRUCTIONS },
-    { "service_tier", kvr_prompt_field, KVR_PROMPT_SERVICE_TIER },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_13[] = {
-    { "chat_template", kvr_prompt_root, KVR_ROOT_CHAT_TEMPLATE },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_14[] = {
-    { "max_new_tokens", kvr_prompt_max_tokens, KVR_LIMIT_NEW },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_15[] = {
-    { "prompt_logprobs", kvr_prompt_skip, KVR_SKIP_PROMPT_LOGPROBS },
-    { "sampling_params", kvr_prompt_params, KVR_LIMIT_SAMPLING },
-    { "use_beam_search", kvr_prompt_beams, KVR_JOINT_BEAMS },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_16[] = {
-    { "prompt_cache_key", kvr_prompt_field, KVR_PROMPT_CACHE_KEY },
-    { "reasoning_effort", kvr_prompt_root, KVR_ROOT_EFFORT },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_17[] = {
-    { "logprob_start_len", kvr_prompt_skip, KVR_SKIP_START },
-    { "max_output_tokens", kvr_prompt_max_tokens, KVR_LIMIT_OUTPUT },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_18[] = {
-    { "add_special_tokens", kvr_prompt_root, KVR_ROOT_SPECIAL },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_19[] = {
-    { "mm_processor_kwargs", kvr_prompt_root, KVR_ROOT_MM },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_20[] = {
-    { "chat_template_kwargs", kvr_prompt_root, KVR_ROOT_TEMPLATE_KWARGS },
-    { "previous_response_id", kvr_prompt_field, KVR_PROMPT_PREVIOUS_ID },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_21[] = {
-    { "max_completion_tokens", kvr_prompt_max_tokens, KVR_LIMIT_COMPLETION },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t  kvr_prompt_keys_22[] = {
-    { "truncate_prompt_tokens", kvr_prompt_truncate, 0 },
-    { NULL, NULL, 0 }
-};
-
-static const kvr_prompt_key_t *const  kvr_prompt_keys[] = {
-    [1] = kvr_prompt_keys_1,
-    [4] = kvr_prompt_keys_4,
-    [5] = kvr_prompt_keys_5,
-    [6] = kvr_prompt_keys_6,
-    [7] = kvr_prompt_keys_7,
-    [8] = kvr_prompt_keys_8,
-    [9] = kvr_prompt_keys_9,
-    [10] = kvr_prompt_keys_10,
-    [11] = kvr_prompt_keys_11,
-    [12] = kvr_prompt_keys_12,
-    [13] = kvr_prompt_keys_13,
-    [14] = kvr_prompt_keys_14,
-    [15] = kvr_prompt_keys_15,
-    [16] = kvr_prompt_keys_16,
-    [17] = kvr_prompt_keys_17,
-    [18] = kvr_prompt_keys_18,
-    [19] = kvr_prompt_keys_19,
-    [20] = kvr_prompt_keys_20,
-    [21] = kvr_prompt_keys_21,
-    [22] = kvr_prompt_keys_22
-};
-
-/* bytes: a token has seldom fewer, and about so many */
+/* bytes of a token: rarely fewer than MIN, on average TOKEN */
 #define KVR_PROMPT_TOKEN_MIN  3
 #define KVR_PROMPT_TOKEN      4
 
-/* part of the prompt, but not of its bytes */
-#define KVR_PROMPT_APART  (1U << KVR_ROOT_DOCUMENTS | 1U << KVR_ROOT_CONTEXT  \
-                           | 1U << KVR_ROOT_IMAGES | 1U << KVR_ROOT_IMAGE_DATA)
+/* members of the prompt that bytes does not count */
+#define KVR_PROMPT_UNCOUNTED  (1U << KVR_ROOT_DOCUMENTS                    \
+                               | 1U << KVR_ROOT_CONTEXT                    \
+                               | 1U << KVR_ROOT_IMAGES                     \
+                               | 1U << KVR_ROOT_IMAGE_DATA)
 
 
 int
@@ -208,56 +153,27 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     kvr_walk_t        *w;
     kvr_prompt_ctx_t   ctx;
 
-    pr->shape = KVR_PROMPT_NONE;
-    pr->bytes = 0;
-    pr->extra = 0;
-    pr->blocks = 0;
-    pr->n = 0;
-    pr->root = 0;
-    pr->model_root = 0;
-    pr->model_hash = 0;
-    pr->skips = 0;
-    pr->odd = 0;
-    pr->sampled = 0;
-    pr->joint = 0;
-    pr->clean = (conf->names != NULL);
-    pr->tailed = 0;
-    pr->tail_len = 0;
-    pr->last = 0;
-    pr->priority_set = 0;
-    pr->priority = 0;
-    pr->max_tokens = 0;
-    pr->model_len = 0;
+    memset(pr, 0, offsetof(kvr_prompt_t, field));
 
     for (rc = 0; rc < KVR_PROMPT_FIELDS; rc++) {
         pr->field[rc].len = 0;
     }
 
-    w = &ctx.walk;
+    pr->clean = (conf->names != NULL);
 
-    kvr_json_init(&w->json, kvr_text_ops(), fetch, data);
-    kvr_block_init(&w->block, conf->secret, w->json.ops->digest, conf->digests,
-                   conf->max_digests);
-
-    w->careful = 0;
-    w->drop = 0;
-    w->system = 0;
-    w->head = 0;
-    w->part = 0;
-    w->separate = 0;
-    w->depth = 0;
-    w->media = 0;
+    memset(&ctx, 0, offsetof(kvr_prompt_ctx_t, walk));
 
     ctx.pr = pr;
     ctx.conf = conf;
     ctx.prompt = KVR_SECTIONS;
 
-    ctx.sections = 0;
-    ctx.roots = 0;
-    ctx.limits = 0;
-    ctx.skips = 0;
-    ctx.joint = 0;
-    ctx.left = 0;
+    w = &ctx.walk;
+
+    memset(w, 0, offsetof(kvr_walk_t, json));
+
+    kvr_json_init(&w->json, kvr_text_ops(), fetch, data);
+    kvr_block_init(&w->block, conf->secret, w->json.ops->digest, conf->digests,
+                   conf->max_digests);
 
     if (conf->documents) {
         conf->documents->n = 0;
@@ -333,15 +249,15 @@ kvr_prompt_body(kvr_prompt_ctx_t *ctx)
         }
     }
 
-    /* nothing may follow */
+    /* the text ends here */
 
     return kvr_json_peek(j) == KVR_AGAIN ? KVR_OK : KVR_ERROR;
 }
 
 
 /*
- * Finds out whether a member has one of the names, or is one.  Returns KVR_DECLINED
- * if its value was consumed, which happens to members that are not known.
+ * Searches a member for the names.  Returns KVR_DECLINED if this consumed its
+ * value, which is then of a key that is not known.
  */
 static int
 kvr_prompt_named(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *known)
@@ -361,17 +277,17 @@ kvr_prompt_named(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *known)
         ctx->pr->clean = 0;
     }
 
-    /* nearly always the value is next */
-
     if (j->p < j->e && *j->p > ' ' && !kvr_json_names_inside(*j->p)) {
         return KVR_OK;
     }
 
-    /* a key that lies in the window is lost when that moves */
+    /* the key in the window is lost when the window moves */
 
     content = kvr_json_names_has(names->content, j->key, j->key_len);
 
-    if (!ctx->pr->clean || content || !kvr_json_names_inside(kvr_json_peek(j))) {
+    if (!ctx->pr->clean || content
+        || !kvr_json_names_inside(kvr_json_peek(j)))
+    {
         return KVR_OK;
     }
 
@@ -398,11 +314,16 @@ kvr_prompt_named(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *known)
 static const kvr_prompt_key_t *
 kvr_prompt_find(const uint8_t *name, size_t len)
 {
+    unsigned                 i;
     const kvr_prompt_key_t  *key;
 
-    key = len < kvr_nelts(kvr_prompt_keys) ? kvr_prompt_keys[len] : NULL;
+    if (len >= kvr_nelts(kvr_prompt_keys)) {
+        return NULL;
+    }
 
-    for ( /* void */ ; key && key->name; key++) {
+    key = kvr_prompt_keys[len];
+
+    for (i = 0; i < KVR_PROMPT_KEYS && key->name; i++, key++) {
 
         if (key->name[0] == (char) name[0]
             && memcmp(key->name, name, len) == 0)
@@ -415,7 +336,7 @@ kvr_prompt_find(const uint8_t *name, size_t len)
 }
 
 
-/* KServe has the model in the path */
+/* Takes the model from the path, where KServe has it. */
 static void
 kvr_prompt_path_model(kvr_prompt_ctx_t *ctx)
 {
@@ -456,8 +377,8 @@ kvr_prompt_result(kvr_prompt_ctx_t *ctx)
         pr->max_tokens = ctx->limit[__builtin_ctz(set)];
     }
 
-    if (ctx->conf->light) {
-        pr->shape = KVR_PROMPT_LIGHT;
+    if (ctx->conf->no_prefill) {
+        pr->shape = KVR_PROMPT_NO_KV;
         return;
     }
 
@@ -507,7 +428,7 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
         return;
     }
 
-    if (pr->shape == KVR_PROMPT_LIGHT) {
+    if (pr->shape == KVR_PROMPT_NO_KV) {
         pr->bytes = kvr_json_offset(&ctx->walk.json);
         return;
     }
@@ -540,15 +461,24 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
     pr->n = (uint32_t) l.k;
 
     pr->skips = kvr_prompt_skips(ctx);
-    pr->joint = kvr_prompt_joint(ctx);
-    pr->odd = kvr_prompt_apart(ctx);
+    pr->unsized = kvr_prompt_unsized(ctx);
+
+    /*
+     * The engine that computes the prompt has the results for its own tokens.
+     * Of several replies the first one would take the transfer from the others.
+     */
+
+    pr->one_engine = ctx->one_engine || pr->extra
+                     || ctx->skips & (1U << KVR_SKIP_PROMPT_LOGPROBS
+                                      | 1U << KVR_SKIP_ECHO
+                                      | 1U << KVR_SKIP_START);
 
     if (ctx->left && pr->bytes / KVR_PROMPT_TOKEN_MIN > (uint64_t) ctx->left) {
         pr->bytes = kvr_min(pr->bytes,
                             KVR_PROMPT_TOKEN * (uint64_t) ctx->left);
         pr->blocks = 0;
         pr->n = 0;
-        pr->odd = 1;
+        pr->unsized = 1;
         return;
     }
 
@@ -563,10 +493,10 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
 
 
 /*
- * Whether the engine computes all of the prompt anew, as it has to tell of each
- * token how likely it was: vLLM with prompt_logprobs, or "echo" with logprobs,
- * of which a chat always has some; SGLang from the token on that is named.
- * llama.cpp can simply be told to.
+ * Returns whether the engine computes the whole prompt without its cache,
+ * because it returns the probability of each token: vLLM with prompt_logprobs,
+ * or with "echo" and logprobs, which a chat always has; SGLang from the token
+ * that the request names.  A client of llama.cpp can switch its cache off.
  */
 static unsigned
 kvr_prompt_skips(const kvr_prompt_ctx_t *ctx)
@@ -587,27 +517,13 @@ kvr_prompt_skips(const kvr_prompt_ctx_t *ctx)
 }
 
 
-/*
- * Whether one engine has to make all of the answer: what is told of the
- * prompt's own tokens is known where they are computed, and of several replies
- * the first one would take the transfer from the others.
- */
+/* Returns whether the prompt has parts that are not counted or not here. */
 static unsigned
-kvr_prompt_joint(const kvr_prompt_ctx_t *ctx)
-{
-    return ctx->joint || ctx->pr->extra
-           || ctx->skips & (1U << KVR_SKIP_PROMPT_LOGPROBS
-                            | 1U << KVR_SKIP_ECHO | 1U << KVR_SKIP_START);
-}
-
-
-/* whether there is more to the prompt than what is counted of this body */
-static unsigned
-kvr_prompt_apart(const kvr_prompt_ctx_t *ctx)
+kvr_prompt_unsized(const kvr_prompt_ctx_t *ctx)
 {
     uint32_t  set;
 
-    for (set = ctx->roots & KVR_PROMPT_APART; set; set &= set - 1) {
+    for (set = ctx->roots & KVR_PROMPT_UNCOUNTED; set; set &= set - 1) {
         if (ctx->root[__builtin_ctz(set)]) {
             return 1;
         }
@@ -618,8 +534,8 @@ kvr_prompt_apart(const kvr_prompt_ctx_t *ctx)
 
 
 /*
- * Goes on with a chain.  A function of its own: amid others the compiler keeps
- * h in memory, and each link waits for it.
+ * Extends a chain.  It is not inlined: the compiler would keep h in memory, and
+ * each link would wait for it.
  */
 static __attribute__ ((noinline)) void
 kvr_prompt_link(kvr_prompt_links_t *l, const uint64_t *digest, size_t n)
@@ -636,8 +552,6 @@ kvr_prompt_link(kvr_prompt_links_t *l, const uint64_t *digest, size_t n)
     for (last = digest + n; digest < last; digest++) {
 
         h = kvr_mix(h, *digest);
-
-        /* blocks left to the next one that is indexed */
 
         if (--left) {
             continue;

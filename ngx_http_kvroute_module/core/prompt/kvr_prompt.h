@@ -9,17 +9,17 @@
 
 
 /*
- * From the body of a request to the chain of hashes of its prompt.
+ * Computes the chain of hashes of a prompt from the body of its request.
  *
- *     root   = secret, salt, model, whatever else changes what the engine
- *              renders before the first message, and the digest of the tools
+ *     root   = secret, salt, model, everything else that changes what the
+ *              engine renders before the first message, digest of the tools
  *     h(0)   = root
  *     h(i)   = mix(h(i-1), digest of block i)
  *
- * over the blocks of the system prompt, the tools and the messages, each of
- * which starts a block.  Two prompts have h(i) in common if and only if (but
- * for collisions) an engine that has computed one of them holds the first i
- * blocks of the other.
+ * The blocks are those of the system prompt, the tools and the messages; each
+ * of these three starts a block.  Apart from collisions, two prompts share h(i)
+ * if and only if an engine that has computed one of them has the first i blocks
+ * of the other in its cache.
  */
 
 
@@ -34,12 +34,12 @@
 
 
 typedef enum {
-    KVR_PROMPT_NONE = 0,         /* nothing to hash: routed by load */
+    KVR_PROMPT_NONE = 0,         /* no prompt: routed by load */
     KVR_PROMPT_CHAT,
     KVR_PROMPT_TEXT,
     KVR_PROMPT_TOKENS,
     KVR_PROMPT_INPUT,            /* Responses API */
-    KVR_PROMPT_LIGHT             /* of a path that computes no KV */
+    KVR_PROMPT_NO_KV             /* the path computes no KV */
 } kvr_prompt_shape_e;
 
 
@@ -58,71 +58,72 @@ typedef struct {
 } kvr_prompt_str_t;
 
 
-/* what the caller gives */
+/* the arguments of kvr_prompt_read() */
 typedef struct {
     const uint8_t      *secret;  /* KVR_SECRET_LEN bytes */
     const uint8_t      *salt;
     size_t              salt_len;
     const uint8_t      *path;    /* of the request, without arguments */
     size_t              path_len;
-    unsigned            light:1; /* the path computes no KV, kvr_endpoint() */
-    unsigned            unit;    /* blocks of KVR_BLOCK bytes an entry: 1.. */
+    unsigned            no_prefill:1; /* the path caches no KV */
+    unsigned            unit;    /* blocks of KVR_BLOCK bytes per entry */
 
     uint64_t           *digests; /* scratch */
     size_t              max_digests;
     uint64_t           *chain;   /* result */
     size_t              max_chain;
-    kvr_documents_t    *documents;  /* result; NULL: not wanted */
-    const kvr_json_names_t *names;  /* of members to look for, or NULL */
+    kvr_documents_t    *documents;  /* result, or NULL */
+    const kvr_json_names_t *names;  /* members to search for, or NULL */
 } kvr_prompt_conf_t;
 
 
-/* what it gets */
+/* the result of kvr_prompt_read() */
 typedef struct {
     kvr_prompt_shape_e  shape;
 
-    uint64_t            bytes;   /* of canonical prompt; of body if light */
+    uint64_t            bytes;   /* canonical prompt; if no_prefill, the body */
     uint64_t            extra;   /* bytes of further prompts of a batch */
-    uint32_t            blocks;  /* of KVR_BLOCK bytes, in the whole chain */
+    uint32_t            blocks;  /* blocks of KVR_BLOCK bytes in the chain */
     uint32_t            n;       /* entries of the chain for the index */
     uint64_t            root;    /* h(0) */
-    uint64_t            model_root;  /* of secret, salt and model alone */
-    uint64_t            model_hash;  /* of secret and model alone */
+    uint64_t            model_root;  /* of secret, salt and model only */
+    uint64_t            model_hash;  /* of secret and model only */
 
     uint64_t            last;    /* h of the last whole block of a chat */
-    uint32_t            tail_len;    /* what comes after it, staged */
-    uint8_t             tail[KVR_BLOCK];
+    uint32_t            tail_len;    /* bytes after that block, in tail */
 
-    unsigned            tailed:1;    /* these are set */
-    unsigned            skips:1;     /* the engine looks up none of it */
-    unsigned            odd:1;       /* bytes do not go with tokens: not all of
-                                        the prompt counts, or is here */
-    unsigned            sampled:1;   /* several replies are asked for: what is
-                                        told as cached is what a later one
-                                        found of the first one's prompt */
-    unsigned            clean:1;     /* all of it was read, and none of the
-                                        names is there */
-    unsigned            joint:1;     /* prefill and decode are for one engine:
-                                        several replies, or one that a single
-                                        token makes invalid */
+    unsigned            tailed:1;    /* last and tail are set */
+    unsigned            skips:1;     /* the engine does not use its cache */
+    unsigned            unsized:1;   /* part of the prompt is not counted, or
+                                        not in this body */
+    unsigned            sampled:1;   /* several replies are requested: a later
+                                        one reports the prompt of the first one
+                                        as cached */
+    unsigned            clean:1;     /* the whole body was read and has none of
+                                        the names */
+    unsigned            one_engine:1;  /* prefill and decode need one engine:
+                                        there are several replies, or a prefill
+                                        of one token is not valid */
     unsigned            priority_set:1;
 
     int64_t             priority;
     int64_t             max_tokens;  /* 0: not given */
 
     size_t              model_len;
-    uint8_t             model[KVR_PROMPT_MODEL_LEN];
     kvr_prompt_str_t    field[KVR_PROMPT_FIELDS];
+    uint8_t             tail[KVR_BLOCK];
+    uint8_t             model[KVR_PROMPT_MODEL_LEN];
 } kvr_prompt_t;
 
 
 /*
- * Reads a body.  Of a prompt that the engine is to cut down to its last tokens
- * nobody knows what is cached: it has no entries, and what is left in bytes.
+ * Reads a body.  If the engine is to truncate the prompt to its last tokens,
+ * its cache state is unknown: the chain has no entries, and bytes is an
+ * estimate of the remaining part.
  *
- * KVR_OK: all of it was read; KVR_AGAIN: it ends too early, and
- * what is there was hashed; KVR_ERROR: not a JSON object.  In any case *pr
- * holds what could be found out, n = 0 if nothing.
+ * KVR_OK: the whole body was read.  KVR_AGAIN: it ends too early, and its
+ * beginning was hashed.  KVR_ERROR: it is no JSON object, or costs too much.
+ * *pr is always valid; n is 0 if there is no chain.
  */
 int kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     kvr_json_fetch_pt fetch, void *data);

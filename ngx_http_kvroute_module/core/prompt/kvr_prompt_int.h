@@ -9,15 +9,15 @@
 
 
 /*
- * What the readers of a body's keys share while it is read.  Each key of the
- * table in kvr_prompt.c has a handler in kvr_prompt_keys.c.
+ * The state that the handlers of a body's keys share.  Each key of the table in
+ * kvr_prompt.c has a handler in kvr_prompt_keys.c.
  */
 
 
 #include "core/prompt/kvr_prompt.h"
 
 
-/* what belongs to the root, in the order in which it is mixed in */
+/* values that are mixed into the root, in this order */
 
 typedef enum {
     KVR_ROOT_TOOLS = 0,
@@ -43,9 +43,9 @@ typedef enum {
 
 
 /*
- * One section for each key that holds text, so that it does not matter which
- * comes first.  Where a body has several prompts (no API wants that) the last
- * of these is taken.
+ * One section for each key with text, so that their order in the body does not
+ * matter.  If a body has several prompts, which no API allows, the last section
+ * counts.
  */
 
 typedef enum {
@@ -65,7 +65,7 @@ typedef enum {
 } kvr_section_e;
 
 
-/* the names of the limit of tokens; the first that is given is taken */
+/* the names of the token limit; the first one in the body counts */
 
 typedef enum {
     KVR_LIMIT_COMPLETION = 0,
@@ -80,7 +80,7 @@ typedef enum {
 } kvr_limit_e;
 
 
-/* what keeps an engine from looking into its cache, alone or together */
+/* options that keep an engine from using its cache, see kvr_prompt_skips() */
 
 typedef enum {
     KVR_SKIP_PROMPT_LOGPROBS = 0,
@@ -91,14 +91,14 @@ typedef enum {
 } kvr_skip_e;
 
 
-/* what keeps prefill and decode in one engine */
+/* options that keep prefill and decode on one engine */
 
 typedef enum {
-    KVR_JOINT_SAMPLES = 0,
-    KVR_JOINT_BEST,
-    KVR_JOINT_BEAMS,
-    KVR_JOINT_TOOLS
-} kvr_joint_e;
+    KVR_ONE_ENGINE_SAMPLES = 0,
+    KVR_ONE_ENGINE_BEST,
+    KVR_ONE_ENGINE_BEAMS,
+    KVR_ONE_ENGINE_TOOLS
+} kvr_one_engine_e;
 
 
 typedef struct {
@@ -111,23 +111,24 @@ typedef struct {
 
 
 typedef struct {
-    kvr_walk_t           walk;
     kvr_prompt_t        *pr;
     const kvr_prompt_conf_t  *conf;
 
-    uint32_t             sections;   /* which were met, by bits */
-    uint32_t             roots;
-    uint32_t             limits;
+    uint32_t             sections;   /* bits of kvr_section_e that are set */
+    uint32_t             roots;      /* kvr_root_e */
+    uint32_t             limits;     /* kvr_limit_e */
     uint32_t             skips;      /* kvr_skip_e */
-    uint32_t             joint;      /* kvr_joint_e */
+    uint32_t             one_engine; /* kvr_one_engine_e */
+
+    int64_t              left;   /* tokens of a truncated prompt, or 0 */
+
+    int                  prompt; /* the section that counts */
+
+    kvr_walk_t           walk;
 
     kvr_section_t        section[KVR_SECTIONS];
     uint64_t             root[KVR_ROOT_VALUES];
     int64_t              limit[KVR_LIMITS];
-
-    int64_t              left;   /* tokens, if it is cut; else 0 */
-
-    int                  prompt; /* the section that is taken */
 } kvr_prompt_ctx_t;
 
 

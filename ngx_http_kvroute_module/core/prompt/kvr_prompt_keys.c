@@ -8,41 +8,26 @@
 
 
 static int kvr_prompt_tokens(kvr_prompt_ctx_t *ctx, int64_t *n);
+static void kvr_prompt_set_bit(uint32_t *set, unsigned bit, int on);
 static int kvr_prompt_list(kvr_prompt_ctx_t *ctx, kvr_section_t *s);
 static kvr_section_t *kvr_prompt_section(kvr_prompt_ctx_t *ctx,
     kvr_section_e section);
 static void kvr_prompt_section_end(kvr_prompt_ctx_t *ctx, kvr_section_t *s);
 
 
-/* "n" within the sampling options of some engines */
+/* "n" in the sampling options of some engines */
 static const kvr_prompt_key_t  kvr_prompt_n = {
-    "n", kvr_prompt_samples, KVR_JOINT_SAMPLES
+    "n", kvr_prompt_samples, KVR_ONE_ENGINE_SAMPLES
 };
 
 
 int
 kvr_prompt_model(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 {
-    int            rc;
-    kvr_prompt_t  *pr;
-
     (void) key;
 
-    pr = ctx->pr;
-    pr->model_len = 0;
-
-    if (kvr_json_peek(&ctx->walk.json) != '"') {
-        return kvr_walk_skip(&ctx->walk);
-    }
-
-    rc = kvr_json_string(&ctx->walk.json, pr->model, KVR_PROMPT_MODEL_LEN,
-                         &pr->model_len);
-
-    if (pr->model_len > KVR_PROMPT_MODEL_LEN) {
-        pr->model_len = KVR_PROMPT_MODEL_LEN;
-    }
-
-    return rc;
+    return kvr_walk_word(&ctx->walk, ctx->pr->model, KVR_PROMPT_MODEL_LEN,
+                         &ctx->pr->model_len);
 }
 
 
@@ -62,7 +47,7 @@ kvr_prompt_field(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     rc = kvr_json_string(&ctx->walk.json, s->data, KVR_PROMPT_FIELD_LEN,
                          &s->len);
 
-    /* half an identifier would be somebody else's */
+    /* a truncated identifier could be that of another session */
 
     if (s->len > KVR_PROMPT_FIELD_LEN || rc != KVR_OK) {
         s->len = 0;
@@ -86,7 +71,7 @@ kvr_prompt_priority(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 }
 
 
-/* so many tokens; 0: what is no number, or below */
+/* Reads a number of tokens; 0: the value is negative or no number. */
 static int
 kvr_prompt_tokens(kvr_prompt_ctx_t *ctx, int64_t *n)
 {
@@ -113,7 +98,7 @@ kvr_prompt_max_tokens(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 }
 
 
-/* the object in which some engines take sampling options */
+/* Reads the object in which some engines expect sampling options. */
 int
 kvr_prompt_params(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 {
@@ -180,7 +165,10 @@ kvr_prompt_root(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 }
 
 
-/* so many tokens are left of the prompt, the last ones; -1: as many as fit */
+/*
+ * Reads how many of its last tokens a truncated prompt keeps; -1: as many as
+ * the engine can take.
+ */
 int
 kvr_prompt_truncate(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 {
@@ -190,42 +178,45 @@ kvr_prompt_truncate(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 }
 
 
-/* so many replies */
+/* Reads the number of replies. */
 int
 kvr_prompt_samples(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 {
-    int       rc;
-    int64_t   n;
-    uint32_t  bit;
+    int      rc;
+    int64_t  n;
 
     rc = kvr_prompt_tokens(ctx, &n);
 
-    if (key->arg == KVR_JOINT_SAMPLES) {
+    if (key->arg == KVR_ONE_ENGINE_SAMPLES) {
         ctx->pr->sampled = (n > 1);
     }
 
-    bit = 1U << key->arg;
-    ctx->joint = n > 1 ? ctx->joint | bit : ctx->joint & ~bit;
+    kvr_prompt_set_bit(&ctx->one_engine, key->arg, n > 1);
 
     return rc;
+}
+
+
+/* Sets or clears a bit: the last one of equal keys counts. */
+static void
+kvr_prompt_set_bit(uint32_t *set, unsigned bit, int on)
+{
+    *set &= ~(1U << bit);
+    *set |= (uint32_t) on << bit;
 }
 
 
 int
 kvr_prompt_beams(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 {
-    int  c;
-
-    c = kvr_json_peek(&ctx->walk.json);
-
-    ctx->joint &= ~(1U << key->arg);
-    ctx->joint |= (uint32_t) (c == 't') << key->arg;
+    kvr_prompt_set_bit(&ctx->one_engine, key->arg,
+                       kvr_json_peek(&ctx->walk.json) == 't');
 
     return kvr_json_skip(&ctx->walk.json);
 }
 
 
-/* whether the option is given is told by how its value begins */
+/* Reads an option: the first byte of its value tells whether it is set. */
 int
 kvr_prompt_skip(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 {
@@ -249,27 +240,26 @@ kvr_prompt_skip(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 
     default:
 
-        /* a number, which may be 0, or true */
+        /* a number, also 0, or true */
 
         set = (c != 'n' && c != 'f');
     }
 
-    ctx->skips &= ~(1U << key->arg);
-    ctx->skips |= (uint32_t) set << key->arg;
+    kvr_prompt_set_bit(&ctx->skips, key->arg, set);
 
     return kvr_json_skip(&ctx->walk.json);
 }
 
 
 /*
- * Engines leave the tools out for "none", other choices render the same.  Whose
- * choice is neither none nor the model's must be a call of a tool, which one
- * token is not.
+ * Engines omit the tools for "none" and render them alike for all other
+ * choices.  All choices but "none" and "auto" require a tool call, which a
+ * prefill of one token cannot produce.
  */
 int
 kvr_prompt_tool_choice(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 {
-    int      c, rc, open;
+    int      c, rc, none, automatic;
     size_t   len;
     uint8_t  word[8];
 
@@ -279,20 +269,18 @@ kvr_prompt_tool_choice(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 
     rc = kvr_walk_word(&ctx->walk, word, sizeof(word), &len);
 
-    open = (c == 'n' || (len == 4 && (memcmp(word, "auto", 4) == 0
-                                      || memcmp(word, "none", 4) == 0)));
+    none = (len == 4 && memcmp(word, "none", 4) == 0);
+    automatic = (c == 'n' || (len == 4 && memcmp(word, "auto", 4) == 0));
 
-    ctx->joint &= ~(1U << KVR_JOINT_TOOLS);
-    ctx->joint |= (uint32_t) !open << KVR_JOINT_TOOLS;
-
-    kvr_prompt_set_root(ctx, KVR_ROOT_TOOL_CHOICE,
-                        len == 4 && memcmp(word, "none", 4) == 0);
+    kvr_prompt_set_bit(&ctx->one_engine, KVR_ONE_ENGINE_TOOLS,
+                       !none && !automatic);
+    kvr_prompt_set_root(ctx, KVR_ROOT_TOOL_CHOICE, (uint64_t) none);
 
     return rc;
 }
 
 
-/* keys that hold text: each has a section */
+/* keys with text, each of which has a section */
 
 int
 kvr_prompt_system(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
@@ -363,7 +351,7 @@ kvr_prompt_tools(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     } else {
         rc = kvr_text_raw(&ctx->walk.json, b);
 
-        /* an empty array is no tools: two bytes, never a prompt's */
+        /* an empty array, of two bytes, means no tools */
 
         if (b->bytes + b->fill <= 2) {
             b->fill = 0;
@@ -392,7 +380,7 @@ kvr_prompt_messages(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     int             rc;
     kvr_section_t  *s;
 
-    if (ctx->conf->light) {
+    if (ctx->conf->no_prefill) {
         return kvr_walk_skip(&ctx->walk);
     }
 
@@ -413,8 +401,8 @@ kvr_prompt_messages(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 
 
 /*
- * A prompt as text, as tokens, or a batch of either; of the Responses API as
- * text, or as items.
+ * Reads a prompt: text, tokens or a batch of either; for the Responses API text
+ * or items.
  */
 int
 kvr_prompt_text(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
@@ -423,7 +411,7 @@ kvr_prompt_text(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     kvr_json_t     *j;
     kvr_section_t  *s;
 
-    if (ctx->conf->light) {
+    if (ctx->conf->no_prefill) {
         return kvr_walk_skip(&ctx->walk);
     }
 
@@ -446,7 +434,7 @@ kvr_prompt_text(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     if (c == '"') {
 
         if (input) {
-            /* stands for one message of the user */
+            /* equal to one message of the user */
             kvr_message_head(&ctx->walk, "user", 4);
 
         } else {
@@ -470,8 +458,8 @@ kvr_prompt_text(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 
 
 /*
- * An array: of tokens, which are hashed as they are written; or of prompts, of
- * which the first decides the way and the others only weigh.
+ * Reads an array of tokens, which are hashed as written, or of prompts.  The
+ * first prompt decides the route, the others only count as load.
  */
 static int
 kvr_prompt_list(kvr_prompt_ctx_t *ctx, kvr_section_t *s)
@@ -531,7 +519,7 @@ kvr_prompt_list(kvr_prompt_ctx_t *ctx, kvr_section_t *s)
         return rc;
     }
 
-    /* less the bracket */
+    /* without the bracket */
 
     s->extra--;
 
@@ -539,7 +527,7 @@ kvr_prompt_list(kvr_prompt_ctx_t *ctx, kvr_section_t *s)
 }
 
 
-/* starts a section, or starts it again if the key is there twice */
+/* Starts a section; a second key of the same name starts it again. */
 static kvr_section_t *
 kvr_prompt_section(kvr_prompt_ctx_t *ctx, kvr_section_e section)
 {
@@ -551,7 +539,7 @@ kvr_prompt_section(kvr_prompt_ctx_t *ctx, kvr_section_e section)
     s = &ctx->section[section];
     b = &ctx->walk.block;
 
-    /* the digests of an equal key, seen earlier, stay behind unused */
+    /* the digests of an earlier equal key are not used */
 
     s->start = b->n;
     s->n = 0;
@@ -562,11 +550,11 @@ kvr_prompt_section(kvr_prompt_ctx_t *ctx, kvr_section_e section)
     b->fill = 0;
     b->bytes = 0;
 
-    /* that costs as much as some keys; the next key tells if it is too much */
+    /* counts like 4 keys; the next key checks the limit */
 
     ctx->walk.json.left -= 4;
 
-    /* documents are shared by messages, not by system prompts */
+    /* only messages share documents */
 
     if (ctx->conf->documents && section >= KVR_SECTION_TOKEN_IDS) {
         kvr_document_init(ctx->conf->documents, b->secret, b->digest);
@@ -596,7 +584,7 @@ kvr_prompt_section_end(kvr_prompt_ctx_t *ctx, kvr_section_t *s)
         b->tap = NULL;
     }
 
-    /* a reply goes on from here */
+    /* the reply continues here */
 
     if (s == &ctx->section[KVR_SECTION_MESSAGES]) {
         ctx->pr->tail_len = b->fill;

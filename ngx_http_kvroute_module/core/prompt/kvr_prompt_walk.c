@@ -237,7 +237,7 @@ kvr_walk_digest(kvr_walk_t *w, uint64_t *digest)
 
     kvr_block_finish(b);
 
-    /* the kind of value counts: "1" is not 1 */
+    /* the type of the value counts: "1" is not 1 */
 
     *digest = kvr_mix(b->fold, (uint64_t) c) | 1;
 

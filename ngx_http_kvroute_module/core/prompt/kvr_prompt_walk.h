@@ -9,14 +9,14 @@
 
 
 /*
- * Objects of a body, read in the order that the canonical form wants.
+ * Reads the objects of a body in the order of the canonical form.
  *
- * A table gives the keys that matter, in canonical order.  As a rule clients
- * write them in that order, or the reader needs no order, and one pass does.
- * When a key comes too early or twice, kvr_walk_object() gives up with
- * KVR_WALK_ORDER; who set the last mark puts the stream back and reads again
- * with careful set: each object is then passed over once to find its keys,
- * where the last of two equal ones wins, and read key by key after that.
+ * A table lists the keys that matter in canonical order.  Usually clients write
+ * them in that order, and one pass is enough.  If a key comes too early or
+ * twice, kvr_walk_object() returns KVR_WALK_ORDER.  The function that set the
+ * last mark then rewinds the stream and reads again with careful set: the first
+ * pass over each object finds its keys (the last of equal keys counts), then
+ * they are read one by one.
  */
 
 
@@ -28,12 +28,12 @@
 #define KVR_WALK_MAX_KEYS  16
 
 /*
- * What an object counts for, besides keys that are not in the table and each
- * one of those that has to be sought: see kvr_json_spend().
+ * Steps of an object, see kvr_json_spend().  Keys that are not in the table and
+ * seeks count in addition.
  */
 #define KVR_WALK_STEPS     3
 
-/* arrays and objects that the reader itself descends into */
+/* maximum depth of arrays and objects that are walked */
 #define KVR_WALK_DEPTH     16
 
 
@@ -54,17 +54,13 @@ typedef struct {
 
 
 struct kvr_walk_s {
-    kvr_json_t     json;
-    kvr_block_t    block;        /* the prompt */
-    kvr_block_t    side;         /* what is reduced to one value */
-
-    unsigned       careful:1;    /* find keys first */
-    unsigned       order:1;      /* that was necessary */
+    unsigned       careful:1;    /* find the keys first */
+    unsigned       order:1;      /* careful was necessary */
     unsigned       drop:1;       /* this object is not rendered */
-    unsigned       system:1;     /* reading a system prompt */
-    unsigned       head:1;       /* the message's head is out */
+    unsigned       system:1;     /* inside a system prompt */
+    unsigned       head:1;       /* the head of the message was put */
     unsigned       part:1;       /* this part is rendered */
-    unsigned       separate:1;   /* a part came before this one */
+    unsigned       separate:1;   /* a part precedes this one */
 
     unsigned       depth;
     unsigned       media;        /* media items seen */
@@ -73,6 +69,11 @@ struct kvr_walk_s {
 
     size_t         role_len;
     size_t         type_len;
+
+    kvr_json_t     json;
+    kvr_block_t    block;        /* the prompt */
+    kvr_block_t    side;         /* a value that is reduced to a digest */
+
     uint8_t        role[32];
     uint8_t        type[32];
 
@@ -80,29 +81,25 @@ struct kvr_walk_s {
 };
 
 
-/* walks the object that is next by a table that ends in kvr_walk_null */
+/* Walks the object that is next by a table that ends with kvr_walk_null. */
 int kvr_walk_object(kvr_walk_t *w, const kvr_walk_key_t *keys);
 
-/*
- * Goes on with an object in which the keys up to one of the table, seen last,
- * were read by the caller, and its value.
- */
+/* Walks the rest of an object; the caller has read the keys up to last. */
 int kvr_walk_rest(kvr_walk_t *w, const kvr_walk_key_t *keys,
     const kvr_walk_key_t *last);
 
-/* calls a handler for each item of the array that is next */
+/* Calls a handler for each item of the array that is next. */
 int kvr_walk_array(kvr_walk_t *w, kvr_walk_pt handler);
 
 /*
- * Reads a short string that is next to buf[size]; what is no string is
- * skipped and *len set to 0.  A longer one is cut.
+ * Reads the first size bytes of the string that is next.  Skips any other value
+ * and sets *len to 0.
  */
 int kvr_walk_word(kvr_walk_t *w, uint8_t *buf, size_t size, size_t *len);
 
 /*
- * Reduces the value that is next to one digest: a string to that of its text,
- * anything else to that of its text without insignificant white space.  null
- * gives 0.
+ * Reduces the value that is next to a digest: of the text of a string, or of
+ * any other value as written, without white space.  null gives 0.
  */
 int kvr_walk_digest(kvr_walk_t *w, uint64_t *digest);
 
@@ -114,7 +111,7 @@ kvr_walk_skip(kvr_walk_t *w)
 }
 
 
-/* skips a value that is not of the kind that is looked for, and counts it */
+/* Skips a value that no handler reads, and counts a step. */
 static inline int
 kvr_walk_other(kvr_walk_t *w)
 {
@@ -123,7 +120,7 @@ kvr_walk_other(kvr_walk_t *w)
 }
 
 
-/* kvr_walk_array() for a handler that is to be a part of the loop */
+/* The same as kvr_walk_array(), with the handler inlined into the loop. */
 static inline __attribute__ ((always_inline)) int
 kvr_walk_items(kvr_walk_t *w, kvr_walk_pt handler)
 {
@@ -142,7 +139,7 @@ kvr_walk_items(kvr_walk_t *w, kvr_walk_pt handler)
     first = 1;
 
     do {
-        /* as a rule the next one is right here */
+        /* usually the next item follows at once */
 
         if (!first && j->e - j->p > 1
             && j->p[0] == ',' && j->p[1] > ' ' && j->p[1] != ']')

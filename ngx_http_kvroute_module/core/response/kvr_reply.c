@@ -10,8 +10,7 @@
 static void kvr_reply_begin(kvr_reply_t *r, kvr_response_part_e part);
 static void kvr_reply_text(kvr_reply_t *r, const uint8_t *p, size_t len);
 static size_t kvr_reply_plain(const uint8_t *p, size_t len);
-static size_t kvr_reply_escape(kvr_reply_t *r, const uint8_t *p, size_t len);
-static void kvr_reply_decode(kvr_reply_t *r, size_t len);
+static void kvr_reply_escape(kvr_reply_t *r, uint8_t c, int last);
 static void kvr_reply_input(kvr_reply_t *r, const uint8_t *p, size_t len);
 static void kvr_reply_byte(kvr_reply_t *r, uint8_t c);
 static void kvr_reply_put(kvr_reply_t *r, const uint8_t *p, size_t len);
@@ -64,17 +63,12 @@ kvr_reply_part(void *data, kvr_response_part_e part, const uint8_t *p,
 
     if (p == NULL) {
 
-        /* a string that ends in half an escape is none */
-
-        r->bad |= (r->escape_len && r->escape_len != 6);
-
-        if (r->escape_len == 6) {
-            kvr_reply_decode(r, 6);
+        if (r->escape_len) {
+            kvr_reply_escape(r, '"', 1);
+            r->bad |= (r->escape_len != 0);
         }
 
         r->open = 0;
-
-        /* "content":"" says nothing, the name of a call is complete */
 
         if (part == KVR_RESPONSE_CALL) {
             r->called = 1;
@@ -92,7 +86,7 @@ kvr_reply_part(void *data, kvr_response_part_e part, const uint8_t *p,
 }
 
 
-/* a run of pieces of a string begins: what separates it from those before */
+/* Begins a run of pieces: puts what separates it from the previous run. */
 static void
 kvr_reply_begin(kvr_reply_t *r, kvr_response_part_e part)
 {
@@ -106,17 +100,15 @@ kvr_reply_begin(kvr_reply_t *r, kvr_response_part_e part)
         r->begun = 1;
         kvr_reply_put(r, head, sizeof(head) - 1);
 
-    } else if (r->parts && !again
-               && (part == KVR_RESPONSE_CALL || part == KVR_RESPONSE_CONTENT))
+    } else if (r->parts
+               && (part == KVR_RESPONSE_CALL
+                   || (part == KVR_RESPONSE_CONTENT && !again)))
     {
-        kvr_reply_byte(r, KVR_CANON_PART);
-
-    } else if (r->parts && part == KVR_RESPONSE_CALL) {
         kvr_reply_byte(r, KVR_CANON_PART);
 
     } else if (!r->parts && part == KVR_RESPONSE_CONTENT && r->called) {
 
-        /* text after a call will stand before it */
+        /* the next request will have this text before the call */
 
         r->bad = 1;
     }
@@ -138,7 +130,7 @@ kvr_reply_begin(kvr_reply_t *r, kvr_response_part_e part)
 }
 
 
-/* text in the spelling of JSON: only some escapes are written anew */
+/* Puts text of a JSON string and rewrites some of its escapes. */
 static void
 kvr_reply_text(kvr_reply_t *r, const uint8_t *p, size_t len)
 {
@@ -148,7 +140,8 @@ kvr_reply_text(kvr_reply_t *r, const uint8_t *p, size_t len)
     while (len && !r->bad) {
 
         if (r->escape_len) {
-            n = kvr_reply_escape(r, p, len);
+            kvr_reply_escape(r, *p, 0);
+            n = 1;
 
         } else {
 
@@ -175,7 +168,7 @@ kvr_reply_text(kvr_reply_t *r, const uint8_t *p, size_t len)
 }
 
 
-/* bytes up to an escape that does not stay as it is, or that is cut */
+/* Returns the length up to an escape that is rewritten or incomplete. */
 static size_t
 kvr_reply_plain(const uint8_t *p, size_t len)
 {
@@ -194,104 +187,64 @@ kvr_reply_plain(const uint8_t *p, size_t len)
 }
 
 
-/* takes a byte of an escape, or none if it was over; returns how many */
-static size_t
-kvr_reply_escape(kvr_reply_t *r, const uint8_t *p, size_t len)
-{
-    uint8_t  c;
-
-    (void) len;
-
-    c = *p;
-
-    /* the first half of a pair waits for the second */
-
-    if (r->escape_len == 6 && c != '\\') {
-        kvr_reply_decode(r, 6);
-        return 0;
-    }
-
-    r->escape[r->escape_len++] = c;
-
-    if (r->escape_len == 8 && c != 'u') {
-        kvr_reply_decode(r, 6);
-        r->escape[0] = '\\';
-        r->escape[1] = c;
-        r->escape_len = 2;
-    }
-
-    switch (r->escape_len) {
-
-    case 2:
-        if (c != 'u') {
-            kvr_reply_decode(r, 2);
-        }
-
-        break;
-
-    case 6:
-        if ((r->escape[2] != 'd' && r->escape[2] != 'D')
-            || (r->escape[3] != '8' && r->escape[3] != '9'
-                && r->escape[3] != 'a' && r->escape[3] != 'A'
-                && r->escape[3] != 'b' && r->escape[3] != 'B'))
-        {
-            kvr_reply_decode(r, 6);
-        }
-
-        break;
-
-    case 12:
-        kvr_reply_decode(r, 12);
-        break;
-    }
-
-    return 1;
-}
-
-
+/*
+ * Takes the next byte of an escape and puts the escape if it is complete.  The
+ * first half of a surrogate pair waits for the second, up to the end of the
+ * string: then last is set and c is the quote.
+ */
 static void
-kvr_reply_decode(kvr_reply_t *r, size_t len)
+kvr_reply_escape(kvr_reply_t *r, uint8_t c, int last)
 {
     int              rc;
-    size_t           n;
-    uint8_t          dst[16], src[12];
+    size_t           n, left;
+    uint8_t          dst[8], rest[12];
     kvr_json_t       j;
     kvr_json_text_t  text;
 
-    /* whether the first half of a pair stands alone is seen by what follows */
+    r->escape[r->escape_len++] = c;
 
-    memcpy(src, r->escape + 1, len - 1);
-    src[len - 1] = '"';
+    if (r->escape[1] == 'u' && r->escape_len < 6) {
+        return;
+    }
 
-    text.data = src;
-    text.len = len;
-    r->escape_len = 0;
+    text.data = r->escape + 1;
+    text.len = r->escape_len - 1U;
+    n = 0;
 
     kvr_json_init(&j, kvr_text_ops(), kvr_json_fetch_text, &text);
 
-    do {
-        n = 0;
-        rc = kvr_json_escape(&j, dst, &n, r->part != KVR_RESPONSE_INPUT);
+    rc = kvr_json_escape(&j, dst, &n, r->part != KVR_RESPONSE_INPUT);
 
-        if (rc != KVR_OK) {
-            r->bad = 1;
-            return;
-        }
+    if (rc == KVR_AGAIN) {
+        return;
+    }
 
-        if (r->part == KVR_RESPONSE_INPUT) {
-            kvr_reply_input(r, dst, n);
+    if (rc != KVR_OK) {
+        r->bad = 1;
+        return;
+    }
 
-        } else {
-            kvr_reply_put(r, dst, n);
-        }
+    r->escape_len = 0;
 
-        /* two that were no pair */
+    if (r->part == KVR_RESPONSE_INPUT) {
+        kvr_reply_input(r, dst, n);
 
-    } while (j.p < j.e && *j.p == '\\' && j.p++);
+    } else {
+        kvr_reply_put(r, dst, n);
+    }
+
+    /* bytes after a first half without a second */
+
+    left = text.len - (size_t) kvr_json_offset(&j);
+    memcpy(rest, text.data + kvr_json_offset(&j), left);
+
+    if (!last) {
+        kvr_reply_text(r, rest, left);
+    }
 }
 
 
-/* JSON, of which insignificant white space is left out */
+/* Puts JSON without white space outside strings. */
 static void
 kvr_reply_input(kvr_reply_t *r, const uint8_t *p, size_t len)
 {

@@ -11,22 +11,22 @@ typedef enum {
     KVR_RESPONSE_LINE = 0,       /* at the start of a line */
     KVR_RESPONSE_NAME,           /* of a field */
     KVR_RESPONSE_SPACE,          /* after its colon */
-    KVR_RESPONSE_EVENT,          /* its value */
+    KVR_RESPONSE_EVENT,          /* the value of an event field */
     KVR_RESPONSE_DATA,
     KVR_RESPONSE_SKIP,           /* to the end of the line */
-    KVR_RESPONSE_JSON,           /* no stream: all of it */
+    KVR_RESPONSE_JSON,           /* the body of a plain response */
     KVR_RESPONSE_DONE
 } kvr_response_state_e;
 
 
-static const uint8_t *kvr_response_whole(kvr_response_t *u, const uint8_t *data,
+static const uint8_t *kvr_response_line(kvr_response_t *u, const uint8_t *data,
     const uint8_t *end, kvr_response_sink_t *sink);
 static int kvr_response_matters(const uint8_t *data, size_t len);
-static int kvr_response_odd(const uint8_t *data, size_t len);
-static const uint8_t *kvr_response_past(const uint8_t *p, const uint8_t *end);
-static int kvr_response_again(kvr_response_t *u, const uint8_t *data,
+static int kvr_response_suspect(const uint8_t *data, size_t len);
+static const uint8_t *kvr_response_skip(const uint8_t *p, const uint8_t *end);
+static int kvr_response_repeats(kvr_response_t *u, const uint8_t *data,
     size_t len, kvr_response_sink_t *sink);
-static void kvr_response_learn(kvr_response_t *u, const uint8_t *data,
+static void kvr_response_remember(kvr_response_t *u, const uint8_t *data,
     size_t len, kvr_response_sink_t *sink);
 static uint64_t kvr_response_around(const uint8_t *a, size_t alen,
     const uint8_t *b, size_t blen);
@@ -106,9 +106,9 @@ kvr_response_read(kvr_response_t *u, const uint8_t *data, size_t len,
                 return 0;
             }
 
-            /* a line that is here in one piece, as they nearly all are */
+            /* most lines are data and arrive in one piece */
 
-            p = kvr_response_whole(u, data, end, &sink);
+            p = kvr_response_line(u, data, end, &sink);
 
             if (p) {
                 data = p;
@@ -182,9 +182,12 @@ kvr_response_read(kvr_response_t *u, const uint8_t *data, size_t len,
 }
 
 
-/* reads a line if it ends here; returns what follows it, or NULL */
+/*
+ * Reads a line if it is complete, and empty or of data.  Returns the byte after
+ * it, or NULL.
+ */
 static const uint8_t *
-kvr_response_whole(kvr_response_t *u, const uint8_t *data, const uint8_t *end,
+kvr_response_line(kvr_response_t *u, const uint8_t *data, const uint8_t *end,
     kvr_response_sink_t *sink)
 {
     size_t          len;
@@ -203,68 +206,45 @@ kvr_response_whole(kvr_response_t *u, const uint8_t *data, const uint8_t *end,
         return p + 1;
     }
 
-    if (len >= 5 && memcmp(data, "data:", 5) == 0) {
-
-        value = data + 5;
-        len -= 5;
-
-        if (u->first && u->mode != KVR_RESPONSE_REPLY
-            && !kvr_response_odd(value, len)
-            && !kvr_response_matters(value, len))
-        {
-            return p + 1;
-        }
-
-        if (kvr_response_again(u, value, len, sink)) {
-            return p + 1;
-        }
-
-        sink->from = NULL;
-        sink->texts = 0;
-        sink->other = 0;
-
-        kvr_response_line_start(u);
-        kvr_response_data(u, value, len, sink);
-
-        if (u->mode == KVR_RESPONSE_REPLY) {
-            kvr_response_learn(u, value, len, sink);
-        }
-
-        kvr_response_line_end(u);
-
-        return p + 1;
+    if (len < 5 || memcmp(data, "data:", 5) != 0) {
+        return NULL;
     }
 
-    if (len >= 6 && memcmp(data, "error:", 6) == 0) {
-        kvr_response_line_start(u);
-        kvr_response_failed(u);
-        kvr_response_data(u, data + 6, len - 6, sink);
-        kvr_response_line_end(u);
+    value = data + 5;
+    len -= 5;
 
-        return p + 1;
-    }
-
-    if ((!u->first || u->mode == KVR_RESPONSE_REPLY)
-        && len >= 6 && memcmp(data, "event:", 6) == 0)
+    if (u->first && u->mode != KVR_RESPONSE_REPLY
+        && !kvr_response_suspect(value, len)
+        && !kvr_response_matters(value, len))
     {
-
-        value = data + 6;
-        value += (*value == ' ');
-
-        u->word_len = 0;
-        kvr_response_word(u, value, (size_t) (p - value));
-        u->state = KVR_RESPONSE_EVENT;
-        kvr_response_line_end(u);
+        return p + 1;
     }
+
+    if (kvr_response_repeats(u, value, len, sink)) {
+        return p + 1;
+    }
+
+    sink->from = NULL;
+    sink->texts = 0;
+    sink->other = 0;
+
+    kvr_response_line_start(u);
+    kvr_response_data(u, value, len, sink);
+
+    if (u->mode == KVR_RESPONSE_REPLY) {
+        kvr_response_remember(u, value, len, sink);
+    }
+
+    kvr_response_line_end(u);
 
     return p + 1;
 }
 
 
 /*
- * All that counts after the first event are numbers of tokens.  Their names
- * have the word before or after a "_", but those of llama.cpp's timings, which
- * end in "_n".
+ * Returns whether a line after the first event can have numbers of tokens.
+ * Their names contain "tokens" before or after a "_", except those of
+ * llama.cpp's timings, which end in "_n".
  */
 static int
 kvr_response_matters(const uint8_t *data, size_t len)
@@ -288,32 +268,32 @@ kvr_response_matters(const uint8_t *data, size_t len)
 
 
 /*
- * Whether it may be an error.  Engines write what says so first: "error", or a
- * "type" of "error" or "response.failed".
+ * Returns whether a line can be an error.  Engines write the mark first:
+ * "error", or a "type" of "error" or "response.failed".
  */
 static int
-kvr_response_odd(const uint8_t *data, size_t len)
+kvr_response_suspect(const uint8_t *data, size_t len)
 {
     const uint8_t  *p, *end;
 
     end = data + len;
 
-    p = kvr_response_past(data, end);
+    p = kvr_response_skip(data, end);
 
     if (end - p < 8 || memcmp(p, "\"type\"", 6) != 0) {
         return end - p >= 8 && memcmp(p, "\"error\"", 7) == 0;
     }
 
-    p = kvr_response_past(p + 6, end);
+    p = kvr_response_skip(p + 6, end);
 
     return (end - p > 7 && memcmp(p, "\"error\"", 7) == 0)
            || (end - p > 17 && memcmp(p, "\"response.failed\"", 17) == 0);
 }
 
 
-/* past what may stand before the quote of a key, or of its value */
+/* Skips the bytes before the quote of a key or of its value. */
 static const uint8_t *
-kvr_response_past(const uint8_t *p, const uint8_t *end)
+kvr_response_skip(const uint8_t *p, const uint8_t *end)
 {
     while (p < end && (*p == ' ' || *p == '{' || *p == ':')) {
         p++;
@@ -324,12 +304,11 @@ kvr_response_past(const uint8_t *p, const uint8_t *end)
 
 
 /*
- * Most lines of a reply differ from the one before only in a word of its text.
- * What stands around the text tells the same as it did then and need not be
- * read again.
+ * Takes a line that differs from the last one only in a piece of text, like
+ * most lines of a reply, without parsing it.  Returns whether it is one.
  */
 static int
-kvr_response_again(kvr_response_t *u, const uint8_t *data, size_t len,
+kvr_response_repeats(kvr_response_t *u, const uint8_t *data, size_t len,
     kvr_response_sink_t *sink)
 {
     size_t          n;
@@ -362,9 +341,9 @@ kvr_response_again(kvr_response_t *u, const uint8_t *data, size_t len,
 }
 
 
-/* the line was read: whether there was nothing in it but text */
+/* Remembers the line around its text, if it has nothing but text. */
 static void
-kvr_response_learn(kvr_response_t *u, const uint8_t *data, size_t len,
+kvr_response_remember(kvr_response_t *u, const uint8_t *data, size_t len,
     kvr_response_sink_t *sink)
 {
     size_t  before, after;
@@ -399,7 +378,7 @@ kvr_response_around(const uint8_t *a, size_t alen, const uint8_t *b,
 }
 
 
-/* no digest: a reply that is taken for another one is learned wrongly */
+/* no keyed hash is needed: a collision only hashes a reply wrongly */
 static uint64_t
 kvr_response_sum(uint64_t h, const uint8_t *p, size_t len)
 {
@@ -412,7 +391,7 @@ kvr_response_sum(uint64_t h, const uint8_t *p, size_t len)
         h = kvr_mix(h ^ a, b);
     }
 
-    /* the rest, in two words that may overlap */
+    /* the rest, in two words that can overlap */
 
     a = 0;
     b = 0;
@@ -433,7 +412,7 @@ kvr_response_sum(uint64_t h, const uint8_t *p, size_t len)
 }
 
 
-/* the name of a field of a line that comes in pieces */
+/* Takes the field name of a line. */
 static void
 kvr_response_name(kvr_response_t *u)
 {
@@ -446,7 +425,9 @@ kvr_response_name(kvr_response_t *u)
         kvr_response_line_start(u);
         kvr_response_failed(u);
 
-    } else if (u->word_len == 5 && memcmp(u->word, "event", 5) == 0) {
+    } else if (u->word_len == 5 && memcmp(u->word, "event", 5) == 0
+               && (!u->first || u->mode == KVR_RESPONSE_REPLY))
+    {
         u->state = KVR_RESPONSE_SPACE;
     }
 
@@ -454,7 +435,7 @@ kvr_response_name(kvr_response_t *u)
 }
 
 
-/* of data; nothing that the last one broke off goes on in it */
+/* Starts a line of data; an incomplete value does not continue in it. */
 static void
 kvr_response_line_start(kvr_response_t *u)
 {
@@ -485,7 +466,7 @@ kvr_response_line_end(kvr_response_t *u)
 
     } else if (u->state == KVR_RESPONSE_DATA) {
 
-        /* the event counts from the end of its line: it has a single one */
+        /* an event has one line of data and counts from its end */
 
         if (!u->early && !kvr_push_blank(&u->json)) {
             u->first = 1;
@@ -510,7 +491,7 @@ kvr_response_data(kvr_response_t *u, const uint8_t *data, size_t len,
 {
     size_t  n;
 
-    /* "[DONE]" is the end */
+    /* "[DONE]" ends the stream */
 
     if (!u->early && kvr_push_blank(&u->json)) {
 

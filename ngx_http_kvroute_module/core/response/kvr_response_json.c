@@ -7,11 +7,11 @@
 #include "core/response/kvr_response_json.h"
 
 
-/* kinds of events, as far as it matters */
+/* kinds of events */
 
 typedef enum {
     KVR_EVENT_NONE = 0,
-    KVR_EVENT_EARLY,             /* comes before the prefill */
+    KVR_EVENT_EARLY,             /* precedes the prefill */
     KVR_EVENT_ERROR,
     KVR_EVENT_TEXT,              /* "delta" is text */
     KVR_EVENT_REASONING,
@@ -72,9 +72,9 @@ typedef enum {
 
 
 /*
- * The members of each node, as kvr_push_node() takes them: by node, leaf and
- * the mode from which on they are read.  A list is searched in its order, so
- * what comes in each event is first.
+ * The members of each node for kvr_push_node(), with their node, leaf and
+ * lowest mode.  A list is searched in order, so the most frequent members come
+ * first.
  */
 
 #define kvr_response_number(_, name, leaf, mode)                              \
@@ -231,18 +231,18 @@ static const struct {
 typedef enum {
     KVR_WHEN_ANY = 0,
     KVR_WHEN_FIRST,              /* until the first event of a stream */
-    KVR_WHEN_COUNTED             /* or beside the completion's number (TGI) */
+    KVR_WHEN_COUNTED             /* or next to the completion tokens (TGI) */
 } kvr_when_e;
 
 
-/* what to do with a leaf */
+/* the handler of a leaf and its parameters */
 struct kvr_response_leaf_s {
     void    (*take)(kvr_response_sink_t *sink);
-    uint16_t  number;            /* its place in kvr_response_t */
+    uint16_t  number;            /* offset of the number in kvr_response_t */
     uint8_t   seen;              /* the bit of the number */
-    uint8_t   when;              /* it is taken */
+    uint8_t   when;              /* kvr_when_e */
     uint8_t   part;              /* kvr_response_part_e of a text */
-    uint8_t   other;             /* the line has more than content */
+    uint8_t   other;             /* it is not content */
 };
 
 
@@ -258,8 +258,6 @@ static void kvr_response_take_index(kvr_response_sink_t *sink);
 static void kvr_response_take_text(kvr_response_sink_t *sink);
 static void kvr_response_take_delta(kvr_response_sink_t *sink);
 static void kvr_response_text(kvr_response_sink_t *sink, unsigned part);
-static void kvr_response_set(kvr_response_t *u, unsigned seen, uint32_t *to,
-    uint64_t number);
 
 
 #define kvr_response_counts(bit, member, when)                                \
@@ -321,7 +319,6 @@ kvr_response_word(kvr_response_t *u, const uint8_t *p, size_t len)
 }
 
 
-/* by the name of the event, or the type in its data */
 unsigned
 kvr_response_kind(kvr_response_t *u)
 {
@@ -393,7 +390,7 @@ kvr_response_take_type(kvr_response_sink_t *sink)
 }
 
 
-/* Takes an id; later requests refer only to those of Responses. */
+/* Takes an id; later requests only refer to ids of Responses. */
 static void
 kvr_response_take_id(kvr_response_sink_t *sink)
 {
@@ -477,9 +474,11 @@ kvr_response_take_number(kvr_response_sink_t *sink)
 
     u->counted |= (sink->leaf->seen == KVR_RESPONSE_COMPLETION);
 
-    kvr_response_set(u, sink->leaf->seen,
-                     (uint32_t *) (void *) ((uint8_t *) u + sink->leaf->number),
-                     sink->number);
+    if (sink->number <= INT32_MAX) {
+        u->seen |= sink->leaf->seen;
+        *(uint32_t *) (void *) ((uint8_t *) u + sink->leaf->number) =
+            (uint32_t) sink->number;
+    }
 }
 
 
@@ -516,7 +515,7 @@ kvr_response_take_text(kvr_response_sink_t *sink)
 }
 
 
-/* The event says what a text is; Anthropic's delta is an object. */
+/* Takes text whose kind the event tells; Anthropic's delta is an object. */
 static void
 kvr_response_take_delta(kvr_response_sink_t *sink)
 {
@@ -552,48 +551,6 @@ kvr_response_text(kvr_response_sink_t *sink, unsigned part)
 }
 
 
-static void
-kvr_response_set(kvr_response_t *u, unsigned seen, uint32_t *to,
-    uint64_t number)
-{
-    if (number <= INT32_MAX) {
-        u->seen |= (uint8_t) seen;
-        *to = (uint32_t) number;
-    }
-}
-
-
-void
-kvr_response_header(kvr_response_t *u, const uint8_t *name, size_t len,
-    const uint8_t *value, size_t value_len)
-{
-    size_t    i;
-    uint64_t  number;
-
-    number = 0;
-
-    for (i = 0; i < value_len && i < 10; i++) {
-
-        if (value[i] < '0' || value[i] > '9') {
-            return;
-        }
-
-        number = number * 10 + (value[i] - '0');
-    }
-
-    if (i == 0 || i < value_len) {
-        return;
-    }
-
-    if (len == 15 && memcmp(name, "x-prompt-tokens", 15) == 0) {
-        kvr_response_set(u, KVR_RESPONSE_PROMPT, &u->prompt, number);
-
-    } else if (len == 18 && memcmp(name, "x-generated-tokens", 18) == 0) {
-        kvr_response_set(u, KVR_RESPONSE_COMPLETION, &u->completion, number);
-    }
-}
-
-
 void
 kvr_response_tokens(const kvr_response_t *u, kvr_tokens_t *t)
 {
@@ -616,7 +573,7 @@ kvr_response_tokens(const kvr_response_t *u, kvr_tokens_t *t)
     if (u->seen & KVR_RESPONSE_PROMPT) {
         t->prompt = u->prompt;
 
-        /* Anthropic's input is what was neither read nor written */
+        /* Anthropic's input excludes the tokens read and written */
 
         if (u->seen & (KVR_RESPONSE_CACHE_READ|KVR_RESPONSE_CACHE_WRITE)) {
             t->prompt += u->cache_read;

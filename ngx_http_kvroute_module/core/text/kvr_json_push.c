@@ -30,7 +30,7 @@ typedef enum {
     KVR_PUSH_KEY_ESCAPE,
     KVR_PUSH_COLON,
     KVR_PUSH_BEGIN,              /* a value */
-    KVR_PUSH_IN_TEXT,            /* passed to the handler or not, also in SKIP */
+    KVR_PUSH_IN_TEXT,            /* for the handler or not, also in SKIP */
     KVR_PUSH_TEXT_ESCAPE,
     KVR_PUSH_DIGITS,
     KVR_PUSH_SKIP,               /* inside a container that is not followed */

@@ -102,7 +102,9 @@ typedef struct {
 } kvr_push_t;
 
 
-/* Starts a text.  Node 0 is its outer object, or the items of an outer array. */
+/*
+ * Starts a text.  Node 0 is its outer object, or the items of an outer array.
+ */
 void kvr_push_init(kvr_push_t *p, unsigned level);
 
 /* Returns whether only white space was fed so far. */

@@ -300,10 +300,10 @@ kvr_json_skip_scalar(kvr_json_t *j)
         return KVR_ERROR;
     }
 
-    for (n = 1; c != ',' && c != '}' && c != ']' && c > ' '; n++) {
+    for (n = 1; word ? *word && c == *word : kvr_json_in_number(c); n++) {
 
-        if (word ? c != *word++ : !kvr_json_in_number(c)) {
-            return KVR_ERROR;
+        if (word) {
+            word++;
         }
 
         if (n % 64 == 0 && kvr_json_spend(j, 16) != KVR_OK) {
@@ -317,7 +317,11 @@ kvr_json_skip_scalar(kvr_json_t *j)
         c = *j->p;
     }
 
-    return word == NULL || *word == '\0' ? KVR_OK : KVR_ERROR;
+    if (word && *word) {
+        return KVR_ERROR;
+    }
+
+    return c == ',' || c == '}' || c == ']' || c <= ' ' ? KVR_OK : KVR_ERROR;
 }
 
 

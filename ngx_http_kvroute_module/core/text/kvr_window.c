@@ -23,11 +23,12 @@ void
 kvr_window_init(kvr_window_t *w, const void *first, kvr_piece_pt piece,
     kvr_piece_read_pt read, uint8_t *buf, kvr_window_mark_t *mark, size_t max)
 {
+    memset(w, 0, sizeof(kvr_window_t));
+
     w->piece = piece;
     w->read = read;
 
     w->at.place = first;
-    w->at.offset = 0;
 
     w->mark = mark;
     w->mark[0] = w->at;
@@ -36,15 +37,6 @@ kvr_window_init(kvr_window_t *w, const void *first, kvr_piece_pt piece,
 
     w->buf[0] = buf;
     w->buf[1] = buf + KVR_WINDOW_LEN;
-    w->start[0] = 0;
-    w->start[1] = 0;
-    w->len[0] = 0;
-    w->len[1] = 0;
-    w->recent = 0;
-
-    w->failed = 0;
-    w->steps = 0;
-    w->gathered = 0;
 }
 
 
@@ -85,7 +77,7 @@ kvr_window_fetch(void *data, uint64_t offset, size_t *len)
 }
 
 
-/* goes to the piece that holds an offset; KVR_DECLINED: the text ends before */
+/* Moves to the piece of an offset; KVR_DECLINED: the text ends before it. */
 static int
 kvr_window_find(kvr_window_t *w, uint64_t offset, kvr_piece_t *piece)
 {
@@ -110,7 +102,7 @@ kvr_window_find(kvr_window_t *w, uint64_t offset, kvr_piece_t *piece)
 }
 
 
-/* goes on to the piece after one; it stays at the last */
+/* Moves to the next piece; KVR_DECLINED: there is none. */
 static int
 kvr_window_next(kvr_window_t *w, kvr_piece_t *piece)
 {
@@ -136,7 +128,7 @@ kvr_window_next(kvr_window_t *w, kvr_piece_t *piece)
 }
 
 
-/* to the last place that is known before an offset, if that is a way */
+/* Moves to the last mark before an offset, if that is nearer. */
 static void
 kvr_window_near(kvr_window_t *w, uint64_t offset)
 {
@@ -171,8 +163,8 @@ kvr_window_large(const kvr_piece_t *piece)
 
 
 /*
- * Whether no small one follows: gathering would bring nothing.  As a rule the
- * first bytes of a body came with the header, and the rest lies elsewhere.
+ * Returns whether no small piece follows, so that copying is useless.  Usually
+ * the first bytes of a body come with the header, and the rest is elsewhere.
  */
 static int
 kvr_window_alone(kvr_window_t *w, const kvr_piece_t *piece)
@@ -194,7 +186,7 @@ kvr_window_alone(kvr_window_t *w, const kvr_piece_t *piece)
 }
 
 
-/* fills the older window with what there is around an offset */
+/* Copies the text around an offset to the older window. */
 static const uint8_t *
 kvr_window_gather(kvr_window_t *w, uint64_t offset, size_t *len)
 {
@@ -243,7 +235,7 @@ kvr_window_gather(kvr_window_t *w, uint64_t offset, size_t *len)
 }
 
 
-/* takes up to n bytes of a piece, less those skipped */
+/* Copies up to n bytes of a piece, after those skipped. */
 static size_t
 kvr_window_fill(kvr_window_t *w, const kvr_piece_t *piece, uint64_t skip,
     uint8_t *dst, size_t n)

@@ -9,21 +9,19 @@
 
 
 /*
- * A text that lies in pieces, given to kvr_json in windows.  A piece is a
- * buffer in memory, or a part of a file.
+ * Passes a text in pieces to kvr_json in windows.  A piece is a buffer in
+ * memory or a part of a file.
  *
- * Large pieces in memory are given as they are.  What lies in small ones, or in
- * a file, is gathered in windows of KVR_WINDOW_LEN bytes, at multiples of that
- * length.  The two that were used last are kept: a reader that goes back to the
- * beginning of a message, or to and fro between both ends of an object, finds
- * both there.
+ * A large piece in memory is its own window.  Small pieces and files are copied
+ * to windows of KVR_WINDOW_LEN bytes, at multiples of that length.  The last
+ * two windows are kept, for a reader that goes back to the start of a message
+ * or reads both ends of an object in turn.
  *
- * So that no step back has to walk along all pieces, where every so many bytes
- * of the text lie is remembered as the reader first passes them.  A step to any
- * offset looks at no more pieces than lie in KVR_WINDOW_NEAR bytes, and two
- * more; it gathers one window at most.
+ * Marks remember the piece at regular offsets as the reader first passes them.
+ * So a seek reads only the pieces in KVR_WINDOW_NEAR bytes and two more, and
+ * copies at most one window.
  *
- * The memory is the caller's, and may serve one text after another.
+ * The caller owns the memory and can use it for several texts in turn.
  */
 
 
@@ -32,14 +30,14 @@
 
 #define KVR_WINDOW_LEN   65536
 
-/* so many are kept: the window that was used last, and the one before */
+/* windows that are kept */
 #define KVR_WINDOWS      2
 
-/* bytes of a large piece; places in a text are remembered so far apart */
+/* minimum size of a large piece, and distance of marks */
 #define KVR_WINDOW_NEAR  4096
 
 
-/* where in the text a piece begins */
+/* the offset of a piece in the text */
 typedef struct {
     const void           *place;
     uint64_t              offset;
@@ -48,17 +46,17 @@ typedef struct {
 
 typedef struct {
     const uint8_t        *data;      /* NULL: in a file */
-    uint64_t              len;       /* may be 0 */
+    uint64_t              len;       /* can be 0 */
     const void           *next;      /* place of the next piece, or NULL */
 } kvr_piece_t;
 
 
-/* tells of the piece at a place */
+/* Describes the piece at a place. */
 typedef void (*kvr_piece_pt)(const void *place, kvr_piece_t *piece);
 
 /*
- * Reads n bytes of a piece in a file to dst, from an offset in that piece on:
- * how many there were, 0 or less if there are none.
+ * Reads n bytes at an offset of a piece in a file.  Returns the number of bytes
+ * read; 0 or less: none.
  */
 typedef long (*kvr_piece_read_pt)(const void *place, uint64_t offset,
     uint8_t *dst, size_t n);
@@ -68,29 +66,29 @@ typedef struct {
     kvr_piece_pt          piece;
     kvr_piece_read_pt     read;
 
-    kvr_window_mark_t     at;        /* the piece that was looked at last */
+    kvr_window_mark_t     at;        /* the current piece */
 
-    kvr_window_mark_t    *mark;      /* places, in the order of the text */
+    kvr_window_mark_t    *mark;      /* in the order of the text */
     size_t                marks;
     size_t                max;
 
-    /* of KVR_WINDOW_LEN bytes each, and what is in them */
+    /* windows, the offset and the length of their text */
 
     uint8_t              *buf[KVR_WINDOWS];
     uint64_t              start[KVR_WINDOWS];
     size_t                len[KVR_WINDOWS];
-    unsigned              recent;    /* the one that was used last */
+    unsigned              recent;    /* the window used last */
 
     unsigned              failed:1;  /* a file could not be read */
 
-    /* work done so far */
+    /* work so far, for tests */
 
-    uint64_t              steps;     /* pieces looked at */
-    uint64_t              gathered;  /* bytes */
+    uint64_t              steps;     /* pieces visited */
+    uint64_t              gathered;  /* bytes copied */
 } kvr_window_t;
 
 
-/* how many places there are to remember in a text of so many bytes */
+/* Returns the number of marks of a text. */
 static inline size_t
 kvr_window_marks(uint64_t len)
 {
@@ -99,14 +97,14 @@ kvr_window_marks(uint64_t len)
 
 
 /*
- * Starts with a text whose first piece is at a place.  buf has KVR_WINDOWS *
- * KVR_WINDOW_LEN bytes, mark[] room for max places; with fewer than
- * kvr_window_marks() steps back are slower.
+ * Starts a text at its first piece.  buf has KVR_WINDOWS windows.
+ * mark[] has max elements; if these are fewer than kvr_window_marks(), seeks
+ * back are slower.
  */
 void kvr_window_init(kvr_window_t *w, const void *first, kvr_piece_pt piece,
     kvr_piece_read_pt read, uint8_t *buf, kvr_window_mark_t *mark, size_t max);
 
-/* a kvr_json_fetch_pt; data is a kvr_window_t */
+/* A kvr_json_fetch_pt; data is a kvr_window_t. */
 const uint8_t *kvr_window_fetch(void *data, uint64_t offset, size_t *len);
 
 

@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_chain: which depths have an entry; and where their places are */
+/* Tests kvr_chain: the depths with an entry, and their places in the index. */
 
 
 #include "util.h"
@@ -16,7 +16,7 @@
 #define MAX_UNITS   20000
 
 
-/* the rule, entry by entry: each of the first 128, then each 2nd, 4th, 8th */
+/* Checks the rule: each of the first 128, then every 2nd, 4th and 8th. */
 static uint32_t
 next_depth(uint32_t depth)
 {
@@ -50,7 +50,7 @@ TEST(test_chain_depth)
         util_check(kvr_chain_depth(k) == depth, "entry %u: %u, not %u", k,
                    kvr_chain_depth(k), depth);
 
-        /* a prompt has it once it is that long, and not before */
+        /* a prompt of this length has the entry, a shorter one has not */
 
         for ( /* void */ ; units <= depth; units++) {
             entries = k + (units == depth);
@@ -77,7 +77,7 @@ TEST(test_chain_sizes)
                kvr_chain_entries(16384));
     util_check(kvr_chain_entries(2048) == 528, "%u", kvr_chain_entries(2048));
 
-    /* a match can only be told to one step, at most 1/64 of it */
+    /* a match is known to one step, at most 1/64 of it */
 
     for (k = 1; k < 4000; k++) {
         step = kvr_chain_depth(k) - kvr_chain_depth(k - 1);
@@ -86,7 +86,7 @@ TEST(test_chain_sizes)
                    "a step of %u at %u", step, kvr_chain_depth(k - 1));
     }
 
-    /* the longest body that there could be, in the smallest units */
+    /* the longest possible body, in the smallest units */
 
     for (units = 1U << 20; units < 1U << 27; units += 999983) {
         k = kvr_chain_entries(units);
@@ -97,7 +97,7 @@ TEST(test_chain_sizes)
 }
 
 
-/* places in the index are taken evenly, whatever the number of lines */
+/* places in the index are used evenly, for any number of lines */
 TEST(test_chain_reduce)
 {
     double       chi, expect;
@@ -132,7 +132,7 @@ TEST(test_chain_reduce)
             chi += (count[i] - expect) * (count[i] - expect) / expect;
         }
 
-        /* five deviations of its distribution */
+        /* five standard deviations */
 
         util_check(chi < (double) n + 5 * 1.5 * sqrt((double) n) + 10,
                    "%zu places: chi square %.1f", n, chi);

@@ -5,9 +5,9 @@
 
 
 /*
- * The chain's mix: near-identical prompts must give chains that have nothing
- * in common.  A chain of 64-bit values collides by chance once in 3 * 10^7
- * runs of what is tried here.
+ * Tests the mix of the chain: the chains of almost equal prompts must have
+ * nothing in common.  By chance, 64-bit values collide in one of 3 * 10^7 runs
+ * of these tests.
  */
 
 
@@ -29,7 +29,7 @@ compare(const void *a, const void *b)
 }
 
 
-/* sorts, and returns how many are there twice */
+/* Sorts values and returns the number of duplicates. */
 static size_t
 twice(uint64_t *v, size_t n)
 {
@@ -48,8 +48,8 @@ twice(uint64_t *v, size_t n)
 
 
 /*
- * Chi-square of how often each bit is set in n values, over 64 bits: expected
- * 64, standard deviation 11.3.
+ * Returns the chi-square of the number of set bits in n values, over 64 bits:
+ * expected 64, standard deviation 11.3.
  */
 static double
 balance(const uint64_t *v, size_t n)
@@ -110,7 +110,7 @@ TEST(test_mix_reference)
 }
 
 
-/* one block after another of the same text: no cycle, no fixed point */
+/* equal blocks in a row: no cycle, no fixed point */
 TEST(test_mix_equal_blocks)
 {
     size_t    i, k;
@@ -142,7 +142,7 @@ TEST(test_mix_equal_blocks)
 }
 
 
-/* prompts of four blocks that differ by little */
+/* prompts of four blocks that differ slightly */
 TEST(test_mix_near)
 {
     size_t     n, i, k, bit, a, b;
@@ -158,7 +158,7 @@ TEST(test_mix_near)
         d[i] = util_digest(block[i], KVR_BLOCK);
     }
 
-    /* one bit of one block, and all that follows */
+    /* one bit of one block; all later values differ */
 
     for (i = 0; i < 4; i++) {
         for (bit = 0; bit < KVR_BLOCK * 8; bit++) {
@@ -186,14 +186,14 @@ TEST(test_mix_near)
             v[n++] = kvr_mix(kvr_mix(0, d[0]), util_digest(block[i], k) + 1);
         }
 
-        /* all start with the same letters: of one block only are these new */
+        /* all begin with the same letters: only these of one block are new */
 
         if (i) {
             n -= KVR_BLOCK - 1;
         }
     }
 
-    /* every order of eight blocks' first pairs, and blocks left out */
+    /* every order of the first pairs of eight blocks, and omitted blocks */
 
     for (a = 0; a < 8; a++) {
         for (b = 0; b < 8; b++) {
@@ -208,12 +208,12 @@ TEST(test_mix_near)
         }
     }
 
-    /* small differences of the values themselves, until there are enough */
+    /* small differences of the values */
 
     for (i = 0; n < VALUES; i++) {
         v[n++] = kvr_mix(d[0] + i / 2, d[1] + (i & 1) * (1ULL << i / 2 % 64));
 
-        /* a bit that both have is no difference */
+        /* the values are equal */
 
         if (i / 2 % 64 == 0 && (i & 1)) {
             n--;
@@ -230,10 +230,10 @@ TEST(test_mix_near)
 
 
 /*
- * A flip of any bit on either side should flip each bit of the result half the
- * time.  One folded multiplication is off by up to 7% for the lowest and the
- * highest bits, which does no harm since digests never differ in one bit only;
- * from the second step on nothing is left of that.
+ * A flip of any bit of an argument should flip each bit of the result half the
+ * time.  One folded multiplication is off by up to 7 % for the lowest and
+ * highest bits.  That is harmless: digests never differ in a single bit, and
+ * the second step removes it.
  */
 TEST(test_mix_avalanche)
 {
@@ -290,7 +290,7 @@ TEST(test_mix_avalanche)
 }
 
 
-/* digests whose low, high or middle bits are all there is to tell them by */
+/* digests that differ only in their low, high or middle bits */
 TEST(test_mix_sparse)
 {
     size_t    i, k, n;
@@ -321,7 +321,7 @@ TEST(test_mix_sparse)
 }
 
 
-/* every size, their order and their number make another layout */
+/* other sizes, another order or number of sizes give another layout */
 TEST(test_mix_layout)
 {
     size_t    i, n, size[8];

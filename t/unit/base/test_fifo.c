@@ -5,10 +5,9 @@
 
 
 /*
- * kvr_fifo: records come out as they went in, in the order of their
- * places; what is too much is dropped and counted; what a killed writer leaves
- * is passed, and a writer that comes back late makes no record of its own and
- * another's words.
+ * Tests kvr_fifo.  Records come out unchanged, in the order of their places. 
+ * Records without room are dropped and counted.  The reader skips the slots of
+ * a killed writer.  A writer that resumes late produces no mixed record.
  */
 
 
@@ -41,7 +40,7 @@ end(void)
 }
 
 
-/* a record that says what it is, of n words */
+/* Makes a record of n words that identify it. */
 static void
 fill(uint64_t *word, uint32_t n, uint64_t seed)
 {
@@ -126,7 +125,7 @@ TEST(test_fifo_full)
     util_check(n == KVR_FIFO_SLOTS / 15, "%u records of 15 slots", n);
     util_check(kvr_get(&ring->dropped) == 1, "counted");
 
-    /* what is shorter may still fit; nothing that is there is harmed */
+    /* a shorter record can still fit; the ring keeps its records */
 
     (void) put(1, 99, 0);
     util_check(!put(200, 99, 0), "full");
@@ -142,7 +141,7 @@ TEST(test_fifo_full)
 }
 
 
-/* killed before its n-th slot has its number */
+/* Puts a record and is killed before slot n has its number. */
 TEST(test_fifo_killed)
 {
     int       rc;
@@ -158,7 +157,7 @@ TEST(test_fifo_killed)
         (void) put(20, 2, 20);
         (void) put(20, 3, 20);
 
-        /* numbers are stored from the last slot on: these have none */
+        /* numbers are stored from the last slot on: these slots have none */
 
         for (i = 0; i < 3 && i + cut < 4; i++) {
             kvr_set(&ring->slot[3 + i].number, 0);
@@ -192,7 +191,7 @@ TEST(test_fifo_killed)
 }
 
 
-/* two have written to one place */
+/* two writers used the same place */
 TEST(test_fifo_mixed)
 {
     unsigned  i;
@@ -218,7 +217,7 @@ TEST(test_fifo_mixed)
         kvr_add(&ring->slot[(i + 1) / 7].word[(i + 1) % 7], -1);
     }
 
-    /* a length that cannot be */
+    /* an invalid length */
 
     place = 0;
     kvr_set(&ring->slot[0].word[0], UINT64_MAX);

@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_set: each operation held against an array of flags, one for each peer. */
+/* Compares each operation of kvr_set with an array of flags, one per peer. */
 
 
 #include "util.h"
@@ -20,7 +20,10 @@ fill(util_rng_t *r, kvr_set_t *s, uint8_t *has)
 
     for (i = 0; i < KVR_PEERS; i++) {
         has[i] = part == 4 ? i < KVR_PEERS / 2 : util_below(r, 4) < part;
-        kvr_set_add_if(s, i, has[i]);
+
+        if (has[i]) {
+            kvr_set_add(s, i);
+        }
     }
 }
 
@@ -44,7 +47,6 @@ same(const char *what, kvr_set_t s, const uint8_t *has)
     }
 
     util_check(!kvr_set_next(&left, &peer), "%s: no next", what);
-    util_check(kvr_set_count(s) == n, "%s: count", what);
     util_check(kvr_set_empty(&s, KVR_SET_WORDS) == (n == 0), "%s: empty", what);
 
     for (run = 0; run < n && has[run]; run++) { /* void */ }
@@ -52,7 +54,7 @@ same(const char *what, kvr_set_t s, const uint8_t *has)
     util_check(kvr_set_run(&s, KVR_SET_WORDS) == (run == n ? n : 0), "%s: run",
                what);
 
-    /* of the first words, as if there were no others */
+    /* only the first words */
 
     for (words = 1; words < KVR_SET_WORDS; words++) {
 
@@ -85,17 +87,15 @@ TEST(test_set_all)
 
         same("made", s, a);
 
-        for (k = 0; k < 4; k++) {
+        for (k = 0; k < 3; k++) {
             for (i = 0; i < KVR_PEERS; i++) {
-                c[i] = k == 0 ? a[i] | b[i] : k == 1 ? a[i] & b[i]
-                       : k == 2 ? a[i] & !b[i] : !a[i];
+                c[i] = k == 0 ? a[i] | b[i] : k == 1 ? a[i] & !b[i] : !a[i];
             }
 
-            u = k == 0 ? kvr_set_or(s, t) : k == 1 ? kvr_set_and(s, t)
-                : k == 2 ? kvr_set_andnot(s, t) : kvr_set_not(s);
+            u = k == 0 ? kvr_set_or(s, t) : k == 1 ? kvr_set_andnot(s, t)
+                                                   : kvr_set_not(s);
 
-            same(k == 0 ? "or" : k == 1 ? "and" : k == 2 ? "andnot" : "not",
-                 u, c);
+            same(k == 0 ? "or" : k == 1 ? "andnot" : "not", u, c);
         }
 
         i = util_below(&r, KVR_PEERS);

@@ -4,9 +4,7 @@
  */
 
 
-/*
- * kvr_engine: restarts, load of others, preemptions, age, health.
- */
+/* Tests kvr_engine: restarts, load of others, preemptions, age, health. */
 
 
 #include "util.h"
@@ -38,7 +36,7 @@ TEST(test_engine_restart)
     util_check(sig.capacity == 64, "the capacity");
     util_check(kvr_engine_take(&sig, &m, 0, 0, 2) == 0, "the same");
 
-    /* the sum of several processes varies */
+    /* sums of several processes vary */
 
     m.queries = 900;
     util_check(kvr_engine_take(&sig, &m, 0, 0, 3) == 0, "a little less");
@@ -48,7 +46,7 @@ TEST(test_engine_restart)
     util_check(kvr_engine_take(&sig, &m, 0, 0, 4) == KVR_ENGINE_RESTARTED,
                "from the beginning");
 
-    /* where there is a time of start it decides */
+    /* a start time decides */
 
     m.set |= KVR_METRICS_START;
     m.start = 1.7e9;
@@ -61,7 +59,7 @@ TEST(test_engine_restart)
     util_check(kvr_engine_take(&sig, &m, 0, 0, 6) == KVR_ENGINE_RESTARTED,
                "another one");
 
-    /* two that take turns behind one address are no restarts */
+    /* two engines in turn at one address are no restarts */
 
     m.start = 1.7e9;
     util_check(kvr_engine_take(&sig, &m, 0, 0, 7) == 0, "an older one");
@@ -70,7 +68,7 @@ TEST(test_engine_restart)
 }
 
 
-/* whether it would have been told if the process were another one */
+/* Tests kvr_engine_same(). */
 TEST(test_engine_same)
 {
     fresh();
@@ -91,7 +89,7 @@ TEST(test_engine_same)
     util_check(kvr_engine_same(&sig, 12000, 3600000), "asked seldom");
     util_check(!kvr_engine_same(&sig, 13000, 3600000), "too seldom");
 
-    kvr_engine_gone(&sig, 3000);
+    kvr_engine_refused(&sig, 3000);
     util_check(!kvr_engine_same(&sig, 3000, 1000), "nobody is there");
     (void) kvr_engine_take(&sig, &m, 0, 0, 4000);
     util_check(kvr_engine_same(&sig, 4000, 1000), "somebody is");
@@ -106,7 +104,7 @@ TEST(test_engine_same)
 }
 
 
-/* the same restart, seen by several means and more than once */
+/* the same restart, detected by several means and more than once */
 TEST(test_engine_once)
 {
     fresh();
@@ -117,7 +115,7 @@ TEST(test_engine_once)
     m.start = 1.7e9;
     (void) kvr_engine_take(&sig, &m, 0, 0, 1);
 
-    /* a counter that is told of only when it counts something */
+    /* a counter that is reported only once it is not 0 */
 
     m.set = KVR_METRICS_QUERIES|KVR_METRICS_START;
     m.queries = 2;
@@ -131,13 +129,13 @@ TEST(test_engine_once)
     m.set |= KVR_METRICS_START;
     util_check(kvr_engine_take(&sig, &m, 0, 0, 4) == 0, "nor its start");
 
-    /* nobody was listening: who hears of it first tells, the other does not */
+    /* a probe was refused: the restart is reported once */
 
     m.queries = 1000;
     (void) kvr_engine_take(&sig, &m, 0, 0, 5);
 
     util_check(!kvr_engine_back(&sig, 6), "was not gone");
-    kvr_engine_gone(&sig, 6);
+    kvr_engine_refused(&sig, 6);
     util_check(kvr_engine_back(&sig, 7), "is back");
     util_check(!kvr_engine_back(&sig, 8), "told once");
 
@@ -146,15 +144,15 @@ TEST(test_engine_once)
     m.start = 1.7e9 + 120;
     util_check(kvr_engine_take(&sig, &m, 0, 0, 9) == 0, "told already");
 
-    /* asked before it was found out, refused only now */
+    /* a probe that started before the restart was detected is refused now */
 
-    kvr_engine_gone(&sig, 7);
+    kvr_engine_refused(&sig, 7);
     util_check(!kvr_engine_back(&sig, 10), "old news");
 
-    /* an answer that was there before it was found gone, and is read later */
+    /* a probe that was answered before the refusal and is read later */
 
     util_check(!kvr_engine_past(&sig, 10), "somebody is listening");
-    kvr_engine_gone(&sig, 11);
+    kvr_engine_refused(&sig, 11);
     util_check(kvr_engine_past(&sig, 10) && kvr_engine_past(&sig, 11)
                && !kvr_engine_past(&sig, 12), "of one that has gone since");
     util_check(kvr_engine_take(&sig, &m, 0, 0, 12) == KVR_ENGINE_RESTARTED,
@@ -166,7 +164,7 @@ TEST(test_engine_once)
     util_check(kvr_engine_take(&sig, &m, 0, 0, 15) == KVR_ENGINE_RESTARTED,
                "the next restart");
 
-    /* its responses have told it first, before or after nobody listened */
+    /* responses report the restart first, before or after the refusal */
 
     m.set |= KVR_METRICS_PREEMPTIONS|KVR_METRICS_RUNNING;
     m.queries = 1000;
@@ -175,7 +173,7 @@ TEST(test_engine_once)
     m.running = 8;
     (void) kvr_engine_take(&sig, &m, 0, 0, 16);
 
-    kvr_engine_gone(&sig, 17);
+    kvr_engine_refused(&sig, 17);
     kvr_engine_renew(&sig, 18);
     util_check(!kvr_engine_back(&sig, 19), "told already");
     m.start = 1.7e9 + 240;
@@ -192,13 +190,13 @@ TEST(test_engine_once)
                "the next restart");
 
     kvr_engine_renew(&sig, 22);
-    kvr_engine_gone(&sig, 23);
+    kvr_engine_refused(&sig, 23);
     util_check(kvr_engine_take(&sig, &m, 0, 0, 24) == KVR_ENGINE_RESTARTED,
                "gone since it was told");
 }
 
 
-/* a clock that was ahead, until it was set and the engine started anew */
+/* a clock that was ahead until it was set and the engine restarted */
 TEST(test_engine_clock)
 {
     unsigned  i;
@@ -211,7 +209,7 @@ TEST(test_engine_clock)
         m.start = 4e9;
         (void) kvr_engine_take(&sig, &m, 0, 0, 1);
 
-        kvr_engine_gone(&sig, 2);
+        kvr_engine_refused(&sig, 2);
 
         if (i) {
             util_check(kvr_engine_back(&sig, 3), "is back");
@@ -297,7 +295,7 @@ TEST(test_engine_preemptions)
 
     util_check(i > 10 && sig.cap == 0, "slowly, and then none: %d", i);
 
-    /* a counter that begins again is no preemption */
+    /* a counter that restarts is no preemption */
 
     m.set |= KVR_METRICS_QUERIES;
     m.queries = 1000;
@@ -334,7 +332,7 @@ TEST(test_engine_health)
     util_check(sig.checks == 7 && sig.checks_failed == 2, "all are counted");
     util_check(sig.unhealthy == 1 && sig.last == KVR_CHECK_PASS, "once down");
 
-    /* busy with what it does for our clients */
+    /* busy with requests of our clients */
 
     sig.success = 10000;
     (void) check(KVR_CHECK_TIMEOUT, 11000);
@@ -350,7 +348,7 @@ TEST(test_engine_health)
 }
 
 
-/* headers make nothing younger that probes have told */
+/* headers do not refresh values of probes */
 TEST(test_engine_orca)
 {
     kvr_metrics_t  orca = { 0 };
@@ -417,7 +415,7 @@ capacity(uint64_t tokens, uint64_t now)
 }
 
 
-/* the lowest of reports that alternate, and none that is old */
+/* the lowest of alternating reports counts, and no old one */
 TEST(test_engine_capacity)
 {
     unsigned  i;
@@ -438,7 +436,7 @@ TEST(test_engine_capacity)
 
     util_check(capacity(4000, 1030) == 4000, "often enough");
 
-    /* answers without one */
+    /* probes without a capacity */
 
     util_check(capacity(0, 1030 + 10 * KVR_ENGINE_HOLD) == 4000, "still");
     util_check(capacity(0, 1031 + 10 * KVR_ENGINE_HOLD) == 0, "too old");
@@ -447,10 +445,10 @@ TEST(test_engine_capacity)
     util_check(kvr_engine_capacity(&sig, 1030 + 1000 * KVR_ENGINE_HOLD, 0)
                == 4000, "no probes");
 
-    /* another process may have more */
+    /* another process can have more */
 
     capacity(4000, 2000);
-    kvr_engine_gone(&sig, 2001);
+    kvr_engine_refused(&sig, 2001);
     util_check(capacity(8000, 2010) == 8000, "restarted");
 
     m.set |= KVR_METRICS_NO_CACHE;

@@ -4,14 +4,14 @@
  */
 
 
-/* kvr_framing: the framing of a chunked body, cut anywhere. */
+/* Tests kvr_framing: bodies in chunks, cut anywhere. */
 
 
 #include "util.h"
 #include "core/engine/kvr_framing.h"
 
 
-/* reads text in windows of n bytes; the data is left in out */
+/* Reads text in windows of n bytes and stores the data in out. */
 static int
 take(const char *text, size_t len, size_t n, char *out)
 {
@@ -25,7 +25,7 @@ take(const char *text, size_t len, size_t n, char *out)
 
     for (i = 0; i < len && rc == KVR_AGAIN; i += m) {
 
-        /* on the heap, where a sanitizer sees the ends */
+        /* on the heap, where a sanitizer detects reads beyond the end */
 
         m = kvr_min(n, len - i);
         buf = malloc(m);
@@ -66,7 +66,8 @@ TEST(test_framing_read)
         { "a\n0123456789\n0\n\n", "0123456789", KVR_DECLINED },
         { "3 \r\nabc\r\n", "abc", KVR_AGAIN },
         { "7\r\nabc", "abc", KVR_AGAIN },
-        { "0\r\nX: y\r\n", "", KVR_AGAIN },
+        { "0\r\nX: y\r\n", "", KVR_DECLINED },
+        { "0\r", "", KVR_AGAIN },
         { "3\r\nabcd\r\n", "abc", KVR_ERROR },
         { "\r\n", "", KVR_ERROR },
         { "g\r\n", "", KVR_ERROR },
@@ -95,13 +96,10 @@ TEST(test_framing_long)
 {
     char  text[2 * KVR_FRAMING_LINE], out[8];
 
-    /* lines that do not end */
+    /* a line that does not end */
 
     memset(text, 'x', sizeof(text));
 
     memcpy(text, "1;", 2);
     util_check(take(text, sizeof(text), 100, out) == KVR_ERROR, "size");
-
-    memcpy(text, "0\r\n", 3);
-    util_check(take(text, sizeof(text), 100, out) == KVR_ERROR, "trailer");
 }

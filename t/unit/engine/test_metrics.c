@@ -4,10 +4,7 @@
  */
 
 
-/*
- * kvr_metrics: each of the ways in which engines tell of themselves, and the
- * traps in them.
- */
+/* Tests kvr_metrics with the metrics of all engines, and their traps. */
 
 
 #include "util.h"
@@ -118,7 +115,7 @@ TEST(test_metrics_samples)
             m = read_in((char *) b.p, b.len, step);
 
             util_check(m->set == s->set, "%s: set %x", s->name, m->set);
-            util_check(strcmp(kvr_dialect_name(m->engine), s->engine) == 0
+            util_check(strcmp(kvr_dialect(m->engine)->name, s->engine) == 0
                        || m->set == 0,
                        "%s: engine %u", s->name, m->engine);
             util_check(m->running == s->running && m->waiting == s->waiting,
@@ -141,7 +138,7 @@ TEST(test_metrics_samples)
 }
 
 
-/* old sets of adapters linger: the newest counts */
+/* old sets of adapters stay in the text: the newest counts */
 TEST(test_metrics_lora)
 {
     const char           *text;
@@ -172,7 +169,7 @@ TEST(test_metrics_lora)
 }
 
 
-/* lines that are too long, ten megabytes of others, then what is wanted */
+/* long lines, ten megabytes of other lines, then the series */
 TEST(test_metrics_huge)
 {
     unsigned              i;
@@ -201,7 +198,7 @@ TEST(test_metrics_huge)
 }
 
 
-/* numbers that are none of anything: their sum is more than 64 bits hold */
+/* values whose sum does not fit in 64 bits */
 TEST(test_metrics_sums)
 {
     unsigned              i;
@@ -226,7 +223,7 @@ TEST(test_metrics_sums)
 }
 
 
-/* each rank's own, and of those that name none what is said of all */
+/* series with a rank belong to it, series without one to all ranks */
 TEST(test_metrics_ranks)
 {
     unsigned              step;
@@ -281,7 +278,7 @@ TEST(test_metrics_ranks)
     kvr_metrics_rank(&reader, 1, &one);
     util_check(reader.ranks == 2 && one.running == 2, "SGLang");
 
-    /* a node's ranks of many, in any order: they are asked for from 0 on */
+    /* the ranks of one of many nodes, in any order, are read from 0 on */
 
     text = "vllm:num_requests_running{engine=\"63\"} 2\n"
            "vllm:num_requests_running{engine=\"62\"} 1\n"
@@ -310,7 +307,7 @@ TEST(test_metrics_ranks)
 }
 
 
-/* servers of several nodes: names go on, what a header may say begins anew */
+/* several nodes: ranks are numbered across them, in a header from 0 on */
 TEST(test_metrics_nodes)
 {
     unsigned        i, k;
@@ -319,7 +316,7 @@ TEST(test_metrics_nodes)
     char            text[512];
     size_t          len;
 
-    /* names as they come, how many ranks they are, the name of the second one */
+    /* ranks in the order of the text, their number, the second rank */
 
     static const struct {
         uint32_t  n;
@@ -359,7 +356,7 @@ TEST(test_metrics_nodes)
         }
     }
 
-    /* what was told of one that is too far away is forgotten */
+    /* the values of a rank that is too far away are dropped */
 
     name = "vllm:num_requests_running{engine=\"81\"} 7\n"
            "vllm:num_requests_running{engine=\"17\"} 2\n"
@@ -369,7 +366,7 @@ TEST(test_metrics_nodes)
     kvr_metrics_rank(&reader, 0, &one);
     util_check(one.running == 1, "its first: %u", one.running);
 
-    /* of SGLang all ranks are behind one server: those not told of are idle */
+    /* SGLang has all ranks behind one server: ranks without values are idle */
 
     name = "sglang:num_running_reqs{dp_rank=\"3\"} 2\n";
 
@@ -419,7 +416,7 @@ TEST(test_metrics_orca)
 }
 
 
-/* paths in their order; and auto tries all there are */
+/* paths in their order; auto tries all of them */
 TEST(test_metrics_dialects)
 {
     unsigned              i, k;
@@ -452,7 +449,7 @@ TEST(test_metrics_dialects)
     for (n = 0; (d = kvr_dialect(n)) != NULL; n++) {
 
         util_check(kvr_dialect_by_name(d->name, strlen(d->name)) == n
-                   && kvr_dialect_name(n) == d->name && d->paths[0]
+                   && d->paths[0]
                    && d->series && (d->prefixes[0] || n == 0), "%s", d->name);
 
         for (i = 0; i < KVR_DIALECT_PATHS && d->paths[i]; i++) {
@@ -473,6 +470,6 @@ TEST(test_metrics_dialects)
         }
     }
 
-    util_check(n > 1 && kvr_dialect_name(n) == NULL
+    util_check(n > 1
                && kvr_dialect_by_name("x", 1) == KVR_DIALECT_NONE, "names");
 }

@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_block against a model that keeps all the bytes: a list of texts, each
- * closed by kvr_block_finish(), of which digests are made by plain XXH3 calls.
+ * Compares kvr_block with a model that keeps all bytes: a list of texts, each
+ * ended by kvr_block_finish().  Plain XXH3 calls compute their digests.
  */
 
 
@@ -19,7 +19,7 @@
 typedef struct {
     util_buf_t        text;             /* since the last finish */
     uint64_t          digest[MAX_DIGESTS];
-    size_t            n;                /* digests of what was finished */
+    size_t            n;                /* digests of the finished texts */
     uint64_t          bytes;
 } model_t;
 
@@ -42,7 +42,7 @@ model_finish(model_t *m)
 }
 
 
-/* the stream is what the model says, the staged bytes included */
+/* Checks that the stream equals the model, with its staged bytes. */
 static void
 model_check(model_t *m, kvr_block_t *b, size_t max)
 {
@@ -102,7 +102,7 @@ TEST(test_block_put)
             for (off = 0; off < len; off += n) {
                 n = kvr_min(len - off, piece);
 
-                /* a copy, to see reads beyond it */
+                /* a copy, to detect reads beyond it */
 
                 p = malloc(n);
                 memcpy(p, data + off, n);
@@ -124,7 +124,7 @@ TEST(test_block_put)
             kvr_block_finish(&b);
             model_check(&m, &b, MAX_DIGESTS);
 
-            /* finishing nothing is nothing */
+            /* finishing an empty stage does nothing */
 
             kvr_block_finish(&b);
             model_check(&m, &b, MAX_DIGESTS);
@@ -135,7 +135,9 @@ TEST(test_block_put)
 }
 
 
-/* puts, finishes, marks and rewinds at random, with room for few digests too */
+/*
+ * Puts, finishes, marks and rewinds at random, also with room for few digests.
+ */
 TEST(test_block_random)
 {
     int               marked;
@@ -197,7 +199,7 @@ TEST(test_block_random)
 
                 kvr_block_rewind(&b, &mark);
 
-                /* once, or twice to the same mark as a message may */
+                /* once, or twice to the same mark, like a message */
 
                 marked = (int) util_below(&r, 2);
 

@@ -268,7 +268,9 @@ same(uint32_t max_peers)
         set = kvr_set_none();
 
         for (k = 0; k < npeers; k++) {
-            kvr_set_add_if(&set, who[k], util_below(&rng, 4) != 0);
+            if (util_below(&rng, 4)) {
+                kvr_set_add(&set, who[k]);
+            }
         }
 
         memset(a, 0, sizeof(a));

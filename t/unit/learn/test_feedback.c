@@ -23,7 +23,7 @@ static unsigned    speculative;
 static uint32_t  age;
 static int       reported = 1;
 static unsigned  alive;
-static unsigned  odd;
+static unsigned  unsized;
 static uint64_t  bytes = 40000;
 static int64_t   completion = 1;
 
@@ -46,7 +46,7 @@ take(uint64_t matched, int64_t cached, uint64_t key, uint64_t clock,
     r.capacity = reported ? CAPACITY : 0;
     r.speculative = speculative;
     r.alive = alive;
-    r.unsized = odd;
+    r.unsized = unsized;
     r.inserted = age ? matched : 0;
     r.age = age;
 
@@ -327,9 +327,9 @@ TEST(test_loop_bytes)
     /* and with a known capacity */
 
     is = kvr_feedback_bytes(&feedback);
-    odd = 1;
+    unsized = 1;
     (void) take(0, 0, 1, 1, 1, &floor);
-    odd = 0;
+    unsized = 0;
     util_check(kvr_feedback_bytes(&feedback) == is, "left out");
 
     /* a new kind of prompts is another mean before long */

@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_document: what was shuffled, shifted and edited is still found,
- * however the text came in.
+ * Tests kvr_document: documents that were shuffled, moved or edited elsewhere
+ * are found, for any pieces of the text.
  */
 
 
@@ -19,7 +19,7 @@
 
 static kvr_documents_t  a, b;
 
-/* documents may have blank lines, or nothing but their words to cut by */
+/* documents with blank lines, or with words only */
 
 static unsigned      blank = 60;
 
@@ -43,7 +43,7 @@ cut(kvr_documents_t *c, const util_buf_t *text, uint64_t root)
 }
 
 
-/* words, with an escaped blank line now and then */
+/* Puts words, with some escaped blank lines. */
 static void
 document(util_buf_t *text, unsigned n, size_t len)
 {
@@ -59,7 +59,7 @@ document(util_buf_t *text, unsigned n, size_t len)
 }
 
 
-/* bytes of c that d has too */
+/* Returns the bytes of c that d has, too. */
 static uint64_t
 common(const kvr_documents_t *c, const kvr_documents_t *d)
 {
@@ -132,7 +132,7 @@ TEST(test_document_shuffled)
                    (unsigned long long) found, text.len);
     }
 
-    /* others have nothing in common */
+    /* other documents have nothing in common */
 
     for (i = 0; i < DOCS; i++) {
         order[i] = 500 + i;
@@ -224,7 +224,7 @@ TEST(test_document_edited)
 }
 
 
-/* sizes, offsets, and the same documents in whatever pieces the text comes */
+/* sizes and offsets; the same documents for any pieces of the text */
 TEST(test_document_pieces)
 {
     size_t      off, n;
@@ -275,7 +275,7 @@ TEST(test_document_pieces)
                    "%u documents, not %u", b.n, a.n);
     }
 
-    /* other models and tenants share nothing; the place is told */
+    /* other models and tenants share nothing; the offset is added */
 
     cut(&b, &text, 8);
     util_check(b.n == a.n && common(&a, &b) == 0, "another root");
@@ -292,7 +292,7 @@ TEST(test_document_limits)
     size_t      i;
     util_buf_t  text = { 0 };
 
-    /* nothing, and less than is worth it */
+    /* no text, and too short a text */
 
     cut(&a, &text, 1);
     util_check(a.n == 0, "%u of nothing", a.n);
@@ -301,7 +301,7 @@ TEST(test_document_limits)
     cut(&a, &text, 1);
     util_check(a.n == 0, "%u of 5 bytes", a.n);
 
-    /* no content to cut by: the longest there may be */
+    /* text without a place to cut: the longest document */
 
     text.len = 0;
 
@@ -312,7 +312,7 @@ TEST(test_document_limits)
     cut(&a, &text, 1);
     util_check(a.n >= 5, "%u documents of one letter", a.n);
 
-    /* more than there is room for */
+    /* more documents than fit */
 
     text.len = 0;
 

@@ -15,7 +15,7 @@ id(const char *path, const uint8_t **p)
     uint8_t  *copy;
     size_t    n, len;
 
-    /* on the heap, where a sanitizer sees the end */
+    /* on the heap, where a sanitizer detects reads beyond the end */
 
     len = strlen(path);
     copy = malloc(len + !len);
@@ -55,22 +55,22 @@ TEST(test_endpoint_kinds)
         { "/v1/messages", KVR_ENDPOINT_MESSAGES },
         { "/anthropic/v1/messages", KVR_ENDPOINT_MESSAGES },
         { "/v1/responses", KVR_ENDPOINT_RESPONSES },
-        { "/v1/messages/count_tokens", KVR_ENDPOINT_LIGHT },
-        { "/v1/responses/input_tokens", KVR_ENDPOINT_LIGHT },
-        { "/tokenize", KVR_ENDPOINT_LIGHT },
-        { "/chat_tokenize", KVR_ENDPOINT_LIGHT },
-        { "/detokenize", KVR_ENDPOINT_LIGHT },
-        { "/v1/chat/completions/render", KVR_ENDPOINT_LIGHT },
-        { "/apply-template", KVR_ENDPOINT_LIGHT },
-        { "/v1/embeddings", KVR_ENDPOINT_LIGHT },
-        { "/v2/embed", KVR_ENDPOINT_LIGHT },
-        { "/encode", KVR_ENDPOINT_LIGHT },
-        { "/v2/rerank", KVR_ENDPOINT_LIGHT },
-        { "/v1/reranking", KVR_ENDPOINT_LIGHT },
-        { "/score", KVR_ENDPOINT_LIGHT },
-        { "/classify", KVR_ENDPOINT_LIGHT },
-        { "/pooling", KVR_ENDPOINT_LIGHT },
-        { "/v1/moderations", KVR_ENDPOINT_LIGHT },
+        { "/v1/messages/count_tokens", KVR_ENDPOINT_NO_KV },
+        { "/v1/responses/input_tokens", KVR_ENDPOINT_NO_KV },
+        { "/tokenize", KVR_ENDPOINT_NO_KV },
+        { "/chat_tokenize", KVR_ENDPOINT_NO_KV },
+        { "/detokenize", KVR_ENDPOINT_NO_KV },
+        { "/v1/chat/completions/render", KVR_ENDPOINT_NO_KV },
+        { "/apply-template", KVR_ENDPOINT_NO_KV },
+        { "/v1/embeddings", KVR_ENDPOINT_NO_KV },
+        { "/v2/embed", KVR_ENDPOINT_NO_KV },
+        { "/encode", KVR_ENDPOINT_NO_KV },
+        { "/v2/rerank", KVR_ENDPOINT_NO_KV },
+        { "/v1/reranking", KVR_ENDPOINT_NO_KV },
+        { "/score", KVR_ENDPOINT_NO_KV },
+        { "/classify", KVR_ENDPOINT_NO_KV },
+        { "/pooling", KVR_ENDPOINT_NO_KV },
+        { "/v1/moderations", KVR_ENDPOINT_NO_KV },
         { "/v1/responses/resp_1", KVR_ENDPOINT_RESPONSE },
         { "/a/v1/responses/resp_1/cancel", KVR_ENDPOINT_RESPONSE },
         { "/v1/responses/resp_1/input_items", KVR_ENDPOINT_RESPONSE }
@@ -88,7 +88,7 @@ TEST(test_endpoint_kinds)
                && kvr_endpoint_computes(KVR_ENDPOINT_MESSAGES)
                && kvr_endpoint_computes(KVR_ENDPOINT_RESPONSES)
                && !kvr_endpoint_computes(KVR_ENDPOINT_RESPONSE)
-               && !kvr_endpoint_computes(KVR_ENDPOINT_LIGHT), "what computes");
+               && !kvr_endpoint_computes(KVR_ENDPOINT_NO_KV), "what computes");
 }
 
 
@@ -131,7 +131,7 @@ TEST(test_endpoint_ids)
                    cases[i].path);
     }
 
-    /* what no response has is none */
+    /* names that no response has */
 
     for (i = 1; i < 100; i++) {
         sprintf(path, "/v1/responses/resp_%0*d", (int) i, 1);

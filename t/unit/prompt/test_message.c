@@ -5,9 +5,9 @@
 
 
 /*
- * Messages and the canonical bytes that they must become, written by hand,
- * with "^1" for the control byte 1: ^1role^2content.  Quotes are written as '
- * and long texts as @.  Every case is read with the text cut at each byte.
+ * Compares messages with canonical bytes written by hand, with "^1" for the
+ * control byte 1: ^1role^2content.  Quotes are written as ' and long texts as
+ * @.  Each case is read with the text cut at each byte.
  */
 
 
@@ -41,7 +41,7 @@ unquote(util_buf_t *b, const char *s)
 }
 
 
-/* media are long in canonical text: "^4<text>" stands for one */
+/* "^4<text>" stands for a media item, which is long in canonical text */
 static void
 unmedia(util_buf_t *want)
 {
@@ -155,7 +155,7 @@ read_is(int (*fn)(kvr_walk_t *w), const char *json, int rc, const char *want,
 }
 
 
-/* a message, in a list of its own */
+/* Puts a message in its own list. */
 static void
 message_is(const char *json, const char *want)
 {
@@ -226,7 +226,7 @@ TEST(test_message_text)
     message_is("{'role':'user','content':[{'type':'text','text':null},'b']}",
                "^1user^2b");
 
-    /* canonical text is what it is in the body, but for rare spellings */
+    /* canonical text equals the body, except for rare spellings */
 
     message_is("{'role':'us\\u0065r','content':'a\\nb\\t\\u000a\\/\\u00e9'}",
                "^1user^2a\\nb\\t\\n/\xc3\xa9");
@@ -267,7 +267,7 @@ TEST(test_message_order)
     message_is("{'type':'message','type':'reasoning','role':'a','content':'x'}",
                "");
 
-    /* across blocks: what was put before is taken back */
+    /* across blocks: the first reading is undone */
 
     list_is("[{'role':'user','content':'one'},"
             "{'content':'@','role':'user'},"
@@ -293,11 +293,11 @@ TEST(test_message_list)
             "{'role':'assistant','content':'c'} ] ",
             "^1user^2a^3b^1assistant^2c");
 
-    /* what is no message is none */
+    /* other values are no messages */
 
     list_is("[1,'x',null,{'role':'user','content':'u'},[]]", "^1user^2u");
 
-    /* reasoning of earlier turns goes, in messages and in parts */
+    /* reasoning of earlier turns is omitted, in messages and in parts */
 
     list_is("[{'role':'user','content':'q'},"
             "{'type':'reasoning','id':'rs_1','summary':[{'type':'summary_text',"
@@ -450,7 +450,7 @@ TEST(test_message_system)
     system_is("null ", "");
     system_is("[]", "");
 
-    /* Claude Code's first block holds a hash of the request */
+    /* the first block of Claude Code has a hash of the request */
 
     system_is("[{'type':'text','text':'x-anthropic-billing-header: cch=1'},"
               "{'type':'text','text':'You are.'}]", "You are.");

@@ -5,9 +5,9 @@
 
 
 /*
- * The rules of what is hashed, by hand: pairs of bodies that must have equal
- * chains, or another root, or a common start.  Quotes are written as ', and
- * "@a" is a text of some 600 bytes, other for each letter.
+ * Tests the rules of hashing with pairs of bodies that must have equal chains,
+ * another root, or a common prefix.  Quotes are written as ', and "@a" is a
+ * text of about 600 bytes, another one for each letter.
  */
 
 
@@ -50,7 +50,7 @@ expand(util_buf_t *b, const char *s)
 }
 
 
-/* in one piece, and in windows, which must not matter */
+/* in one piece and in windows: the result must be the same */
 static void
 get(oracle_result_t *res, const char *body, const char *path, const char *salt)
 {
@@ -66,7 +66,7 @@ get(oracle_result_t *res, const char *body, const char *path, const char *salt)
 
     conf.path = (const uint8_t *) path;
     conf.path_len = strlen(path);
-    conf.light = !kvr_endpoint_computes(kvr_endpoint(conf.path,
+    conf.no_prefill = !kvr_endpoint_computes(kvr_endpoint(conf.path,
                                                      conf.path_len));
     conf.salt = (const uint8_t *) salt;
     conf.salt_len = salt ? strlen(salt) : 0;
@@ -133,7 +133,7 @@ equal(const char *a, const char *b)
 }
 
 
-/* the root differs, and so all of the chain */
+/* the root differs, and so does the whole chain */
 static void
 other_root(const char *a, const char *b)
 {
@@ -151,7 +151,7 @@ other_root(const char *a, const char *b)
 }
 
 
-/* n entries are common, not more */
+/* exactly n entries are common */
 static void
 shares(uint32_t n, const char *a, const char *b)
 {
@@ -202,30 +202,30 @@ TEST(test_prompt_shapes)
           5 },
         { "{'prompt':'@a'}", "/completion", KVR_PROMPT_TEXT, 2 },
 
-        /* by load */
+        /* routed by load */
 
-        { "{'input':'@a'}", "/v1/embeddings", KVR_PROMPT_LIGHT, 0 },
-        { "{'input':['@a','@b']}", "/v1/embeddings", KVR_PROMPT_LIGHT,
+        { "{'input':'@a'}", "/v1/embeddings", KVR_PROMPT_NO_KV, 0 },
+        { "{'input':['@a','@b']}", "/v1/embeddings", KVR_PROMPT_NO_KV,
           0 },
-        { "{'inputs':'@a'}", "/embed", KVR_PROMPT_LIGHT, 0 },
+        { "{'inputs':'@a'}", "/embed", KVR_PROMPT_NO_KV, 0 },
         { "{'query':'q','documents':['@a']}", "/v1/rerank",
-          KVR_PROMPT_LIGHT, 0 },
-        { "{'text_1':'q','text_2':['@a']}", "/score", KVR_PROMPT_LIGHT,
+          KVR_PROMPT_NO_KV, 0 },
+        { "{'text_1':'q','text_2':['@a']}", "/score", KVR_PROMPT_NO_KV,
           0 },
-        { "{'prompt':'@a'}", "/tokenize", KVR_PROMPT_LIGHT, 0 },
-        { "{'prompt':'@a'}", "/v1/detokenize", KVR_PROMPT_LIGHT, 0 },
-        { "{'input':'@a'}", "/pooling", KVR_PROMPT_LIGHT, 0 },
-        { "{'input':'@a'}", "/classify", KVR_PROMPT_LIGHT, 0 },
-        { "{'input':'@a'}", "/v1/moderations", KVR_PROMPT_LIGHT, 0 },
+        { "{'prompt':'@a'}", "/tokenize", KVR_PROMPT_NO_KV, 0 },
+        { "{'prompt':'@a'}", "/v1/detokenize", KVR_PROMPT_NO_KV, 0 },
+        { "{'input':'@a'}", "/pooling", KVR_PROMPT_NO_KV, 0 },
+        { "{'input':'@a'}", "/classify", KVR_PROMPT_NO_KV, 0 },
+        { "{'input':'@a'}", "/v1/moderations", KVR_PROMPT_NO_KV, 0 },
 
-        { "{'inputs':'@a'}", "/embed_all", KVR_PROMPT_LIGHT, 0 },
+        { "{'inputs':'@a'}", "/embed_all", KVR_PROMPT_NO_KV, 0 },
         { "{'messages':[{'role':'user','content':'@a'}]}",
-          "/v1/messages/count_tokens", KVR_PROMPT_LIGHT, 0 },
+          "/v1/messages/count_tokens", KVR_PROMPT_NO_KV, 0 },
         { "{'messages':[{'role':'user','content':'@a'}]}",
-          "/v1/chat/completions/render", KVR_PROMPT_LIGHT, 0 },
-        { "{'input':'@a'}", "/v1/responses/input_tokens", KVR_PROMPT_LIGHT,
+          "/v1/chat/completions/render", KVR_PROMPT_NO_KV, 0 },
+        { "{'input':'@a'}", "/v1/responses/input_tokens", KVR_PROMPT_NO_KV,
           0 },
-        { "{'input':'@a'}", "/v1/responses/resp_1/cancel", KVR_PROMPT_LIGHT,
+        { "{'input':'@a'}", "/v1/responses/resp_1/cancel", KVR_PROMPT_NO_KV,
           0 },
         { "{'prompt':'@a'}", "/embed/v1/completions", KVR_PROMPT_TEXT, 2 },
         { "{'prompt':'@a'}", "/v1/reembed", KVR_PROMPT_TEXT, 2 },
@@ -262,7 +262,7 @@ TEST(test_prompt_shapes)
                    "%llu bytes", (unsigned long long) one.pr.bytes);
     }
 
-    /* the further prompts of a batch weigh, but have no part in the chain */
+    /* further prompts of a batch count as load, but are not in the chain */
 
     good(&one, "{'prompt':['@a','@b' , '@c']}", CHAT);
     good(&two, "{'prompt':['@a']}", CHAT);
@@ -275,7 +275,7 @@ TEST(test_prompt_shapes)
     good(&two, "{'prompt':'@a'}", CHAT);
     util_check(common() == 2, "a batch of one");
 
-    /* not objects, not JSON */
+    /* no objects, no JSON */
 
     get(&one, "[{'messages':[]}]", CHAT, NULL);
     util_check(one.rc == KVR_ERROR, "array");
@@ -349,7 +349,7 @@ TEST(test_prompt_equal)
     equal("{'input':'@x','input':[{'role':'user','content':'@a'}]}",
           "{'input':'@a'}");
 
-    /* null is nothing */
+    /* null equals an absent key */
 
     equal("{'tools':null,'system':null,'cache_salt':null,'tool_choice':null,"
           "'think':null,'chat_template_kwargs':null,'prompt':null,'input':null,"
@@ -371,7 +371,7 @@ TEST(test_prompt_equal)
           "{'tools':[ { 'name' : 'f' ,\n 'parameters':{'a':[1 ,2]} } ]," BASE
           "}");
 
-    /* Anthropic: string or blocks, billing header, marks, thinking */
+    /* Anthropic: string or blocks, billing header, cache marks, thinking */
 
     equal("{'system':'@s'," BASE "}",
           "{'system':[{'type':'text','text':'@s','cache_control':{'type':"
@@ -431,7 +431,7 @@ TEST(test_prompt_equal)
 }
 
 
-/* what engines do not render */
+/* members that engines do not render */
 TEST(test_prompt_ignored)
 {
     size_t  i;
@@ -467,7 +467,7 @@ TEST(test_prompt_ignored)
 }
 
 
-/* what changes all that an engine renders, or where it looks it up */
+/* members that change the whole rendered prompt, or its cache */
 TEST(test_prompt_root)
 {
     size_t  i, k, n;
@@ -506,7 +506,7 @@ TEST(test_prompt_root)
         }
     }
 
-    /* values do not change places */
+    /* values of two keys are not interchangeable */
 
     other_root("{'cache_salt':'x','extra_key':'y'," BASE "}",
                "{'cache_salt':'y','extra_key':'x'," BASE "}");
@@ -514,7 +514,7 @@ TEST(test_prompt_root)
                "{'cache_salt':'x','extra_key':'y'," BASE "}");
     other_root("{'cache_salt':1," BASE "}", "{'cache_salt':'1'," BASE "}");
 
-    /* tools are in the chain as well, so that their length counts */
+    /* tools are also in the chain, so that their length counts */
 
     good(&one, "{'tools':['@t']," BASE "}", CHAT);
     good(&two, "{" BASE "}", CHAT);
@@ -537,7 +537,7 @@ TEST(test_prompt_root)
 }
 
 
-/* what an engine does not look up, or does not take as it is */
+/* prompts that an engine does not look up, or truncates */
 TEST(test_prompt_skips)
 {
     size_t  i;
@@ -578,47 +578,47 @@ TEST(test_prompt_skips)
 }
 
 
-/* 600 bytes are 150 tokens, as a rule */
+/* 600 bytes are about 150 tokens */
 TEST(test_prompt_cut)
 {
     good(&one, "{'prompt':'@a'}", "/v1/completions");
-    util_check(one.pr.bytes > 590 && one.pr.n == 2 && !one.pr.odd, "whole");
+    util_check(one.pr.bytes > 590 && one.pr.n == 2 && !one.pr.unsized, "whole");
 
     good(&two, "{'truncate_prompt_tokens':8000,'prompt':'@a'}",
          "/v1/completions");
     util_check(two.pr.root == one.pr.root && two.pr.n == one.pr.n
-               && !two.pr.odd, "longer than it is");
+               && !two.pr.unsized, "longer than it is");
 
     good(&two, "{'truncate_prompt_tokens':-1,'prompt':'@a'}",
          "/v1/completions");
-    util_check(two.pr.n == one.pr.n && !two.pr.odd, "as much as fits");
+    util_check(two.pr.n == one.pr.n && !two.pr.unsized, "as much as fits");
 
     good(&two, "{'prompt':'@a','truncate_prompt_tokens':20}",
          "/v1/completions");
-    util_check(two.pr.n == 0 && two.pr.odd && two.pr.bytes == 80
+    util_check(two.pr.n == 0 && two.pr.unsized && two.pr.bytes == 80
                && two.pr.shape == KVR_PROMPT_TEXT, "cut");
 
     good(&two, "{'inputs':'@a','parameters':{'truncate':20}}", "/generate");
-    util_check(two.pr.n == 0 && two.pr.odd && two.pr.bytes == 80, "TGI's");
+    util_check(two.pr.n == 0 && two.pr.unsized && two.pr.bytes == 80, "TGI's");
 
     good(&two, "{'inputs':'@a','options':{'truncate':20}}", "/generate");
-    util_check(two.pr.n == 2 && !two.pr.odd, "another object");
+    util_check(two.pr.n == 2 && !two.pr.unsized, "another object");
 
-    /* what is told of their tokens is not of their bytes */
+    /* their tokens do not match their bytes */
 
     good(&two, "{" BASE ",'documents':[{'text':'x'}]}", CHAT);
-    util_check(two.pr.odd && two.pr.n, "documents");
+    util_check(two.pr.unsized && two.pr.n, "documents");
     good(&two, "{" BASE ",'documents':null}", CHAT);
-    util_check(!two.pr.odd, "no documents");
+    util_check(!two.pr.unsized, "no documents");
     good(&two, "{'input':'@a','previous_response_id':'resp_1'}",
          "/v1/responses");
-    util_check(two.pr.odd && two.pr.n, "earlier turns");
+    util_check(two.pr.unsized && two.pr.n, "earlier turns");
 }
 
 
 TEST(test_prompt_differs)
 {
-    /* a part ends where it ends, and roles count */
+    /* the ends of parts and the roles count */
 
     shares(2, "{'messages':[{'role':'user','content':['@a','@b']}]}",
            "{'messages':[{'role':'user','content':['@a@b']}]}");
@@ -654,7 +654,7 @@ TEST(test_prompt_differs)
            "{'tools':['f'],'model':'m','messages':[{'role':'user','content':"
            "'x@a'}],'system':'@s'}");
 
-    /* calls by name and arguments */
+    /* calls by their name and arguments */
 
     shares(2, "{'messages':[{'role':'assistant','content':'@a','tool_calls':"
            "[{'function':{'name':'f','arguments':'@b'}}]}]}",
@@ -679,7 +679,7 @@ TEST(test_prompt_differs)
            "{'messages':[{'role':'user','content':[{'type':'image_url',"
            "'image_url':{'url':'u'}},'@a@c']}]}");
 
-    /* tokens as they are written */
+    /* tokens as written */
 
     equal("{'prompt':[[1,2,3,'@a']]}", "{'prompt':[1, 2,\n3,'@a']}");
     shares(0, "{'prompt':[1,2,3,'@a']}", "{'prompt':[1,2,4,'@a']}");
@@ -704,7 +704,9 @@ images(util_buf_t *b, const char *head, unsigned n, const char *tail)
 }
 
 
-/* no more than so many images weigh, and no reading twice counts them twice */
+/*
+ * the number of images that count is limited; a second reading does not count
+ */
 TEST(test_prompt_media)
 {
     unsigned    n;
@@ -764,7 +766,7 @@ TEST(test_prompt_media)
 }
 
 
-/* each turn's chain starts with that of the turn before */
+/* the chain of each turn begins with that of the previous turn */
 TEST(test_prompt_append)
 {
     int         turn, api;

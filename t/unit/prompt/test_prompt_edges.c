@@ -5,13 +5,12 @@
 
 
 /*
- * Bodies that end too early, memory that is too small, and bodies made to
- * hurt.
+ * Tests truncated bodies, too little memory, and hostile bodies.
  *
- * The chain of a body cut short is a prefix of the whole one's, but for what
- * nobody could know: a model, a root value, system text or tools that are cut
- * or come behind the cut; and a last message whose keys come out of order, of
- * which what came first was hashed as if nothing would follow.
+ * The chain of a truncated body is a prefix of the whole body's, with two
+ * exceptions: a model, a root value, system text or tools at or after the cut;
+ * and a last message whose keys are out of order, since its first keys were
+ * hashed as if none followed.
  */
 
 
@@ -116,7 +115,7 @@ TEST(test_edges_cut)
         oracle_read(&whole, &conf, body.p, body.len, UTIL_WHOLE, 0);
         util_check(whole.rc == KVR_OK && whole.pr.n, "%d", whole.rc);
 
-        /* from here on model and root are known */
+        /* model and root are complete from here on */
 
         from = i == 0 ? 68 : 12;
         n = 0;
@@ -154,7 +153,7 @@ TEST(test_edges_cut)
 }
 
 
-/* whatever it is, a part of it is no error */
+/* a part of any body is no error */
 TEST(test_edges_cut_random)
 {
     size_t                  end, k;
@@ -201,7 +200,7 @@ TEST(test_edges_cut_random)
 }
 
 
-/* a file that cannot be read is a body that ends there */
+/* a file that cannot be read ends the body */
 static const uint8_t *
 fetch_failing(void *data, uint64_t offset, size_t *len)
 {
@@ -273,7 +272,7 @@ TEST(test_edges_fail)
         util_unfeed(&f);
     }
 
-    /* at any call, also one that goes back; the last asks for the end */
+    /* at any call, also one that goes back; the last one asks for the end */
 
     for (i = 0; i < 2; i++) {
 
@@ -305,7 +304,7 @@ TEST(test_edges_fail)
 }
 
 
-/* less memory gives less of the chain, and is never written beyond */
+/* less memory gives a shorter chain; nothing is written beyond it */
 TEST(test_edges_memory)
 {
     int                     rc;
@@ -356,7 +355,7 @@ TEST(test_edges_memory)
 }
 
 
-/* a prompt of some megabytes: the thin end of the chain, with every unit */
+/* a prompt of some megabytes: sparse entries of the chain, with each unit */
 TEST(test_edges_long)
 {
     size_t                  i;
@@ -460,10 +459,9 @@ nest(util_buf_t *b, const char *head, const char *open, const char *close,
 
 
 /*
- * No body makes the reader go over it more often than the objects that it
- * descends into are deep, nor, if it is long, more often than four times; and a
- * megabyte of what takes quadratic time would not end.  Small windows are for
- * shorter bodies.
+ * No body makes the reader read it more often than the depth of its objects,
+ * and no long body more than four times.  A megabyte that takes quadratic time
+ * would not end.  Small windows are for shorter bodies.
  */
 static void
 hostile(const util_buf_t *body, const char *what, int rc, unsigned passes)
@@ -483,7 +481,7 @@ hostile(const util_buf_t *body, const char *what, int rc, unsigned passes)
 
     cost(body, UTIL_WHOLE, 0, &whole);
 
-    /* what costs too much is given up, but none that is short */
+    /* costly bodies are rejected, unless they are short */
 
     if (whole.rc == KVR_ERROR && body->len > KVR_JSON_STEPS / 2) {
         rc = KVR_ERROR;
@@ -497,7 +495,7 @@ hostile(const util_buf_t *body, const char *what, int rc, unsigned passes)
 
         cost(body, UTIL_GRID, sizes[i], &c);
 
-        /* where each escape is cut it takes the way that costs more */
+        /* a cut escape takes the slower code */
 
         if (sizes[i] == 1 && body->len > KVR_JSON_STEPS / 2
             && c.rc == KVR_ERROR)
@@ -511,7 +509,7 @@ hostile(const util_buf_t *body, const char *what, int rc, unsigned passes)
                    && c.pr.bytes == whole.pr.bytes,
                    "%s: something else in windows of %zu", what, sizes[i]);
 
-        /* an object across two windows makes it go to and fro */
+        /* an object across two windows needs both of them */
 
         most = (uint64_t) (passes + 4) * (body->len / sizes[i] + 4) + 16;
 
@@ -554,7 +552,7 @@ hostile_bodies(size_t len)
         unsigned     passes;
     } long_ones[] = {
 
-        /* keys again and again, at each level */
+        /* repeated keys, at each level */
 
         { "{", "\"model\":\"a\",", "\"x\":1}", 1 },
         { "{", "\"messages\":[],", "\"x\":1}", 1 },
@@ -592,7 +590,7 @@ hostile_bodies(size_t len)
         { "{\"input\":[", "{\"content\":\"\",\"type\":\"reasoning\"},",
           "{}]}", 3 },
 
-        /* strings that are read twice in part */
+        /* strings of which a part is read twice */
 
         { "{\"prompt\":\"", "\\ud800", "\"}", 3 },
         { "{\"prompt\":\"", "\\\\", "\"}", 1 },
@@ -604,7 +602,7 @@ hostile_bodies(size_t len)
         { "{\"system\":[", "{\"type\":\"text\",\"text\":"
           "\"x-anthropic-billing-heade\"},", "1]}", 3 },
 
-        /* what counts more than it is long */
+        /* members that cost more than their length */
 
         { "{\"messages\":[{\"images\":[", "\"\",", "\"\"]}]}", 1 },
         { "{\"messages\":[{\"content\":[", "{\"file_id\":\"\"},", "1]}]}", 1 },
@@ -650,7 +648,7 @@ hostile_bodies(size_t len)
 
 TEST(test_edges_hostile)
 {
-    /* valgrind has enough of the short ones */
+    /* under valgrind only short ones */
 
     if (util_cases(100) < 100) {
         hostile_bodies(3000);
@@ -699,7 +697,7 @@ TEST(test_edges_costly)
 }
 
 
-/* bodies of clients are read to their end, however long */
+/* Bodies of clients are read to their end, however long they are. */
 TEST(test_edges_clients)
 {
     size_t      n;

@@ -5,9 +5,9 @@
 
 
 /*
- * The reader against the oracle: thousands of bodies of all APIs, as they were
- * made and damaged, each read in one piece by every kernel and in windows.
- * What the two may differ in is listed in oracle.h.
+ * Compares the reader with the oracle: thousands of bodies of all APIs, intact
+ * and damaged, each read in one piece by every kernel and in windows. oracle.h
+ * lists the allowed differences.
  */
 
 
@@ -22,7 +22,7 @@ conf_init(util_rng_t *r, kvr_prompt_conf_t *conf, const char *path)
 
     conf->path = (const uint8_t *) path;
     conf->path_len = strlen(path);
-    conf->light = !kvr_endpoint_computes(kvr_endpoint(conf->path,
+    conf->no_prefill = !kvr_endpoint_computes(kvr_endpoint(conf->path,
                                                       conf->path_len));
     conf->unit = 1u << util_below(r, 3);
 
@@ -49,7 +49,7 @@ check_body(util_rng_t *r, const kvr_prompt_conf_t *conf, const uint8_t *body,
     oracle_read(&res, conf, body, len, UTIL_WHOLE, 0);
     oracle_verify(&res, conf, body, len, stats);
 
-    /* nothing of it depends on the kernel or on where the text is cut */
+    /* the result does not depend on the kernel or on the cuts */
 
     for (k = 0; util_kernel(k); k++) {
 
@@ -119,7 +119,7 @@ TEST(test_oracle_bodies)
         }
     }
 
-    /* nothing is listed there that does not occur */
+    /* each listed difference occurs */
 
     for (i = 0; i < ORACLE_EXPLANATIONS; i++) {
         util_check(stats.explained[i] || util_cases(100) < 100,

@@ -5,10 +5,10 @@
 
 
 /*
- * Chains are shared by workers of different builds while one module replaces
- * another, and by routers that hash alike: a change that is meant to be faster
- * must leave them as they are.  The values below were taken from the first
- * build that was measured.
+ * Pins the chains.  Workers of different builds share them while a module is
+ * replaced, and so do routers with the same secret: an optimization must not
+ * change them.  The values below are those of the first build that was
+ * measured.
  */
 
 
@@ -22,7 +22,7 @@ typedef struct {
     const char  *name;
     const char  *piece[4];
     unsigned     messages;
-    unsigned     pieces;         /* of text in a message */
+    unsigned     pieces;         /* bytes of text in a message */
     uint64_t     value;
 } pinned_t;
 
@@ -44,7 +44,7 @@ static const pinned_t  pinned[] = {
 };
 
 
-/* messages in all the forms that clients write them in */
+/* messages in all forms that clients write */
 static void
 pinned_message(util_buf_t *b, unsigned i)
 {

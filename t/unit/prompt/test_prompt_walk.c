@@ -5,8 +5,9 @@
 
 
 /*
- * Objects read by tables: the order of handlers, the last of equal keys, and
- * the limits.  Every case is read with the text cut at each byte.
+ * Tests objects that are read by tables: the order of handlers, the last of
+ * equal keys, and the limits.  Each case is read with the text cut at each
+ * byte.
  */
 
 
@@ -15,7 +16,7 @@
 
 
 typedef struct {
-    util_buf_t      log;         /* what the handlers saw */
+    util_buf_t      log;         /* log of the handlers */
 } seen_t;
 
 
@@ -196,7 +197,7 @@ TEST(test_walk_order)
                   careful, KVR_OK,
                   "a=1 {a=2 b=3 }[.=4 {b=5 }.=6 ]b=7 ", '.');
 
-        /* what is no object is passed over */
+        /* other values are skipped */
 
         object_is("[{\"a\":\"1\"}].", careful, KVR_OK, "", '.');
         object_is("\"a\",", careful, KVR_OK, "", ',');
@@ -217,7 +218,7 @@ TEST(test_walk_order)
         object_is("", careful, KVR_AGAIN, NULL, 0);
     }
 
-    /* too early, or twice */
+    /* keys that come too early or twice */
 
     object_is("{\"b\":\"2\",\"a\":\"1\"}.", 0, KVR_WALK_ORDER, "b=2 ", 0);
     object_is("{\"a\":\"1\",\"a\":\"2\"}.", 0, KVR_WALK_ORDER, "a=1 ", 0);
@@ -234,7 +235,7 @@ TEST(test_walk_order)
               "\"list\":[{\"b\":\"1\",\"a\":\"2\"}],\"a\":\"8\"}.", 1, KVR_OK,
               "a=8 {a=2 b=3 }[{a=2 b=1 }]b=9 ", '.');
 
-    /* what a later key replaces is not looked into */
+    /* a value that a later key replaces is not read */
 
     object_is("{\"a\":\"\\x\",\"a\":\"2\"}.", 1, KVR_OK, "a=2 ", '.');
 }
@@ -270,7 +271,7 @@ static const kvr_walk_key_t  deep[] = {
 };
 
 
-/* what is deeper than the reader goes is passed over */
+/* objects beyond the maximum depth are skipped */
 TEST(test_walk_depth)
 {
     int          rc, objects, careful;
@@ -468,7 +469,7 @@ TEST(test_walk_digest)
     (void) digest_of("\"a", KVR_AGAIN);
     (void) digest_of("", KVR_AGAIN);
 
-    /* of long text: as documented, by other means */
+    /* the digest of long text, computed in another way */
 
     memset(&text, 0, sizeof(text));
 

@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_reply: what is learned of a reply is what the chain of the next request
- * has, which holds that reply.
+ * Tests kvr_reply: the values of a reply equal those in the chain of the next
+ * request, which contains the reply.
  */
 
 
@@ -40,7 +40,7 @@ prompt(kvr_prompt_t *pr, const util_buf_t *b, uint64_t *to, unsigned unit)
 }
 
 
-/* text of a JSON string, spelled in one of several ways */
+/* Puts text of a JSON string in one of several spellings. */
 static void
 words(util_buf_t *a, util_buf_t *b, util_rng_t *r, unsigned n)
 {
@@ -75,7 +75,7 @@ feed(kvr_reply_t *rep, kvr_response_part_e part, const util_buf_t *b,
         n = 1 + util_below(r, (unsigned) kvr_min(b->len - off, 30));
         kvr_reply_part(rep, part, b->p + off, n);
 
-        /* an event ends between strings, never in an escape */
+        /* an event ends between strings, never inside an escape */
 
         if (part != KVR_RESPONSE_CALL && util_below(r, 4) == 0 && off + n
             < b->len

@@ -4,10 +4,7 @@
  */
 
 
-/*
- * kvr_usage: what it finds in responses of all engines, in whatever pieces
- * they come.
- */
+/* Tests kvr_response with responses of all engines, in any pieces. */
 
 
 #include "util.h"
@@ -35,7 +32,7 @@ typedef struct {
 
 
 static const sample_t  samples[] = {
-    /* where the first event is */
+    /* position of the first event */
 
     { "nothing", 1, NONE, -1, -1, -1, "", "" },
     { "comments", 1, NONE, -1, -1, -1, "", "" },
@@ -85,7 +82,7 @@ static const sample_t  samples[] = {
     { "timings", 1, 131, 144, 143, 8, "", "C(a)" },
     { "llama_cpp_native", 0, 1, 31, 20, 4, "", "O(x)" },
 
-    /* SGLang's and TGI's own */
+    /* the own formats of SGLang and TGI */
 
     { "sglang", 1, 140, 30, 16, 2, "", "" },
     { "sglang_batch", 0, 1, 3, 0, 1, "", "" },
@@ -112,7 +109,7 @@ typedef struct {
 } reply_t;
 
 
-/* writes parts as "C(text)", whatever the pieces */
+/* Writes parts as "C(text)", for any pieces. */
 static void
 sink(void *data, kvr_response_part_e part, const uint8_t *p, size_t len)
 {
@@ -185,7 +182,7 @@ check(const sample_t *s, kvr_response_t *u, kvr_response_mode_e mode,
 }
 
 
-/* every sample, byte by byte, and cut in three at every place */
+/* every sample, byte by byte, and cut in three at every position */
 TEST(test_usage_split)
 {
     size_t          i, a, b, at, len, step;
@@ -247,7 +244,7 @@ TEST(test_usage_split)
 }
 
 
-/* several samples one after another in one stream, in random pieces */
+/* several samples in one stream, in random pieces */
 TEST(test_usage_random)
 {
     size_t          off, n;
@@ -309,7 +306,7 @@ TEST(test_usage_random)
 }
 
 
-/* whose error it is, early and late */
+/* the cause of an error, early and late */
 
 static const struct {
     const char            *text;
@@ -324,7 +321,7 @@ static const struct {
     { "data: {\"error\":{\"message\":\"too long\"}}\n\ndata: [DONE]\n\n", 1,
       KVR_RESPONSE_UNCLEAR },
 
-    /* older llama.cpp's, TGI's, Anthropic's, of Responses */
+    /* errors of older llama.cpp, TGI, Anthropic and Responses */
 
     { "error: {\"code\":500,\"message\":\"no\",\"type\":\"server_error\"}\n\n",
       1, KVR_RESPONSE_SERVER },
@@ -341,7 +338,7 @@ static const struct {
     { "{\"error\":\"no\",\"error_type\":\"generation\"}", 0,
       KVR_RESPONSE_UNCLEAR },
 
-    /* none */
+    /* no errors */
 
     { "data: {\"error\":\"\",\"code\":500}\n\n", 1, KVR_RESPONSE_NO_ERROR },
     { "data: {\"error\":null,\"code\":500}\n\n", 1, KVR_RESPONSE_NO_ERROR },
@@ -394,8 +391,10 @@ TEST(test_usage_error)
 }
 
 
-/* what is long is not read to its end */
-/* lines that differ in their text only are not parsed again: nor otherwise */
+/* a long plain body is not read to its end */
+/*
+ * lines that differ only in their text are not parsed; the result is the same
+ */
 TEST(test_usage_again)
 {
     size_t          len, i;
@@ -485,7 +484,7 @@ TEST(test_usage_long)
 
     util_check(n > KVR_RESPONSE_MAX - 2 * sizeof(piece), "%zu", n);
 
-    /* deep nesting ends it too */
+    /* deep nesting ends it, too */
 
     memset(piece, '[', sizeof(piece));
     kvr_response_init(&u, KVR_RESPONSE_TOKENS, 0);
@@ -496,29 +495,4 @@ TEST(test_usage_long)
 
     kvr_response_tokens(&u, &t);
     util_check(t.prompt == -1, "nothing");
-}
-
-
-TEST(test_usage_header)
-{
-    kvr_response_t  u;
-    kvr_tokens_t    t;
-
-#define header(n, v)                                                          \
-    kvr_response_header(&u, (const uint8_t *) n, sizeof(n) - 1,               \
-                        (const uint8_t *) v, sizeof(v) - 1)
-
-    kvr_response_init(&u, KVR_RESPONSE_TOKENS, 0);
-
-    header("x-prompt-tokens", "12x");
-    header("x-prompt-tokens", "");
-    header("x-prompt-tokens", "99999999999");
-    header("x-prompt-token", "5");
-    kvr_response_tokens(&u, &t);
-    util_check(t.prompt == -1, "%ld", (long) t.prompt);
-
-    header("x-prompt-tokens", "12");
-    header("x-generated-tokens", "3");
-    kvr_response_tokens(&u, &t);
-    util_check(t.prompt == 12 && t.completion == 3 && t.cached == -1, "TGI");
 }

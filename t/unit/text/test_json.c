@@ -5,9 +5,9 @@
 
 
 /*
- * The cursor over JSON text.  Every case is a function that reads a text from
- * its start; it is run with the text in one piece, cut in two at every byte,
- * and in windows of several sizes, each a block of memory of its own.
+ * Tests the reader of JSON text.  Each case is a function that reads a text
+ * from its start.  It runs with the text in one piece, cut in two at every
+ * byte, and in windows of several sizes, each in its own block of memory.
  */
 
 
@@ -51,7 +51,7 @@ each_window_of(const char *text, case_pt fn, const void *arg)
 }
 
 
-/* what is left must be this */
+/* Checks that the rest of the text is this. */
 static void
 rest(kvr_json_t *j, const char *text)
 {
@@ -107,7 +107,7 @@ TEST(test_json_peek)
     want = KVR_ERROR;
     each_window(" \0x", 3, peek_case, &want);
 
-    /* what is no white space is the caller's to judge */
+    /* the caller judges all bytes that are no white space */
 
     for (i = 1; i < 256; i++) {
 
@@ -120,7 +120,7 @@ TEST(test_json_peek)
         each_window_of(text, peek_case, &want);
     }
 
-    /* not even the first window */
+    /* no window at all */
 
     want = KVR_AGAIN;
     each_window("", 0, peek_case, &want);
@@ -176,7 +176,7 @@ TEST(test_json_seek)
     each_window_of("0123456789abcdefghijklmnopqrstuvwxyz", seek_case,
                    "0123456789abcdefghijklmnopqrstuvwxyz");
 
-    /* the text in one piece is a fetch function of the reader's own */
+    /* the reader's fetch function for a text in one piece */
 
     text.data = (const uint8_t *) "hello";
     text.len = 5;
@@ -188,7 +188,7 @@ TEST(test_json_seek)
     util_check(kvr_json_fetch_text(&text, UINT64_MAX, &len) == NULL
                && len == 0, "fetch beyond the end");
 
-    /* a place inside the window costs no fetch */
+    /* an offset inside the window needs no fetch */
 
     util_feed(&f, "0123456789", 10, UTIL_GRID, 5);
     kvr_json_init(&j, kvr_text_ops(), util_fetch, &f);
@@ -207,7 +207,7 @@ TEST(test_json_seek)
 
 typedef struct {
     int           rc;            /* of the last call */
-    unsigned      n;             /* keys before */
+    unsigned      n;             /* keys before that call */
     const char   *key[4];
     size_t        len[4];
     const char   *rest;
@@ -316,7 +316,7 @@ TEST(test_json_keys)
     keys_are("{\"a\\u12g4\":1}", KVR_ERROR, NULL, 0, NULL);
     keys_are("{\"a\"::1}", KVR_ERROR, NULL, 1, "a");
 
-    /* keys of all lengths, plain and escaped, with their end or without */
+    /* keys of all lengths, plain and escaped, with and without their end */
 
     for (i = 0; i < (int) (sizeof(lens) / sizeof(lens[0])); i++) {
 
@@ -340,7 +340,7 @@ TEST(test_json_keys)
         }
     }
 
-    /* cut anywhere: the end comes too early, and never anything else */
+    /* cut anywhere: the result is always KVR_AGAIN */
 
     strcpy(text, "{\"a\\u0062\" : \"x\\\"\" , \"c\":[1,\"]\"],\"d\":tru");
 
@@ -395,7 +395,7 @@ items_case(kvr_json_t *j, const void *arg)
     for (i = 0; /* void */ ; i++) {
         rc = kvr_json_item(j, &first);
 
-        /* what it promises is there, or at least no bracket */
+        /* an item follows */
 
         if (rc == KVR_OK) {
             util_check(kvr_json_peek(j) > 0 && *j->p != ']', "no item");
@@ -536,7 +536,7 @@ TEST(test_json_string)
     string_is("\"h\xc3\xa9\xf0\x9f\x98\x80\xff\"", KVR_OK,
               "h\xc3\xa9\xf0\x9f\x98\x80\xff", 8, "");
 
-    /* surrogates: pairs, and all that is none */
+    /* surrogates: pairs, and halves of pairs */
 
     string_is("\"\\ud83d\\ude00\"", KVR_OK, "\xf0\x9f\x98\x80", 4, "");
     string_is("\"\\uD800\\uDC00\\uDBFF\\uDFFF\"", KVR_OK,
@@ -553,7 +553,7 @@ TEST(test_json_string)
     string_is("\"\\ud83d\\\"\"", KVR_OK, "\xed\xa0\xbd\"", 4, "");
     string_is("\"\\ud83d\\\\u\"", KVR_OK, "\xed\xa0\xbd\\u", 5, "");
 
-    /* no escapes, no strings */
+    /* broken escapes, and values that are no strings */
 
     string_is("\"\\x\"", KVR_ERROR, NULL, 0, NULL);
     string_is("\"\\'\"", KVR_ERROR, NULL, 0, NULL);
@@ -586,7 +586,7 @@ TEST(test_json_string)
 }
 
 
-/* all escapes there are, in both forms, against the slow reference */
+/* compares all escapes, in both forms, with the slow reference */
 
 typedef struct {
     unsigned      from;
@@ -608,7 +608,7 @@ escape_range(kvr_json_t *j, const char *text, size_t len)
 
         for (start = 0; start < len; start += used) {
 
-            /* the reference reads on: one escape a string */
+            /* the reference reads the whole string: one escape each */
 
             used = text[start + 1] == 'u' ? 6 : 2;
 
@@ -635,7 +635,7 @@ escape_range(kvr_json_t *j, const char *text, size_t len)
                 util_check(rc == KVR_OK && got == used + 1, "reference");
             }
 
-            /* nobody counts how many there are */
+            /* no limit of steps */
 
             j->left = KVR_JSON_STEPS;
             j->back = 0;
@@ -691,7 +691,7 @@ TEST(test_json_escape)
                     0xdbf0 + util_below(&r, 0x420));
     }
 
-    /* what follows the last must be there, as in any string */
+    /* the byte after the last one must be there, as in any string */
 
     util_puts(&text, "\\n");
 
@@ -753,7 +753,7 @@ TEST(test_json_integer)
     integer_is("1234567890]", KVR_OK, 1234567890, "]");
     integer_is("-0,", KVR_OK, 0, ",");
 
-    /* towards zero, and clamped */
+    /* rounded towards zero, and clamped */
 
     integer_is("1.9,", KVR_OK, 1, ",");
     integer_is("-1.9,", KVR_OK, -1, ",");
@@ -768,7 +768,7 @@ TEST(test_json_integer)
     integer_is("99999999999999999999999999999999999.5,", KVR_OK, INT64_MAX,
                ",");
 
-    /* passed over */
+    /* skipped */
 
     integer_is("1e3,", KVR_DECLINED, 0, ",");
     integer_is("1E+3}", KVR_DECLINED, 0, "}");
@@ -784,7 +784,7 @@ TEST(test_json_integer)
     integer_is(".5,", KVR_ERROR, 0, NULL);
     integer_is(",", KVR_ERROR, 0, NULL);
 
-    /* is it all of the number? */
+    /* the number can continue */
 
     integer_is("12", KVR_AGAIN, 0, NULL);
     integer_is("-", KVR_AGAIN, 0, NULL);
@@ -846,7 +846,7 @@ TEST(test_json_skip)
     skip_is("[1,[2,\"]\\\"]\",{\"a\":[]}],3]]", KVR_OK, "]");
     skip_is("{\"a\":{\"}\":\"\\\\\"},\"b\":[{}]}}", KVR_OK, "}");
 
-    /* a number is what consists of a number's characters */
+    /* a number is any sequence of the characters of numbers */
 
     skip_is("-,", KVR_OK, ",");
     skip_is("01.e-.+E9,", KVR_OK, ",");
@@ -856,7 +856,7 @@ TEST(test_json_skip)
     skip_is("+1,", KVR_ERROR, NULL);
     skip_is("e1,", KVR_ERROR, NULL);
 
-    /* the grammar inside is the engine's to judge */
+    /* the grammar inside is not checked */
 
     skip_is("[}x", KVR_OK, "x");
     skip_is("[1 2,,{3:nil},\"\\x\"]x", KVR_OK, "x");
@@ -876,7 +876,7 @@ TEST(test_json_skip)
     skip_is(":", KVR_ERROR, NULL);
     skip_is(":,", KVR_ERROR, NULL);
 
-    /* NUL bytes are not the end of anything */
+    /* NUL bytes end nothing */
 
     {
         skip_t  want = { KVR_ERROR, NULL };

@@ -5,15 +5,16 @@
 
 
 /*
- * The kernels against byte-wise references over random text rich in what they
- * look for, in windows, with streams that are part full and part marked.
+ * Compares the kernels with byte-wise references: on random text with many
+ * special bytes, in windows, with streams that are partly full and partly
+ * marked.
  */
 
 
 #include "util.h"
 
 
-/* what other processors run, built here too, with scalar XXH3 */
+/* the kernel of other processors, built here with scalar XXH3 */
 
 #undef __x86_64__
 
@@ -42,9 +43,9 @@ typedef struct {
     op_e          op;
     const uint8_t *text;
     size_t        len;
-    size_t        start;          /* where it begins in the text */
-    size_t        fill;           /* bytes in the stream before */
-    int           mark;           /* mark it there, rewind afterwards */
+    size_t        start;          /* offset in the text */
+    size_t        fill;           /* bytes in the stream before it */
+    int           mark;           /* mark it there, rewind it later */
 } job_t;
 
 
@@ -129,7 +130,7 @@ run(const kvr_text_ops_t *ops, const job_t *job, util_cut_e cut, size_t n)
 
     case OP_SKIP_STRING:
 
-        /* as if no escape had a meaning */
+        /* reads escapes as plain text */
 
         want_rc = KVR_AGAIN;
 
@@ -199,7 +200,7 @@ run(const kvr_text_ops_t *ops, const job_t *job, util_cut_e cut, size_t n)
                    job->start + used);
     }
 
-    /* a text that ends too early has given all that it has */
+    /* a text that ends too early was read to its end */
 
     if (rc != KVR_ERROR) {
         stream_check(&b, &want, "stream");
@@ -216,7 +217,7 @@ run(const kvr_text_ops_t *ops, const job_t *job, util_cut_e cut, size_t n)
 }
 
 
-/* an escape; now and then one that is none */
+/* Puts an escape, sometimes a broken one. */
 static void
 put_escape(util_buf_t *b, util_rng_t *r)
 {
@@ -261,7 +262,7 @@ put_escape(util_buf_t *b, util_rng_t *r)
 }
 
 
-/* the inside of a string */
+/* Puts the inside of a string. */
 static void
 put_inside(util_buf_t *b, util_rng_t *r, size_t len, unsigned dense)
 {
@@ -301,7 +302,7 @@ put_inside(util_buf_t *b, util_rng_t *r, size_t len, unsigned dense)
 }
 
 
-/* a container, or what a reader that counts brackets takes for one */
+/* Puts a container, or text that a reader of brackets takes for one. */
 static void
 put_container(util_buf_t *b, util_rng_t *r, size_t len, unsigned dense)
 {
@@ -437,7 +438,7 @@ TEST(test_text_random)
 }
 
 
-/* every cut of some texts, from every fill of the stream */
+/* every cut of some texts, with every fill of the stream */
 TEST(test_text_cuts)
 {
     size_t       n;
@@ -481,7 +482,7 @@ TEST(test_text_cuts)
 }
 
 
-/* escapes at each place of steps and blocks */
+/* escapes at each position of steps and blocks */
 TEST(test_text_edges)
 {
     size_t       at, i, f, c;
@@ -506,7 +507,7 @@ TEST(test_text_edges)
 
         for (i = 0; i < sizeof(escapes) / sizeof(escapes[0]); i++) {
 
-            /* with something before it, as in a body, and at the start */
+            /* with bytes before it, as in a body, and at the start */
 
             text.len = 0;
             util_puts(&text, at / 2 % 3 ? "\\:\"" : "");
@@ -526,7 +527,7 @@ TEST(test_text_edges)
 
             util_byte(&text, '"');
 
-            /* what is behind the string must not matter */
+            /* bytes after the string do not matter */
 
             util_puts(&text, at % 3 ? "u\\\"" : "");
 
@@ -553,7 +554,7 @@ TEST(test_text_edges)
 }
 
 
-/* every byte in every place of four digits */
+/* every byte in every position of four digits */
 TEST(test_text_hex)
 {
     unsigned     c, i, k;
@@ -584,7 +585,7 @@ TEST(test_text_hex)
 }
 
 
-/* a digest is the same for all kernels, at each length and alignment */
+/* all kernels compute the same digest, at each length and alignment */
 TEST(test_text_digest)
 {
     size_t       len, off;
@@ -676,7 +677,7 @@ TEST(test_text_raw)
     raw_is("\"a", KVR_AGAIN, "");
     raw_is("[\"]\"", KVR_AGAIN, "");
 
-    /* a number as long as you like */
+    /* numbers of any length */
 
     while (want.len < 700) {
         util_byte(&want, '0' + want.len % 10);
@@ -694,7 +695,7 @@ TEST(test_text_raw)
 }
 
 
-/* the linker's name for what is wrapped in util.c */
+/* the linker's name of the function that util.c wraps */
 const kvr_text_ops_t *__real_kvr_text_ops(void);
 
 

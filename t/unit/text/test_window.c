@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_window: texts in pieces of any sizes, in memory and in files; and how
- * much work it is to read the worst of bodies so, counted in pieces and bytes.
+ * Tests kvr_window: texts in pieces of any sizes, in memory and in files; and
+ * the work for the worst bodies, counted in pieces and bytes.
  */
 
 
@@ -14,7 +14,7 @@
 #include "core/text/kvr_window.h"
 
 
-/* a text in pieces: places are elements of an array */
+/* a text in pieces: a place is an element of an array */
 
 typedef struct pieces_s  pieces_t;
 
@@ -30,12 +30,12 @@ struct pieces_s {
     part_t           *part;
     size_t            n;
     uint64_t          read;      /* bytes, from files */
-    size_t            most;      /* bytes that a read gives at once, or 0 */
-    unsigned          broken:1;  /* files cannot be read */
+    size_t            most;      /* maximum bytes of a read, or 0 */
+    unsigned          broken:1;  /* reads of files fail */
 };
 
 
-/* which of the pieces are in a file */
+/* pieces that are in a file */
 
 typedef enum {
     PIECES_MEMORY = 0,
@@ -85,7 +85,7 @@ piece_read(const void *place, uint64_t offset, uint8_t *dst, size_t n)
 }
 
 
-/* cuts a text in pieces of the sizes given, again and again */
+/* Cuts a text into pieces of the sizes given, repeatedly. */
 static void
 cut(pieces_t *p, const util_buf_t *text, const size_t *sizes, size_t n,
     pieces_e kind)
@@ -118,7 +118,7 @@ reader(reader_t *r, const pieces_t *p, size_t len, size_t marks)
 {
     marks = marks ? marks : kvr_window_marks(len);
 
-    /* on the heap, where a sanitizer sees the ends */
+    /* on the heap, where a sanitizer detects reads beyond the end */
 
     r->buf = malloc(KVR_WINDOWS * KVR_WINDOW_LEN);
     r->mark = malloc(marks * sizeof(kvr_window_mark_t));
@@ -135,7 +135,7 @@ reader_free(reader_t *r)
 }
 
 
-/* one window: the right bytes, and no more than there are */
+/* Checks a window: the bytes are right, and not too many. */
 static void
 fetch(reader_t *r, const util_buf_t *text, uint64_t offset)
 {
@@ -198,7 +198,7 @@ TEST(test_window_bytes)
         cut(&p, &text, sizes, 8, (pieces_e) kind);
         p.most = i % 4 ? 0 : 1 + util_below(&rng, 5000);
 
-        /* with too few marks, too */
+        /* also with too few marks */
 
         reader(&r, &p, text.len, i % 3 ? 0 : 1 + util_below(&rng, 3));
 
@@ -229,7 +229,7 @@ TEST(test_window_bytes)
 }
 
 
-/* a file that ends too early, or cannot be read, is told */
+/* a file that ends too early or cannot be read sets failed */
 TEST(test_window_failed)
 {
     size_t      len, sizes[] = { 100, 200 };
@@ -262,7 +262,7 @@ TEST(test_window_failed)
 }
 
 
-/* what is large, or stands alone, is not copied */
+/* large and single pieces are not copied */
 TEST(test_window_direct)
 {
     size_t      len;
@@ -311,7 +311,7 @@ TEST(test_window_direct)
 }
 
 
-/* one step to anywhere: so many pieces and bytes, however long the text is */
+/* A step to any offset reads few pieces and bytes, however long the text is. */
 TEST(test_window_step)
 {
     unsigned    i, k;
@@ -344,7 +344,7 @@ TEST(test_window_step)
 
         for (k = 0; k < 2000; k++) {
 
-            /* after the first one, which is to the end */
+            /* after the first step, which goes to the end */
 
             steps = r.w.steps;
             gathered = r.w.gathered;
@@ -379,9 +379,9 @@ TEST(test_window_step)
 
 
 /*
- * The worst of bodies, in pieces of all kinds: no piece is looked at, and no
- * byte is gathered, more than three times; and it is the prompt that it is in
- * one piece.
+ * Reads the worst bodies, in pieces of all kinds.  No piece is read, and no
+ * byte is gathered, more than three times, and the prompt is the same as in one
+ * piece.
  */
 
 #define WORK_LEN  400000
@@ -390,7 +390,7 @@ TEST(test_window_step)
 typedef struct {
     const char  *head;
     const char  *open;       /* of each message */
-    size_t       text;       /* bytes of text in it */
+    size_t       text;       /* bytes of text in the body */
     const char  *close;
 } work_t;
 
@@ -473,7 +473,7 @@ work(const util_buf_t *body, const size_t *sizes, pieces_e kind,
                (double) r.w.gathered / (double) body->len);
     }
 
-    /* where there are few, a step in a hundred bytes is nothing */
+    /* in a short text a step per hundred bytes is allowed */
 
     util_check(r.w.steps <= 3 * p.n + body->len / 100,
                "%lu steps for %zu pieces", (unsigned long) r.w.steps, p.n);
