@@ -315,7 +315,10 @@ ngx_http_kvroute_events_stream_hold(ngx_http_kvroute_events_stream_t *stream,
 }
 
 
-/* allocates memory for the payload of a message, unless it is skipped */
+/*
+ * Allocates memory for the payload of a message, unless it is skipped, or the
+ * stream was put on hold before the first message.
+ */
 static ngx_int_t
 ngx_http_kvroute_events_stream_memory(ngx_http_kvroute_events_stream_t *stream)
 {
@@ -323,7 +326,7 @@ ngx_http_kvroute_events_stream_memory(ngx_http_kvroute_events_stream_t *stream)
 
     s = &stream->subscription;
 
-    if (stream->skip) {
+    if (stream->skip || !s->payload) {
         return NGX_OK;
     }
 

@@ -18,6 +18,7 @@ kvr_subscription_init(kvr_subscription_t *s, kvr_zmtp_role_e role,
     const void *topic, size_t len)
 {
     s->memory = NULL;
+    s->payload = 0;
     s->reading = 0;
 
     kvr_zmtp_init(&s->zmtp, role, topic, len);
