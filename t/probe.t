@@ -132,19 +132,20 @@ for my $i (0 .. $#endless) {
 
 # --- requests of others, and not our own
 
-$t->post('/control', '{"metrics": "ok", "fake_metrics":'
-                     . ' {"running-requests": 7, "waiting-requests": 2}}',
-         port => $slow);
+$t->control($slow, { metrics => 'ok' });
 
-my $own = $t->start('POST /slow/v1/chat/completions',
-                    chat('x', stream => JSON::PP::true, max_tokens => 1000));
-$t->read_until($own, qr/data: /);
+my @streams = ('POST /v1/chat/completions',
+               chat('x', stream => JSON::PP::true, max_tokens => 1000));
+my @others = map { $t->start(@streams, port => $slow) } 1 .. 8;
+my $own = $t->start('POST /slow/v1/chat/completions', $streams[1]);
+
+$t->read_until($_, qr/data: /) for @others, $own;
 
 my $e;
 ok(wait_for(sub { $e = $t->peer('slow', $slow)->{engine};
                   ($e->{foreign} || 0) == 8 }), 'load of others')
     or diag(JSON::PP->new->encode($e));
-close $own;
+close $_ for @others, $own;
 
 # --- a restart
 

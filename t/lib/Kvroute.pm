@@ -524,7 +524,9 @@ sub load {
 
     return if ($json // '') !~ /\}\s*\z/;
 
-    $load[0] += $_ for $json =~ /"state":\s*"\w+",\s*"active":\s*(\d+)/g;
+    # causes of the health have a color and a number of active requests, too
+
+    $load[0] += $_ for $json =~ /"state":\s*"(?!amber|red)\w+",\s*"active":\s*(\d+)/g;
     $load[1] += $_ for $json =~ /"pending":\s*(\d+)/g;
     $load[2] += $_ for $json =~ /"conns":\s*(\d+)/g;
     $load[3] += $_ for $json =~ /"unanswered_all":\s*(\d+)/g;
