@@ -29,6 +29,8 @@ $t->upstream('moved', 'kvroute_eject fails=1 retry_budget=1%;', map { "E$_" } 6,
 $t->upstream('queue', 'kvroute_queue max=8 timeout=60s;', 'kvroute_eject off;',
              map { "E$_ max_fails=0 max_conns=1" } 0, 1);
 
+$t->{vars}{H2} = $t->port();
+
 $t->conf(<<'EOC')->run();
     log_format kv '$http_x_n $kvroute_continued $kvroute_cut';
     access_log %%DIR%%/access.log kv;
@@ -50,6 +52,11 @@ $t->conf(<<'EOC')->run();
     proxy_buffering off;
     proxy_read_timeout 1s;
     kvroute_continue on;
+
+    gzip_types text/event-stream;
+    gzip_min_length 1;
+
+    server { listen 127.0.0.1:%%H2%% http2; location / { gzip on; proxy_pass http://llm; } }
 
     location / { proxy_pass http://llm/; }
     location /buffered/ { proxy_buffering on; proxy_pass http://llm/; }
@@ -201,6 +208,17 @@ for my $fault ('none', 'truncate=5') {
     my $a = ask('/file', 'chat', { messages => [{ role => 'user', content => $long }] }, $fault);
 
     is($a->{finish} . $a->{done} . length $a->{text}, 'length180', "a body in a file, $fault");
+}
+
+# --- a client of HTTP/2, and one that takes gzip
+
+for my $how ('', '--compressed') {
+    my $json = body('chat');
+    my $out = `curl -s --http2-prior-knowledge $how -H 'X-Fault: truncate=5' -H 'X-Fault1: reset-mid-stream=3' \\
+        -H 'X-N: @{[++$n]}' -H 'Content-Type: application/json' -d '$json' http://127.0.0.1:$t->{vars}{H2}$paths{chat}`;
+
+    unbroken(events({ body => $out, status => 200, complete => 1 }, $n), 'chat', 2, "HTTP/2 $how")
+        if $out || $t->{version} =~ /http_v2_module/;
 }
 
 # --- what is not continued

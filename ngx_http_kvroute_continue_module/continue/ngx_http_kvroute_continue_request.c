@@ -257,6 +257,10 @@ ngx_http_kvroute_continue_clone(ngx_http_kvroute_continue_t *c, ngx_buf_t *b,
     c->from = 0;
     kvr_answer_next(&c->answer);
 
+    /* without memory what it sends must not reach the client */
+
+    ngx_http_set_ctx(sr, c, ngx_http_kvroute_continue_module);
+
     ctx = ngx_http_kvroute_request_create_ctx(sr);
     if (ctx == NULL) {
         return NGX_ERROR;
@@ -264,8 +268,6 @@ ngx_http_kvroute_continue_clone(ngx_http_kvroute_continue_t *c, ngx_buf_t *b,
 
     c->leg.before = ngx_http_kvroute_continue_before;
     ctx->leg = &c->leg;
-
-    ngx_http_set_ctx(sr, c, ngx_http_kvroute_continue_module);
 
     sr->request_body = body;
     sr->headers_in.content_length_n = b->last - b->pos;
