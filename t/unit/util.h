@@ -20,7 +20,7 @@
 
 
 #ifndef UTIL_NO_CHECK
-#include <check.h>
+#include "suite.h"
 #endif
 
 #include <stdarg.h>
@@ -183,54 +183,6 @@ int util_raw(const uint8_t *p, size_t len, util_buf_t *out, size_t *used);
 /* Returns the digests of the blocks of a text; finish: also of the rest. */
 size_t util_blocks(const util_buf_t *text, uint64_t *out, size_t max,
     int finish);
-
-
-#ifndef UTIL_NO_CHECK
-
-/*
- * A test, which main() in util.c runs:
- *
- *     TEST(test_name)
- *     {
- *         ...
- *     }
- *
- * util_around(begin, end) names functions to be called around each test of the
- * program.
- */
-
-typedef struct util_test_s  util_test_t;
-
-struct util_test_s {
-    TTest            test;
-    util_test_t     *next;
-};
-
-typedef struct {
-    void           (*begin)(void);
-    void           (*end)(void);
-} util_around_t;
-
-extern const util_around_t  util_around;
-
-void util_add(util_test_t *t);
-
-#define util_around(begin, end)                                               \
-    const util_around_t  util_around = { begin, end }
-
-#define TEST(name)                                                            \
-    static void name(int i);                                                  \
-                                                                              \
-    static void __attribute__ ((constructor)) name ## _add(void)              \
-    {                                                                         \
-        static util_test_t  t = { { #name, name, __FILE__, __LINE__ }, NULL };\
-                                                                              \
-        util_add(&t);                                                         \
-    }                                                                         \
-                                                                              \
-    static void name(int i_ __attribute__ ((unused)))
-
-#endif
 
 
 #endif /* _UTIL_H_INCLUDED_ */

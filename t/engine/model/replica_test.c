@@ -5,12 +5,12 @@
  * 11 ms + c us, and a prefill of n > 100 tokens takes n / 10 + 1 ms.
  */
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "replica.h"
+#include "suite.h"
 
 
 #define EPS  1e-9
@@ -106,7 +106,7 @@ kve_test_one(kve_replica_t *r, kve_case_t *c, double t)
 }
 
 
-START_TEST(hardware)
+TEST(hardware)
 {
     kve_hw_t  hw;
 
@@ -136,10 +136,9 @@ START_TEST(hardware)
 
     ck_assert(!kve_hw_find("abacus", &hw));
 }
-END_TEST
 
 
-START_TEST(alone)
+TEST(alone)
 {
     double          t, times[5];
     uint32_t        k;
@@ -173,10 +172,9 @@ START_TEST(alone)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(overheads)
+TEST(overheads)
 {
     double          times[3];
     kve_case_t      c;
@@ -201,10 +199,9 @@ START_TEST(overheads)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(speed)
+TEST(speed)
 {
     kve_case_t      a, b;
     kve_config_t    cf;
@@ -226,10 +223,9 @@ START_TEST(speed)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(chunked_prefill)
+TEST(chunked_prefill)
 {
     kve_case_t      c;
     kve_config_t    cf;
@@ -252,10 +248,9 @@ START_TEST(chunked_prefill)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(decode_first)
+TEST(decode_first)
 {
     double          t0, times[4];
     kve_case_t      a, b;
@@ -288,10 +283,9 @@ START_TEST(decode_first)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(batching_slows_decode)
+TEST(batching_slows_decode)
 {
     uint32_t        i;
     double          gap1, gap200, times[3];
@@ -334,10 +328,9 @@ START_TEST(batching_slows_decode)
     kve_replica_destroy(r);
     free(c);
 }
-END_TEST
 
 
-START_TEST(last_token_is_computed)
+TEST(last_token_is_computed)
 {
     kve_case_t      c;
     kve_config_t    cf;
@@ -363,10 +356,9 @@ START_TEST(last_token_is_computed)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(lru_tail_first)
+TEST(lru_tail_first)
 {
     uint32_t             i;
     uint64_t             hash;
@@ -426,10 +418,9 @@ START_TEST(lru_tail_first)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(used_blocks_are_pinned)
+TEST(used_blocks_are_pinned)
 {
     uint32_t             i;
     kve_case_t           a, b;
@@ -463,10 +454,9 @@ START_TEST(used_blocks_are_pinned)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(replies_are_cached)
+TEST(replies_are_cached)
 {
     kve_case_t      a, b;
     kve_config_t    cf;
@@ -500,10 +490,9 @@ START_TEST(replies_are_cached)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(siblings_share)
+TEST(siblings_share)
 {
     kve_case_t          a, b;
     kve_config_t        cf;
@@ -539,10 +528,9 @@ START_TEST(siblings_share)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(admission_waits_for_blocks)
+TEST(admission_waits_for_blocks)
 {
     kve_case_t      a, b, c;
     kve_config_t    cf;
@@ -569,10 +557,9 @@ START_TEST(admission_waits_for_blocks)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(admission_waits_for_a_seat)
+TEST(admission_waits_for_a_seat)
 {
     kve_case_t      a, b, c;
     kve_config_t    cf;
@@ -603,10 +590,9 @@ START_TEST(admission_waits_for_a_seat)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(too_big)
+TEST(too_big)
 {
     size_t              n;
     kve_case_t          a, b;
@@ -634,10 +620,9 @@ START_TEST(too_big)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(preemption)
+TEST(preemption)
 {
     double              t, times[80];
     size_t              i, n;
@@ -718,10 +703,9 @@ START_TEST(preemption)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(restart)
+TEST(restart)
 {
     size_t              i, n;
     kve_case_t          a, b, c, d;
@@ -769,10 +753,9 @@ START_TEST(restart)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(abort_frees)
+TEST(abort_frees)
 {
     double              times[1];
     size_t              i, n;
@@ -834,10 +817,9 @@ START_TEST(abort_frees)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(abort_swallows_events)
+TEST(abort_swallows_events)
 {
     size_t              n;
     kve_case_t          a;
@@ -858,7 +840,6 @@ START_TEST(abort_swallows_events)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
 /*
@@ -866,7 +847,7 @@ END_TEST
  * and whoever needs their room waits.
  */
 
-START_TEST(kept_until_released)
+TEST(kept_until_released)
 {
     double          t;
     kve_case_t      a, b;
@@ -900,12 +881,11 @@ START_TEST(kept_until_released)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
 /* a decode server's: of what was transferred the last token is computed */
 
-START_TEST(given_is_not_computed)
+TEST(given_is_not_computed)
 {
     kve_case_t      a;
     kve_config_t    cf;
@@ -924,10 +904,9 @@ START_TEST(given_is_not_computed)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(chunk_reuse)
+TEST(chunk_reuse)
 {
     uint32_t        i;
     kve_case_t      a, b;
@@ -962,7 +941,6 @@ START_TEST(chunk_reuse)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
 /* 10 blocks of 16 tokens; host memory for 40, disk for 80 */
@@ -982,7 +960,7 @@ kve_test_tiers(double host, double disk)
 }
 
 
-START_TEST(tiers)
+TEST(tiers)
 {
     uint32_t            i, tokens[KVE_TIERS];
     kve_case_t          c[8];
@@ -1031,12 +1009,11 @@ START_TEST(tiers)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
 /* others go on while a prompt is loaded, and two are loaded one by one */
 
-START_TEST(loading)
+TEST(loading)
 {
     uint32_t        i;
     kve_case_t      c[5];
@@ -1075,7 +1052,6 @@ START_TEST(loading)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
 /* a state for each 64 tokens */
@@ -1093,7 +1069,7 @@ kve_test_hybrid(int all)
 }
 
 
-START_TEST(hybrid)
+TEST(hybrid)
 {
     kve_case_t      c;
     kve_replica_t  *r;
@@ -1121,10 +1097,9 @@ START_TEST(hybrid)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(capacity)
+TEST(capacity)
 {
     kve_case_t          a, b;
     kve_config_t        cf;
@@ -1163,10 +1138,9 @@ START_TEST(capacity)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(reset_cache)
+TEST(reset_cache)
 {
     kve_case_t          a;
     kve_config_t        cf;
@@ -1188,10 +1162,9 @@ START_TEST(reset_cache)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
-START_TEST(prefix_caching_off)
+TEST(prefix_caching_off)
 {
     kve_case_t      a;
     kve_config_t    cf;
@@ -1209,7 +1182,6 @@ START_TEST(prefix_caching_off)
 
     kve_replica_destroy(r);
 }
-END_TEST
 
 
 /*
@@ -1562,7 +1534,7 @@ kve_test_same(const kve_life_t *a, const kve_life_t *b, double tolerance)
 }
 
 
-START_TEST(bulk_is_step_by_step)
+TEST_LOOP(bulk_is_step_by_step, 20)
 {
     uint64_t     told;
     kve_life_t  *bulk, *steps;
@@ -1570,101 +1542,44 @@ START_TEST(bulk_is_step_by_step)
     bulk = malloc(KVE_LIVES * sizeof(kve_life_t));
     steps = malloc(KVE_LIVES * sizeof(kve_life_t));
 
-    told = kve_test_life(bulk, _i, 0, 0, 0);
-    ck_assert_uint_eq(told, kve_test_life(steps, _i, 1, 0, 0));
+    told = kve_test_life(bulk, loop, 0, 0, 0);
+    ck_assert_uint_eq(told, kve_test_life(steps, loop, 1, 0, 0));
     kve_test_same(bulk, steps, 1e-9);
 
-    ck_assert_uint_eq(told, kve_test_life(steps, _i, 7, 1, 0));
+    ck_assert_uint_eq(told, kve_test_life(steps, loop, 7, 1, 0));
     kve_test_same(bulk, steps, 1e-9);
 
     free(bulk);
     free(steps);
 }
-END_TEST
 
 
-START_TEST(deterministic)
+TEST_LOOP(deterministic, 4)
 {
     kve_life_t  *a, *b;
 
     a = malloc(KVE_LIVES * sizeof(kve_life_t));
     b = malloc(KVE_LIVES * sizeof(kve_life_t));
 
-    kve_test_life(a, 100 + _i, 0, 0, 0);
-    kve_test_life(b, 100 + _i, 0, 0, 0);
+    kve_test_life(a, 100 + loop, 0, 0, 0);
+    kve_test_life(b, 100 + loop, 0, 0, 0);
     kve_test_same(a, b, 0);
 
     /* nor does it matter how often anybody looks */
 
-    kve_test_life(b, 100 + _i, 0, 1, 0);
+    kve_test_life(b, 100 + loop, 0, 1, 0);
     kve_test_same(a, b, 0);
 
     free(a);
     free(b);
 }
-END_TEST
 
 
-START_TEST(upheaval)
+TEST_LOOP(upheaval, 20)
 {
     kve_life_t  *a;
 
     a = malloc(KVE_LIVES * sizeof(kve_life_t));
-    kve_test_life(a, 200 + _i, 0, _i & 1, 1);
+    kve_test_life(a, 200 + loop, 0, loop & 1, 1);
     free(a);
-}
-END_TEST
-
-
-int
-main(void)
-{
-    int       failed;
-    Suite    *s;
-    TCase    *tc;
-    SRunner  *sr;
-
-    s = suite_create("replica");
-    tc = tcase_create("replica");
-    tcase_set_timeout(tc, 0);
-
-    tcase_add_test(tc, hardware);
-    tcase_add_test(tc, alone);
-    tcase_add_test(tc, overheads);
-    tcase_add_test(tc, speed);
-    tcase_add_test(tc, chunked_prefill);
-    tcase_add_test(tc, decode_first);
-    tcase_add_test(tc, batching_slows_decode);
-    tcase_add_test(tc, last_token_is_computed);
-    tcase_add_test(tc, lru_tail_first);
-    tcase_add_test(tc, used_blocks_are_pinned);
-    tcase_add_test(tc, replies_are_cached);
-    tcase_add_test(tc, siblings_share);
-    tcase_add_test(tc, admission_waits_for_blocks);
-    tcase_add_test(tc, admission_waits_for_a_seat);
-    tcase_add_test(tc, too_big);
-    tcase_add_test(tc, preemption);
-    tcase_add_test(tc, restart);
-    tcase_add_test(tc, abort_frees);
-    tcase_add_test(tc, abort_swallows_events);
-    tcase_add_test(tc, kept_until_released);
-    tcase_add_test(tc, given_is_not_computed);
-    tcase_add_test(tc, chunk_reuse);
-    tcase_add_test(tc, tiers);
-    tcase_add_test(tc, loading);
-    tcase_add_test(tc, hybrid);
-    tcase_add_test(tc, capacity);
-    tcase_add_test(tc, reset_cache);
-    tcase_add_test(tc, prefix_caching_off);
-    tcase_add_loop_test(tc, bulk_is_step_by_step, 0, 20);
-    tcase_add_loop_test(tc, deterministic, 0, 4);
-    tcase_add_loop_test(tc, upheaval, 0, 20);
-
-    suite_add_tcase(s, tc);
-    sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -841,4 +841,4 @@ TEST(test_alias_traffic)
 }
 
 
-util_around(setup, teardown);
+suite_around(setup, teardown);

@@ -346,4 +346,4 @@ TEST(test_attribute_most)
 }
 
 
-util_around(setup, teardown);
+suite_around(setup, teardown);

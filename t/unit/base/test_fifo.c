@@ -294,4 +294,4 @@ TEST(test_fifo_together)
 }
 
 
-util_around(begin, end);
+suite_around(begin, end);

@@ -133,4 +133,4 @@ TEST(test_turnover_start)
 }
 
 
-util_around(setup, teardown);
+suite_around(setup, teardown);

@@ -360,4 +360,4 @@ TEST(test_pace_rest)
 }
 
 
-util_around(setup, NULL);
+suite_around(setup, NULL);

@@ -602,4 +602,4 @@ TEST(test_queue_near)
 }
 
 
-util_around(setup, teardown);
+suite_around(setup, teardown);

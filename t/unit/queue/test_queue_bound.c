@@ -176,4 +176,4 @@ TEST(test_queue_charge)
 }
 
 
-util_around(setup, teardown);
+suite_around(setup, teardown);

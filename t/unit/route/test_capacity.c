@@ -472,4 +472,4 @@ TEST(test_capacity_lies)
 }
 
 
-util_around(setup, teardown);
+suite_around(setup, teardown);

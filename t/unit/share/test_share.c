@@ -686,4 +686,4 @@ TEST(test_share_known)
 }
 
 
-util_around(hosts_begin, hosts_end);
+suite_around(hosts_begin, hosts_end);

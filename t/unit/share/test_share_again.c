@@ -333,4 +333,4 @@ TEST(test_share_clocks)
 }
 
 
-util_around(hosts_begin, hosts_end);
+suite_around(hosts_begin, hosts_end);

@@ -317,4 +317,4 @@ TEST(test_share_batch_told)
 }
 
 
-util_around(begin, NULL);
+suite_around(begin, NULL);

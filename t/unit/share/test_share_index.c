@@ -249,4 +249,4 @@ TEST(test_share_index_nonsense)
 }
 
 
-util_around(begin, end);
+suite_around(begin, end);

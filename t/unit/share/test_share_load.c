@@ -258,4 +258,4 @@ TEST(test_share_given)
 }
 
 
-util_around(hosts_begin, hosts_end);
+suite_around(hosts_begin, hosts_end);
