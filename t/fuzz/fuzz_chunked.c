@@ -5,9 +5,9 @@
 
 
 /*
- * The input is a chunked body, as probes read it: in one piece and in pieces
- * the same data and the same end must be found; and what a reader without
- * states finds where that reads the body at all.
+ * The input is a chunked body, as probes read it.  One piece and several must
+ * give the same data and the same end, equal to those of a stateless reader
+ * where that one accepts the body.
  */
 
 
@@ -18,7 +18,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 
-/* the data of all runs; returns how it ended */
+/* Collects the data of all runs; returns the result. */
 static int
 read_all(const uint8_t *data, size_t size, util_rng_t *r, util_buf_t *out)
 {
@@ -50,7 +50,7 @@ read_all(const uint8_t *data, size_t size, util_rng_t *r, util_buf_t *out)
 }
 
 
-/* sizes, CRLF, data, and nothing odd: KVR_AGAIN if it is more than that */
+/* Reads sizes, CRLF and data only; KVR_AGAIN if there is more than that. */
 static int
 simple(const uint8_t *p, size_t size, util_buf_t *out)
 {
@@ -117,7 +117,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                    || memcmp(whole.p, pieces.p, whole.len) == 0),
                "other data");
 
-    /* strtoul() wants an end */
+    /* strtoul() needs a terminator */
 
     copy = malloc(size + 1);
     memcpy(copy, data, size);

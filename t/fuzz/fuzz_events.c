@@ -5,11 +5,11 @@
 
 
 /*
- * The input is what a publisher sends.  Its first byte says what is skipped so
- * that deep places are reached: the handshake (bit 0), and the frames too, so
- * that the rest is one payload (bit 1); the side of a replay (bit 2); the rest
- * of it into how many pieces the input is cut.  In one piece and in pieces the
- * same must be found, and what is found goes to the model of a peer.
+ * The input is a publisher's bytes.  Its first byte says what is skipped to
+ * reach deep code: the handshake (bit 0), and the frames too, so that the rest
+ * is one payload (bit 1); bit 2 is the replay side; the other bits are the
+ * number of pieces.  One piece and several must give the same events, which go
+ * to the model of a peer.
  */
 
 
@@ -25,7 +25,7 @@
 
 
 typedef struct {
-    uint64_t  digest;                /* of all that was found, in its order */
+    uint64_t  digest;                /* of all events, in order */
     uint64_t  events;
     unsigned  failed;
 } fuzz_found_t;
@@ -135,7 +135,7 @@ fuzz_event(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e)
 }
 
 
-/* memory for a payload: no frame that ends has more bytes than the input */
+/* memory for a payload: a complete frame is no longer than the input */
 static void
 fuzz_memory(kvr_subscription_t *s, size_t size)
 {
@@ -256,7 +256,7 @@ fuzz_run(const uint8_t *data, size_t size, unsigned skip, util_rng_t *r,
     for (off = 0; off < size; off += n) {
         n = 1 + util_below(r, (unsigned) (size - off));
 
-        /* of the exact size, where what is read beyond is seen */
+        /* of the exact size, to detect reads beyond it */
 
         piece = malloc(n);
         memcpy(piece, data + off, n);
@@ -286,7 +286,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     skip = *data++;
     size--;
 
-    /* that of the runs before, as long as nothing was told */
+    /* that of the runs before, while nothing was reported */
 
     if (kvr_get(&e.messages) || kvr_get(&e.stored)) {
         kvr_events_reset(&e);

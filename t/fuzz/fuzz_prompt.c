@@ -5,13 +5,10 @@
 
 
 /*
- * Fuzzes the reader of request bodies: with libFuzzer where clang has it, else
- * over the files and directories that are given as arguments.
- *
- * The input is a body; a first line that starts with "/" is the request's
- * path.  Windows are chosen from a hash of the input.  All kernels must find
- * the same in one piece and in windows, and what the unit tests' oracle finds
- * by means of cJSON (see t/unit/oracle.h).
+ * Fuzzes the reader of request bodies.  The input is a body; a first line that
+ * starts with "/" is the request's path.  Windows depend on a hash of the
+ * input. All kernels must give the same result in one piece and in windows,
+ * equal to that of the unit tests' oracle (t/unit/oracle.h).
  */
 
 

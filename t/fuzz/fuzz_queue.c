@@ -5,10 +5,10 @@
 
 
 /*
- * The input is what two processes do with a queue: requests of any class,
- * tenant, weight, size and deadline come, are let in, leave, are shed.  After
- * each step the shared state must count as many as there are, and the first of
- * a process must be one that nothing in it comes before.
+ * The input is a list of operations of two processes on a queue: requests of
+ * any class, tenant, weight, size and deadline arrive, are admitted, leave,
+ * are displaced.  After each step the shared counts must be right, and the
+ * first request of a process must be one that no other in it precedes.
  */
 
 
@@ -18,7 +18,7 @@
 
 #define PROCESSES  2
 #define ITEMS      64
-#define LONGEST    100              /* input that is looked at */
+#define LONGEST    100              /* input that is used */
 
 
 typedef struct {
@@ -64,7 +64,7 @@ take(const uint8_t **p, const uint8_t *end, unsigned bytes)
 }
 
 
-/* of those that wait in a process, by looking at each */
+/* Counts the waiting requests of a process one by one. */
 static void
 check_first(process_t *pr, kvr_queue_shared_t *shared)
 {
@@ -115,7 +115,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static kvr_queue_shared_t  shared;
     static process_t          process[PROCESSES];
 
-    /* rows that nobody had are as they were */
+    /* rows of no process are unchanged */
 
     memset(&shared, 0, offsetof(kvr_queue_shared_t, row[PROCESSES]));
     memset(process, 0, sizeof(process));

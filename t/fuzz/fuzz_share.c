@@ -5,11 +5,11 @@
 
 
 /*
- * The input is a batch of another host: as it is, and as the records of a batch
- * whose head, length and digest are right, as somebody could send who has the
- * key.  Whatever is taken of it, it is of the peers that the batch tells, and the
- * zone can still be asked, told and framed.  There are 300 peers, and a batch
- * tells two of them or most, whose places take two bytes: the last numbers first.
+ * The input is a batch of another host: unchanged, and as the records of a
+ * batch with the right head, length and digest, as a sender with the key could
+ * make. It may only change peers that the batch names, and the zone must still
+ * accept lookups, updates and frames.  There are 300 peers; a batch names two
+ * of them, or most, whose places take two bytes: the last slots first.
  */
 
 
@@ -20,9 +20,9 @@
 
 #define LINES  256
 #define PEERS  300
-#define TOLD   260                       /* the first ones are never told */
+#define TOLD   260                       /* the first ones are never named */
 #define MANY   128                       /* in the first byte: all of these */
-#define LOOK   4096                      /* runs between two long looks */
+#define LOOK   4096                      /* runs between two full checks */
 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -71,7 +71,7 @@ begin(void)
 }
 
 
-/* nothing is said of peers that no batch tells of */
+/* peers that no batch names are unchanged */
 static void
 look(void)
 {
@@ -98,7 +98,7 @@ look(void)
                    "peer %u has something", k);
     }
 
-    /* and the host goes on telling what it has: no more than there is room */
+    /* and the host can still publish, within its buffer */
 
     do {
         n = (uint32_t) kvr_share_frame(&self, &owner, batch, 0, now, 1000);
@@ -122,12 +122,12 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     now += 10;
 
-    /* as it is: without the key it is nothing */
+    /* unchanged: without the key it is ignored */
 
     rc = kvr_share_apply(&self, &owner, data, size, now, 1000);
     util_check(rc > KVR_SHARE_REPEATED, "%d", rc);
 
-    /* the first byte says whose it is */
+    /* the first byte is the host */
 
     kvr_share_batch_begin(&w, batch, sizeof(batch), owner.names.digest);
 

@@ -6,9 +6,9 @@
 
 /*
  * The input is the file of a zone without its head: lines, peers with their
- * clocks, lengths.  A second time its length and its digest are made right, as
- * somebody could who has the key.  Whatever was believed of it can be looked up
- * and written again, and what is written is read.
+ * clocks, lengths.  The second run corrects length and digest, as a writer with
+ * the key could.  Accepted data can be looked up and written again, and the
+ * written file is accepted.
  */
 
 
@@ -31,7 +31,7 @@ static uint8_t     slice[KVR_ZONE_SNAPSHOT_SLICE];
 static kvr_zone_t  zone[2];
 
 
-/* empty, in the memory that it has */
+/* Clears it in place. */
 static void
 clear(kvr_zone_t *z)
 {
@@ -120,13 +120,13 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     clear(&zone[0]);
     save(&zone[0], &empty);
 
-    /* as it is, behind a good head */
+    /* unchanged, after a good head */
 
     util_put(&file, empty.p, HEAD);
     util_put(&file, data, size);
     try(&file);
 
-    /* what is too short for a tail is lines, without peers */
+    /* input too short for a tail is lines without peers */
 
     tail = empty.len - HEAD;
 

@@ -5,8 +5,8 @@
 
 
 /*
- * The input is a response, an event stream if its first byte is a letter or a
- * colon: in one piece and in pieces the same must be found in it.
+ * The input is a response; an event stream if its first byte is a letter or a
+ * colon.  One piece and several must give the same result.
  */
 
 
@@ -30,7 +30,7 @@ part(void *data, kvr_response_part_e part, const uint8_t *p, size_t len)
 }
 
 
-/* pieces of one string are told one by one: only their bytes must be equal */
+/* a string is reported in pieces: only the bytes must be equal */
 static void
 text(void *data, kvr_response_part_e part, const uint8_t *p, size_t len)
 {
@@ -87,7 +87,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         util_check(u.first == v.first, "first, mode %u", mode);
         util_check(memcmp(&t, &w, sizeof(t)) == 0, "tokens, mode %u", mode);
 
-        /* lines that tell no tokens are not all read in the other mode */
+        /* the other mode skips some lines without tokens */
 
         util_check(u.error == v.error || mode == KVR_RESPONSE_TOKENS, "error");
         util_check(u.id_len == v.id_len

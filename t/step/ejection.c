@@ -7,7 +7,7 @@
 #include "world.h"
 
 
-/* one request after the other, at one server */
+/* Sends requests one by one to one server. */
 static void
 check_answer(uint32_t peer, uint64_t now)
 {

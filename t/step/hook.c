@@ -8,8 +8,8 @@
 
 
 /*
- * What gcc -fsanitize=thread calls.  A plain store is done by the caller after
- * the call, an atomic one by the function.
+ * The functions that gcc -fsanitize=thread calls.  The caller does a plain
+ * store after the call; the function does an atomic one.
  */
 
 #define HOOK_PLAIN(n)                                                         \
@@ -45,7 +45,7 @@ __tsan_atomic##bits##_fetch_##op(volatile type *p, type v, int o)             \
     return __atomic_fetch_##op(p, v, SC);                                     \
 }
 
-/* one that fails to exchange stores nothing: it counts all the same */
+/* a failed exchange stores nothing, but counts too */
 
 #define HOOK_EXCHANGE(bits, type, how)                                        \
                                                                               \
@@ -129,8 +129,8 @@ void __tsan_atomic_signal_fence(int o) { (void) o; }
 #ifndef HOOK_NO_WRAP
 
 /*
- * memcpy() and its like in words, where the linker has put these in their
- * place (--wrap), and the compiler was told to leave the calls (-fno-builtin).
+ * memcpy() and similar functions, word by word: the linker replaces the calls
+ * (--wrap), which the compiler keeps (-fno-builtin).
  */
 
 void *__wrap_memcpy(void *to, const void *from, size_t len);
@@ -167,7 +167,7 @@ __wrap_memmove(void *to, const void *from, size_t len)
         return __wrap_memcpy(to, from, len);
     }
 
-    /* they overlap, which nothing in shared memory does */
+    /* overlapping memory is never shared */
 
     hook_store(to);
 

@@ -5,16 +5,16 @@
 
 
 /*
- * A kill at every step.  A process does a dozen things of those in victim.c,
- * and is killed before its n-th store to shared memory, for each n there is;
- * after each kill the one that lives on does what it would do, and all that
- * must hold is asked for (world.c).  Then another dozen.
+ * A kill at every step.  A process performs a dozen operations of victim.c and
+ * is killed before its n-th store to shared memory, for each n.  After each
+ * kill another process continues, and world.c checks what must hold.  Then the
+ * next dozen.
  *
- *     step FILE [SECONDS]         writes how many there were, as JSON
+ *     step FILE [SECONDS]         writes the number of kills, as JSON
  *
- * Killed is: left by longjmp(), the shared memory as it is.  That is the same
- * as a dead process here, as core/ has no variables of its own, and a thousand
- * times cheaper.  KVR_TEST_SEED chooses other dozens.
+ * A kill is a longjmp() that leaves the shared memory unchanged.  As core/ has
+ * no variables, this equals a dead process, and is a thousand times cheaper.
+ * KVR_TEST_SEED chooses other dozens.
  */
 
 
@@ -31,7 +31,7 @@
 
 static jmp_buf   dead;
 static uint64_t  stores;
-static uint64_t  last;               /* which store is not done; 0: all are */
+static uint64_t  last;               /* the store that is not done; 0: none */
 static int       armed;
 
 

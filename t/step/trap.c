@@ -5,10 +5,10 @@
 
 
 /*
- * The same in a worker of nginx, with t/die.c: the module is built with
- * -fsanitize=thread, and this is preloaded.  A worker that finds the number n
- * in the file of KVROUTE_DIE stops before its n-th store to shared memory, as
- * by SIGSTOP; who asked for that looks which connections it has, and kills it.
+ * The same in an nginx worker, with t/die.c: the module is built with
+ * -fsanitize=thread, and this library is preloaded.  A worker that finds the
+ * number n in the file KVROUTE_DIE stops before its n-th store to shared
+ * memory; the test notes its connections and kills it.
  */
 
 
@@ -67,7 +67,7 @@ hook_store(const volatile void *addr)
 }
 
 
-/* shared memory of nginx is without a name */
+/* nginx's shared memory has no name */
 
 void
 die_after(uint64_t n)

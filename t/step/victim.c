@@ -5,7 +5,7 @@
 
 
 /*
- * What a process does to shared memory, as the glue does it.
+ * The operations of a process on shared memory, as in the glue.
  */
 
 
@@ -27,7 +27,7 @@ victim_alive(void *data, kvr_load_owner_t owner)
 }
 
 
-/* a request at a server, from the pick to one of its ends */
+/* A request at a server, from the choice to its end. */
 static void
 victim_request(util_rng_t *rng, kvr_reservation_t *r)
 {
@@ -78,7 +78,7 @@ victim_request(util_rng_t *rng, kvr_reservation_t *r)
     if (util_below(rng, 5)) {
         rc |= kvr_attempt_first(&at, &victim, &pool, &f, NOW + 100);
 
-        /* as predicted, where what is held must stay so */
+        /* as predicted, where cached prompts must stay cached */
 
         e.tokens.prompt = UNITS * UNIT / 4;
         e.tokens.cached = peer < HELD_BY || util_below(rng, 2)
@@ -112,7 +112,7 @@ victim_requests(util_rng_t *rng)
 }
 
 
-/* servers fail, are put on trial, ejected, and probed */
+/* Servers fail, are tried, ejected, and probed. */
 static void
 victim_eject(util_rng_t *rng)
 {
@@ -187,7 +187,7 @@ victim_room(void *data, kvr_queue_item_t *item)
 }
 
 
-/* requests wait, are let in, and leave */
+/* Requests wait, are admitted, and leave. */
 static void
 victim_queue(util_rng_t *rng)
 {
@@ -270,7 +270,7 @@ victim_servers(util_rng_t *rng)
 }
 
 
-/* a reload: its names are others; or it ends and another begins */
+/* A reload changes the names; or the process ends and another begins. */
 static void
 victim_process(util_rng_t *rng)
 {
@@ -298,7 +298,7 @@ victim_sweep(util_rng_t *rng)
 }
 
 
-/* what becomes known of the last server */
+/* Updates the last server's state. */
 static void
 victim_engine(util_rng_t *rng)
 {

@@ -22,7 +22,7 @@ size_t            world_size;
 kvr_queue_t       waiting;
 kvr_queue_item_t  waiter;
 
-static kvr_attempt_t  running;      /* the living one's, in flight */
+static kvr_attempt_t  running;      /* in flight in the surviving process */
 static unsigned       table_full;
 
 
@@ -40,7 +40,7 @@ world_name(unsigned n)
 }
 
 
-/* whether a number is that of a server */
+/* Returns whether a slot belongs to a server. */
 static int
 world_is(unsigned number, unsigned n)
 {
@@ -177,7 +177,7 @@ world_init(util_rng_t *rng, unsigned full)
         .max = 50, .on = 1
     };
 
-    /* two prompts in a row begin alike */
+    /* two consecutive prompts share a prefix */
 
     for (i = 0; i < PROMPTS; i++) {
         util_chain(chain[i], 1 + i / 2, UNITS / 2, 100 + i, UNITS);
@@ -254,7 +254,7 @@ world_receipt(kvr_receipt_t *r, uint64_t n)
 }
 
 
-/* each number is what the living row says, and no row is left to the dead */
+/* each count is that of the surviving row; no row of a dead process is left */
 static void
 check_load(void)
 {
@@ -330,7 +330,7 @@ check_lines(void)
         }
     }
 
-    /* claims of the dead are found by the sweep, and there is room again */
+    /* the sweep frees claims of dead processes, and there is room again */
 
     ix->clock += 2 * KVR_INDEX_CLAIM;
 
@@ -377,7 +377,7 @@ check_index(void)
 
         for (p = 0; p < NUMBERS; p++) {
 
-            /* what another server with that number held is forgotten */
+            /* the entries of an earlier server in this slot are forgotten */
 
             if (p >= PEERS && !world_is(p, p)) {
                 util_check(matched[p] == 0, "prompt %u: server %u is new and "
@@ -425,7 +425,7 @@ check_index(void)
 }
 
 
-/* no name twice, none half written; who comes gets a number */
+/* no name twice, none half written; a new server gets a slot */
 static void
 check_registry(void)
 {
@@ -477,7 +477,7 @@ check_receipts(util_rng_t *rng)
     last = kvr_get(&world->receipts.last);
     seen = 0;
 
-    /* and those that were before them in the ring */
+    /* and those before them in the ring */
 
     for (n = kvr_max(last, 2 * KVR_RECEIPTS) - 2 * KVR_RECEIPTS + 1;
          n <= last;
@@ -531,7 +531,7 @@ check_stats(void)
 }
 
 
-/* the one that waits is let in, and nobody else is counted */
+/* the waiting request is admitted, and no other is counted */
 static void
 check_queue(void)
 {
@@ -568,7 +568,7 @@ check_queue(void)
 }
 
 
-/* the living one's request comes to its end */
+/* the surviving process's request ends */
 static void
 check_attempt(void)
 {
@@ -609,7 +609,7 @@ world_check(util_rng_t *rng)
     kvr_attempt_t     attempt;
     kvr_queue_item_t  item;
 
-    /* what is the living one's own is as it was before each kill */
+    /* the surviving process's own state is as before each kill */
 
     q = waiting;
     item = waiter;
