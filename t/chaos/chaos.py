@@ -1,17 +1,15 @@
 #!/usr/bin/env python3
-"""Does to nginx what operators, kernels, engines and clients do, at random
-instants, and asks after each batch of it whether all is as it must be.
+"""Runs nginx under random actions of operators, kernels, engines and clients, and
+checks after each batch of actions what must hold.
 
     MINUTES=8 SEED=1 [STEPS=1] t/chaos/chaos.py FILE         (make chaos)
 
 A seed is one life of nginx, with 1, 2 or 4 workers: batches of acts under
-load, each followed by a pause in which nothing may be counted any more.  Seeds
-go up from SEED until the time is over.  All choices follow from the seed; what
-the scheduler of the machine does in between does not, so that a seed which
-failed may have to be run a few times: SEED=17 SEEDS=1.
+load, each followed by a pause in which all counters must be zero.  Seeds go up
+from SEED until the time is over.  All choices follow from the seed, but the
+scheduler's do not, so a failed seed may need several runs: SEED=17 SEEDS=1.
 
-Writes what there was to FILE, as JSON; logs of a seed that failed are in
-build/chaos.  MODULE and NGINX_BIN may name other builds.
+Writes the results to FILE, as JSON; logs of a failed seed are in build/chaos.  MODULE and NGINX_BIN may name other builds.
 """
 
 import asyncio
@@ -81,7 +79,7 @@ WELL = {"fault": None, "fault_rate": 1, "stall_ms": 0, "retry_after": -1,
 
 
 async def until(what, seconds):
-    """Whether it has become true."""
+    """Waits for a condition; returns whether it became true."""
     end = time.monotonic() + seconds
 
     while not what():
@@ -243,7 +241,7 @@ class Life:
             return f.read()
 
     def lines(self, name):
-        """Those that are new."""
+        """Returns the new lines."""
         try:
             with open(os.path.join(self.dir, name), "rb") as f:
                 f.seek(self.offset[name])
@@ -284,7 +282,7 @@ class Life:
         await getattr(self, name)()
 
     def kill_pid(self, pid):
-        """Nobody else can say which connections go with a worker."""
+        """Notes a worker's connections before it dies."""
         try:
             os.kill(pid, signal.SIGSTOP)
             self.tree.stopped(pid)
@@ -311,7 +309,7 @@ class Life:
             self.kill_pid(pid)
 
     async def kill_exiting(self):
-        """If none is, one is made."""
+        """Returns a worker that shuts down; reloads if there is none."""
         pid = self.some_worker(True)
 
         if pid is None:
@@ -328,14 +326,14 @@ class Life:
             self.kill_pid(pid)
 
     async def kill_step(self):
-        """At a store to shared memory, whichever it is."""
+        """Makes a worker stop at some store to shared memory."""
         with open(self.die + ".new", "w") as f:
             f.write("%d\n" % int(2 ** (11 * self.rng.random())))
         os.rename(self.die + ".new", self.die)
         await until(lambda: not os.path.exists(self.die), .5)
 
     async def reap(self):
-        """Kills those that have stopped by themselves there."""
+        """Kills the workers that have stopped there."""
         while True:
             await asyncio.sleep(.01)
 
@@ -345,14 +343,14 @@ class Life:
                     self.judge.count["step_kills"] += 1
 
     async def watch(self):
-        """Workers that hang are helped."""
+        """Resumes stopped workers."""
         while True:
             if await self.hangs():
                 await self.remedy()
 
     async def remedy(self):
-        """What docs/operations.md says of a lock that is not let go: a worker
-        killed between lock and note, which is one store of many, leaves one."""
+        """Applies the remedy of docs/operations.md for a lock that is not released:
+        a worker killed between lock and note leaves one."""
         old = self.tree.workers()
         self.nginx.send_signal(signal.SIGHUP)
         await until(lambda: len(self.tree.workers().keys() - old.keys())
@@ -365,7 +363,7 @@ class Life:
         self.judge.count["remedies"] += 1
 
     async def hangs(self):
-        """Whether a worker runs, and waits for nothing, for two seconds."""
+        """Returns whether a worker spins for two seconds."""
         hot = set(self.tree.workers())
 
         for _ in range(40):
@@ -377,7 +375,7 @@ class Life:
         return True
 
     async def locked(self):
-        """Whether the log tells of a lock, and rows are kept for it."""
+        """Returns whether the log reports a lock that keeps rows."""
         for _ in range(20):
             await asyncio.sleep(.1)
             status = await self.status()
@@ -429,7 +427,7 @@ class Life:
             self.kill_pid(pid)
 
     def at_fault(self):
-        """From now on engines may be why a request fails."""
+        """Notes that requests can fail because of engines from now on."""
         if not self.sick:
             self.judge.faults.append([time.monotonic(), float("inf")])
         self.judge.count["engine_faults"] += 1
@@ -442,7 +440,7 @@ class Life:
         await self.control(port, what)
 
     async def engine(self):
-        """One restarts, or stands still: it accepts and never answers."""
+        """Restarts an engine, or stops it: it accepts and never answers."""
         i = self.rng.randrange(conf.WORKING, ENGINES)
         self.at_fault()
         self.sick.add(self.engines[i])
@@ -505,7 +503,7 @@ class Life:
         self.gate.set()
 
     async def well(self):
-        """Engines are as they should be again."""
+        """Ends all faults of engines."""
         for p in self.processes:
             p.send_signal(signal.SIGCONT)
 
@@ -519,7 +517,7 @@ class Life:
             self.judge.faults[-1][1] = time.monotonic() + 3
 
     async def quiet(self, did):
-        """Waits until nothing is under way, then asks for all that must be."""
+        """Waits until no request is in flight, then checks what must hold."""
         judge, tree = self.judge, self.tree
 
         await self.well()

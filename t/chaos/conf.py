@@ -1,5 +1,5 @@
-"""Configurations that reloads change to and fro: lists of servers, policies,
-queues, zones.  All of them are valid, and none fails a request."""
+"""Configurations for reloads: lists of servers, policies, queues, zones.  All are
+valid, and none fails a request."""
 
 import os
 
@@ -181,12 +181,12 @@ http {
 
 
 def some(rng, ports):
-    """Those that always are there, and some of the others."""
+    """Returns the permanent servers and some of the others."""
     return ports[:WORKING] + [p for p in ports[WORKING:] if rng.random() < .7]
 
 
 def listed(ports, rng):
-    """One of them may be left to others."""
+    """Returns locations; one of them may be missing."""
     some = rng.sample(ports, rng.randint(1, len(ports)))
     return " ".join("server 127.0.0.1:%d max_fails=0;" % p for p in some)
 
@@ -204,7 +204,7 @@ def servers(rng, ports, limit=""):
 
 
 def text(rng, fixed, ports, rooms):
-    """A configuration, of random choices; fixed are the names that stay.
+    """Returns a random configuration; some names are always there.
     rooms are SGLang's servers: the first half prefills, the rest decodes."""
     zone = rng.choice(("first:2m", "first:3m", "second:2m", "second:1m"))
 

@@ -1,12 +1,12 @@
-"""What must hold whatever was done: what clients and the access log saw, held
-against the status; and what processes may keep."""
+"""What must always hold: the status agrees with clients and the access log; limits
+on the memory and files of processes."""
 
 import collections
 import os
 import re
 import time
 
-SHOWN = 40           # failures that are told in full
+SHOWN = 40           # failures that are printed in full
 
 LISTEN = "0A"        # in /proc/net/tcp
 
@@ -22,8 +22,8 @@ UNLOGGED = ("other", "prefill", "rooms_prefill")
 
 
 class Judge:
-    """Gathers requests and failures.  The kills say which connections went
-    with their worker, the faults when engines were at fault."""
+    """Collects requests and failures, the connections of killed workers, and the
+    times of engine faults."""
 
     def __init__(self):
         self.count = collections.Counter()
@@ -51,12 +51,12 @@ class Judge:
         self.open.add(r)
 
     def killed(self, port):
-        """Its client may have had all of the answer, which is in no log."""
+        """The client may have the whole answer although no log has the request."""
         self.victims[port] = time.monotonic()
         self.cut += 1
 
     def was_cut(self, r):
-        """Some other request may have had its port before."""
+        """Another request may have used its port before."""
         return self.victims.get(r.port, 0) >= r.start
 
     def does(self, what):
@@ -82,13 +82,13 @@ class Judge:
             self.fail("lost", self.told(r))
 
     def told(self, r):
-        """A request, and what was done meanwhile."""
+        """Describes a request and the actions during it."""
         return "%s %s; %s" % (r, r.body[:200] or "", ", ".join(
             "%s at %.3f" % (what, when - r.start) for when, what in self.did
             if when > r.start - 2 and when < r.end))
 
     def excused(self, r):
-        """The queue's own answers; and engines were at fault meanwhile."""
+        """Accepts the queue's own answers, and failures during engine faults."""
         if (r.place in ("queued", "turns") and r.status in (429, 503)
                 and b"queue_" in r.body):
             return True
@@ -99,7 +99,7 @@ class Judge:
     # --- counters
 
     def idle(self, status):
-        """What is still counted, as text; nothing if all is at zero.  nginx's
+        """Returns counters that are not zero, as text.  nginx's
         own count keeps one of a worker that was killed at the store between
         that and ours (ngx_http_kvroute_choose.c), which chance never finds."""
         left = []
@@ -122,14 +122,14 @@ class Judge:
 
     @staticmethod
     def counted(status):
-        """What each server of an upstream was given, by the status."""
+        """Returns the requests of each server of an upstream, by the status."""
         return {(name, p["name"]): (p["id"], p["requests"])
                 for name, u in status["upstreams"].items()
                 for p in u["peers"] if "id" in p}
 
     def sums(self, before, after, log, attempts):
-        """Since the last time: a request of a killed worker may have been
-        counted, and is in no log."""
+        """Compares since the last call; a request of a killed worker can be counted
+        although no log has it."""
         given = collections.Counter()
         answered = collections.Counter()
 
@@ -176,14 +176,14 @@ class Judge:
 
 
 class Processes:
-    """What nginx's processes are, and have."""
+    """nginx's processes and their resources."""
 
     def __init__(self, master, port):
         self.master, self.port = master, port
         self.reset = 0
 
     def children(self):
-        """Workers, and what will be one and has not said so yet."""
+        """Returns the workers, including those that are starting."""
         try:
             with open("/proc/%d/task/%d/children"
                       % (self.master, self.master)) as f:
@@ -192,7 +192,7 @@ class Processes:
             return []
 
     def workers(self):
-        """pid: whether it is shutting down."""
+        """Maps each pid to whether it is shutting down."""
         out = {}
 
         for pid in self.children():
@@ -215,12 +215,12 @@ class Processes:
             return "X"
 
     def stopped(self, pid):
-        """Waits until a signal has stopped it, or it has gone."""
+        """Waits until a signal has stopped it, or it has exited."""
         while self.state(pid) not in "TXZ":
             time.sleep(0.0005)
 
     def clients(self, pid):
-        """The ports of clients whose connections a worker has."""
+        """Returns the client ports of a worker's connections."""
         have = set()
 
         try:
@@ -250,7 +250,7 @@ class Processes:
 
     @staticmethod
     def memory(pid):
-        """kB of its own."""
+        """Returns its private memory in kB."""
         try:
             with open("/proc/%d/status" % pid) as f:
                 return int(re.search(r"RssAnon:\s*(\d+)", f.read())[1])

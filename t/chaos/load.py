@@ -1,7 +1,6 @@
 """The clients: streams, whole answers, aborts at any point, 1 KB to 4 MB.
 
-Each request has a connection of its own, so that it can be told by its port
-which worker had it.
+Each request has its own connection: the port identifies the worker.
 """
 
 import asyncio
@@ -18,9 +17,9 @@ KINDS = (("stream", 30), ("whole", 30), ("slow", 10), ("get", 5),
 PLACES = (("plain", 30), ("buffered", 15), ("queued", 25), ("legs", 15),
           ("turns", 5), ("rooms", 5), ("other", 10))
 
-FAMILIES = 40        # of prompts that begin alike
+FAMILIES = 40        # of prompts that share a prefix
 
-# mostly by two servers: prompts that nobody has yet
+# mostly for two servers: prompts that are not cached yet
 
 if os.environ.get("LEGS"):
     FAMILIES = 1 << 30
@@ -47,7 +46,7 @@ def pick(rng, table):
 
 
 class Request:
-    """One of them, and what became of it."""
+    """One request and its result."""
 
     def __init__(self, place, kind):
         self.place, self.kind = place, kind
@@ -66,7 +65,7 @@ class Request:
 
 
 class Bank:
-    """Text to make prompts of: those of one family begin alike."""
+    """Returns text for prompts: those of one family share a prefix."""
 
     def __init__(self, rng, size=6_000_000):
         line = " ".join(rng.choice(WORDS) for _ in range(60_000))
@@ -83,7 +82,7 @@ class Bank:
 
 
 async def send(r, port, head, body, abort=None, patience=PATIENCE):
-    """Sends a request and reads its answer, or leaves before."""
+    """Sends a request and reads its answer, or leaves early."""
     writer = None
 
     try:
@@ -155,7 +154,7 @@ def head(method, path, body, *more):
 
 
 async def client(rng, bank, port, judge, gate):
-    """One request after the other, as long as the gate is open."""
+    """Sends requests one by one while the gate is open."""
     while True:
         await gate.wait()
 

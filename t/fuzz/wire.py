@@ -5,9 +5,8 @@ broken gzip in it.
 
     t/fuzz/wire.py api|strings|responses SECONDS [SEED]
 
-Every request must be answered in HTTP, the API in JSON; a response must pass as
-the engine has sent it; nginx must not die, nor log anything severe.  Prints
-how many there were, as JSON.
+Every answer must be HTTP, those of the API JSON; responses must pass unchanged;
+nginx must not die or log an alert.  Prints the counts as JSON.
 """
 
 import gzip
@@ -71,7 +70,7 @@ EVENTS = (b'data: {"choices":[{"delta":{"content":"hello"}}]}\n\n',
 
 
 def mutated(rng, data):
-    """Some bytes of it changed, put in, left out."""
+    """Returns it with some bytes changed, inserted or removed."""
     data = bytearray(data)
 
     for _ in range(rng.randrange(1, 4)):
@@ -94,7 +93,7 @@ def header(value):
 
 
 def line(value):
-    """What may stand in a request line, or nginx refuses it before us."""
+    """Escapes it for a request line; nginx itself rejects other bytes."""
     return bytes(c for c in value if c > 32 and c != 127 and c != ord("#"))
 
 
