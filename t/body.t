@@ -53,55 +53,35 @@ my $listen_h2 = $h2 ? '' : ' http2';
 
 $t->{vars}{$_} = $t->port() for qw(H2 G0 G1);
 
+$t->upstream('u', 'B0 B1 B2');
+$t->upstream('grpc', 'G0 G1');
+
 $t->conf(<<"EOF");
-http {
-%%TEMP%%
-    kvroute_zone zone=z:2m;
     log_format kv '\$arg_n \$kvroute_peer \$kvroute_reason '
                   '\$kvroute_matched_bytes \$kvroute_prompt_bytes '
                   '\$kvroute_model';
     access_log %%DIR%%/access.log kv;
 
-    upstream u {
-        zone u 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-        server 127.0.0.1:%%B2%%;
-    }
-
-    upstream grpc {
-        zone grpc 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%G0%%;
-        server 127.0.0.1:%%G1%%;
-    }
-
     client_max_body_size 64m;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
+    location /grpc/ { grpc_pass grpc://grpc; }
 
-        location /grpc/ { grpc_pass grpc://grpc; }
-
-        location / { proxy_pass http://u; }
-        location /memory/ { client_body_buffer_size 8m; proxy_pass http://u; }
-        location /single/ {
-            client_body_buffer_size 8m;
-            client_body_in_single_buffer on;
-            proxy_pass http://u;
-        }
-        location /file/ { client_body_in_file_only clean; proxy_pass http://u; }
-        location /unbuffered/ {
-            client_body_buffer_size 1m;
-            proxy_request_buffering off;
-            proxy_http_version 1.1;
-            proxy_pass http://u;
-        }
-        location /small/ { kvroute_max_body 10k; proxy_pass http://u; }
-        location /salt/ { kvroute_salt \$arg_tenant; proxy_pass http://u; }
-        location /kvroute/ { kvroute_status; }
+    location / { proxy_pass http://u; }
+    location /memory/ { client_body_buffer_size 8m; proxy_pass http://u; }
+    location /single/ {
+        client_body_buffer_size 8m;
+        client_body_in_single_buffer on;
+        proxy_pass http://u;
     }
+    location /file/ { client_body_in_file_only clean; proxy_pass http://u; }
+    location /unbuffered/ {
+        client_body_buffer_size 1m;
+        proxy_request_buffering off;
+        proxy_http_version 1.1;
+        proxy_pass http://u;
+    }
+    location /small/ { kvroute_max_body 10k; proxy_pass http://u; }
+    location /salt/ { kvroute_salt \$arg_tenant; proxy_pass http://u; }
 
     server {
         listen 127.0.0.1:%%H2%%$listen_h2;
@@ -118,7 +98,6 @@ http {
         access_log off;
         location / { return 200 "\$content_length"; }
     }
-}
 EOF
 
 $t->run();

@@ -15,11 +15,8 @@ $t->upstream('limited', 'B0 B1 max_conns=1');
 
 my $conf = <<'EOF';
 worker_shutdown_timeout %%SHUTDOWN%%;
-http {
-%%TEMP%%
     kvroute_zone zone=z:2m;
     kvroute_zone zone=few:2m processes=1;
-    access_log off;
 
 %%UPSTREAMS%%
     upstream few {
@@ -31,14 +28,9 @@ http {
 
     proxy_buffering off;
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        location / { proxy_pass http://u; }
-        location /limited/ { proxy_pass http://limited; }
-        location /few/ { proxy_pass http://few; }
-        location /kvroute/ { kvroute_status; }
-    }
-}
+    location / { proxy_pass http://u; }
+    location /limited/ { proxy_pass http://limited; }
+    location /few/ { proxy_pass http://few; }
 EOF
 
 $t->{vars}{SHUTDOWN} = '1h';

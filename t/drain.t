@@ -15,52 +15,22 @@ my @policies = qw(kv_cache least_request round_robin random prefix sticky);
 
 # each policy with upstreams of its own, and the off switch
 
-my ($upstreams, $locations) = ('', '');
+my $locations = '';
 
 for my $p (@policies, 'off') {
     my $name = $p eq 'off' ? 'kv_cache' : $p;
 
-    $upstreams .= <<"EOF";
-    upstream cap_$p {
-        zone cap_$p 64k;
-        kvroute $name zone=z max_pending=8k;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-        server 127.0.0.1:%%B2%%;
-    }
-    upstream conns_$p {
-        zone conns_$p 64k;
-        kvroute $name zone=z;
-        server 127.0.0.1:%%B0%% max_conns=1;
-        server 127.0.0.1:%%B1%% max_conns=1;
-        server 127.0.0.1:%%B2%% max_conns=1;
-        server 127.0.0.1:%%B3%% down;
-    }
-    upstream drain_$p {
-        zone drain_$p 64k;
-        kvroute $name zone=z;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-        server 127.0.0.1:%%B2%%;
-        server 127.0.0.1:%%B3%% backup;
-    }
-    upstream slow_$p {
-        zone slow_$p 64k;
-        kvroute $name zone=slow slow_start=1h;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-        %%EXTRA%%
-    }
-EOF
+    $t->upstream("cap_$p", "kvroute $name zone=z max_pending=8k;", 'B0 B1 B2');
+    $t->upstream("conns_$p", "kvroute $name zone=z;", 'B0 B1 B2 max_conns=1',
+                 'B3 down');
+    $t->upstream("drain_$p", "kvroute $name zone=z;", 'B0 B1 B2', 'B3 backup');
+    $t->upstream("slow_$p", "kvroute $name zone=slow slow_start=1h;", 'B0 B1',
+                 '%%EXTRA%%');
 
     my $policy = $p eq 'off' ? 'kvroute_policy off;' : '';
 
-    $locations .= <<"EOF" for qw(cap conns drain slow);
-        location /$_/$p/ {
-            $policy
-            proxy_pass http://${_}_$p;
-        }
-EOF
+    $locations .= "    location /$_/$p/ { $policy proxy_pass http://${_}_$p; }\n"
+        for qw(cap conns drain slow);
 }
 
 $t->upstream('back', 'kvroute least_request zone=backz slow_start=1h;',
@@ -71,16 +41,12 @@ $t->upstream('again', 'kvroute least_request zone=againz slow_start=1h;',
              'B0', 'B1 %%FLAG%%', '%%PUT%%', 'B3');
 $t->upstream('last', 'kvroute least_request zone=z;', 'B0 B1 fail_timeout=1h');
 
-my $conf = <<'EOF' =~ s/UPSTREAMS/$upstreams/r =~ s/LOCATIONS/$locations/r;
+my $conf = <<'EOF' . $locations;
     %%LOG%%
     kvroute_zone zone=z:4m;
     kvroute_zone zone=slow:4m;
 
-UPSTREAMS
     kvroute_zone zone=backz:4m;
-
-    # the same engines, another upstream
-
     kvroute_zone zone=againz:4m;
 
     client_body_buffer_size 1m;
@@ -88,7 +54,6 @@ UPSTREAMS
     proxy_set_header Connection "";
     proxy_next_upstream error non_idempotent;
 
-LOCATIONS
     location /last/off/ { kvroute_policy off; proxy_pass http://last; }
     location /api/ { kvroute_api write=on; }
     location /look/ { kvroute_api; }

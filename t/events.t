@@ -62,29 +62,17 @@ my %conf = (
 
 $e{ranks} = $rank;
 
-my $upstreams = join '', map { <<"EOF" } sort keys %conf;
-    upstream $_ {
-        zone $_ 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:$e{$_};
-        server 127.0.0.2:$e{blind} down;
-        @{[ $conf{$_} && "kvroute_events $conf{$_};" ]}
-    }
-EOF
+$t->upstream($_, "server 127.0.0.1:$e{$_};", "server 127.0.0.2:$e{blind} down;",
+             $conf{$_} ? "kvroute_events $conf{$_};" : ()) for sort keys %conf;
 
 my $locations = join '', map {
-    "        location /$_/ { proxy_pass http://$_/; }\n"
+    "    location /$_/ { proxy_pass http://$_/; }\n"
 } sort keys %conf;
 
-$t->conf(<<"EOF");
+$t->conf(<<'EOF' . $locations)->run();
     kvroute_zone zone=z:8m;
     client_body_buffer_size 1m;
-$upstreams
-
-$locations
 EOF
-
-$t->run();
 
 sub events { return $t->peer($_[0], $e{$_[0]})->{events}; }
 sub cache { return $t->peer($_[0], $e{$_[0]})->{cache}; }

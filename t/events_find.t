@@ -108,15 +108,9 @@ my %port = (engine => $engine, ranks => $ranks, targets => $ranks,
 my %more = (targets => 'kvroute_ranks 2;',
             list => 'kvroute_health uri=/kv_event_sources "header=X-Key: secret";');
 
-my $upstreams = join '', map { <<"EOF" } sort keys %port;
-    upstream $_ {
-        zone $_ 64k;
-        kvroute kv_cache zone=@{[ $_ eq 'targets' ? 'two' : 'z' ]};
-        kvroute_events port=auto;
-        @{[ $more{$_} || '' ]}
-        server 127.0.0.1:$port{$_};
-    }
-EOF
+$t->upstream($_, "kvroute kv_cache zone=@{[ $_ eq 'targets' ? 'two' : 'z' ]};",
+             'kvroute_events port=auto;', $more{$_} || (),
+             "server 127.0.0.1:$port{$_};") for sort keys %port;
 
 my $servers = join '', map { "server 127.0.1.$_:$t->{vars}{answers};\n" } 1 .. @answers;
 
@@ -128,7 +122,6 @@ $t->conf(<<"EOF");
     kvroute_zone zone=z:8m;
     kvroute_zone zone=two:8m;
     kvroute_zone zone=answers_z:8m;
-$upstreams
 
     location /engine/ { proxy_pass http://engine/; }
 EOF

@@ -75,36 +75,27 @@ my ($engine) = $t->engines(1, '--hardware', 'none', '--model', 'm', '--block-siz
 
 # each has a zone of its own: else the engine, of all of them, would be listened to once
 
-my $upstreams = join '', map { <<"EOF" } sort keys %says;
-    kvroute_zone zone=z_$_:2m;
-    upstream $_ {
-        zone $_ 64k;
-        kvroute kv_cache zone=z_$_;
-        kvroute_events port=$t->{vars}{"P_$_"};
-        server 127.0.0.1:$engine;
-        server 127.0.0.2:$engine down;
-    }
-EOF
+my ($zones, $locations) = ('', '');
 
-my $locations = join '', map {
-    "        location /$_/ { proxy_pass http://$_/; }\n"
-} sort keys %says;
+for (sort keys %says) {
+    $zones .= "    kvroute_zone zone=z_$_:2m;\n";
+    $locations .= "    location /$_/ { proxy_pass http://$_/; }\n";
 
-$t->upstream('a', 'kvroute kv_cache zone=one;',
+    $t->upstream($_, "kvroute kv_cache zone=z_$_;",
+                 "kvroute_events port=$t->{vars}{\"P_$_\"};",
+                 "server 127.0.0.1:$engine;", "server 127.0.0.2:$engine down;");
+}
+
+my %zone = (a => 'one', b => 'one', c => 'two');
+
+$t->upstream($_, "kvroute kv_cache zone=$zone{$_};",
              "kvroute_events port=$zmq replay=$replay;",
-             "server 127.0.0.1:$engine;");
-$t->upstream('b', 'kvroute kv_cache zone=one;',
-             "kvroute_events port=$zmq replay=$replay;",
-             "server 127.0.0.1:$engine;");
-$t->upstream('c', 'kvroute kv_cache zone=two;',
-             "kvroute_events port=$zmq replay=$replay;",
-             "server 127.0.0.1:$engine;");
+             "server 127.0.0.1:$engine;") for sort keys %zone;
 
 $t->conf(<<"EOF");
     kvroute_zone zone=one:2m;
     kvroute_zone zone=two:2m;
-$upstreams
-
+$zones
 $locations
     location /a/ { proxy_pass http://a/; }
 EOF

@@ -18,47 +18,30 @@ $t->{vars}{H2} = $t->port();
 my $h2 = $t->version() >= '001025001' ? 'http2 on;' : '';
 my $listen_h2 = $h2 ? '' : ' http2';
 
+$t->upstream('u', 'kvroute_queue max=40 timeout=1h;',
+             'B0 max_conns=1 max_fails=0');
+$t->upstream('soon', 'kvroute_queue max=40 timeout=5s;',
+             'B0 max_conns=1 max_fails=0');
+
 $t->conf(<<"EOF");
 worker_shutdown_timeout 1s;
-http {
-%%TEMP%%
-    kvroute_zone zone=z:2m;
 
     log_format q '\$request_uri \$status \$kvroute_queue_status';
     access_log access.log q;
 
-    upstream u {
-        zone u 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=1h;
-        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
-    }
-    upstream soon {
-        zone soon 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=5s;
-        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
-    }
+    listen 127.0.0.1:%%H2%%$listen_h2;
+    $h2
+    location / { proxy_pass http://u; }
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
-        listen 127.0.0.1:%%H2%%$listen_h2;
-        $h2
-        location / { proxy_pass http://u; }
+    # whoever has left is told of, elsewhere or at the same upstream
 
-        # whoever has left is told of, elsewhere or at the same upstream
+    location /left/ { post_action /told; proxy_pass http://u; }
+    location = /told { proxy_pass http://127.0.0.1:%%B1%%; }
 
-        location /left/ { post_action /told; proxy_pass http://u; }
-        location = /told { proxy_pass http://127.0.0.1:%%B1%%; }
+    location /back/ { post_action /again; proxy_pass http://u; }
+    location = /again { proxy_pass http://u; }
 
-        location /back/ { post_action /again; proxy_pass http://u; }
-        location = /again { proxy_pass http://u; }
-
-        location /late/ { post_action /told; proxy_pass http://soon; }
-
-        location /kvroute/ { kvroute_status; access_log off; }
-    }
-}
+    location /late/ { post_action /told; proxy_pass http://soon; }
 EOF
 
 $t->run();

@@ -66,8 +66,6 @@ $t->upstream('dead', 'DEAD max_fails=0',
              'server 127.0.0.2:%%DEAD%% max_fails=0;');
 
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
     kvroute_zone zone=z:8m;
     log_format kv '$arg_n $kvroute_matched_bytes|$kvroute_prompt_bytes|'
                   '$kvroute_model|$kvroute_session|$kvroute_policy|'
@@ -75,134 +73,125 @@ http {
     access_log %%DIR%%/access.log kv;
     client_body_buffer_size 64k;
 
-%%UPSTREAMS%%
+    location / { proxy_pass http://u; }
+    location /tenant/ { kvroute_salt $http_x_key; proxy_pass http://u; }
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
+    location /named/ { error_page 502 = @tenants; proxy_pass http://dead; }
+    location /inspected/ {
+        kvroute_inspect on;
+        error_page 502 = @tenants_inspected;
+        proxy_pass http://dead;
+    }
+    location /twice/ {
+        recursive_error_pages on;
+        error_page 502 = @again;
+        proxy_pass http://dead;
+    }
+    location @again {
+        kvroute_salt again;
+        error_page 502 = @tenants;
+        proxy_pass http://dead;
+    }
+    location @tenants { kvroute_salt $http_x_key; proxy_pass http://u; }
+    location @tenants_inspected {
+        kvroute_inspect on;
+        kvroute_salt $http_x_key;
+        proxy_pass http://u;
+    }
+    location /page/ {
+        error_page 502 = /inner$is_args$args;
+        proxy_pass http://dead;
+    }
+    location /accel/ { proxy_pass http://accel; }
+    location /inner {
+        internal;
+        kvroute_salt $http_x_key;
+        proxy_pass http://u;
+    }
+    location /post/ { post_action @tenants; proxy_pass http://one; }
+    location /queued/ { error_page 502 = @queued; proxy_pass http://dead; }
+    location @queued {
+        kvroute_salt $http_x_key;
+        proxy_pass http://queued;
+    }
 
-        location / { proxy_pass http://u; }
-        location /tenant/ { kvroute_salt $http_x_key; proxy_pass http://u; }
+    # the same upstream with a queue twice
 
-        location /named/ { error_page 502 = @tenants; proxy_pass http://dead; }
-        location /inspected/ {
-            kvroute_inspect on;
-            error_page 502 = @tenants_inspected;
-            proxy_pass http://dead;
-        }
-        location /twice/ {
-            recursive_error_pages on;
-            error_page 502 = @again;
-            proxy_pass http://dead;
-        }
-        location @again {
-            kvroute_salt again;
-            error_page 502 = @tenants;
-            proxy_pass http://dead;
-        }
-        location @tenants { kvroute_salt $http_x_key; proxy_pass http://u; }
-        location @tenants_inspected {
-            kvroute_inspect on;
-            kvroute_salt $http_x_key;
-            proxy_pass http://u;
-        }
-        location /page/ {
-            error_page 502 = /inner$is_args$args;
-            proxy_pass http://dead;
-        }
-        location /accel/ { proxy_pass http://accel; }
-        location /inner {
-            internal;
-            kvroute_salt $http_x_key;
-            proxy_pass http://u;
-        }
-        location /post/ { post_action @tenants; proxy_pass http://one; }
-        location /queued/ { error_page 502 = @queued; proxy_pass http://dead; }
-        location @queued {
-            kvroute_salt $http_x_key;
-            proxy_pass http://queued;
-        }
+    location /queue_twice/ {
+        proxy_intercept_errors on;
+        error_page 500 = @queued_ok;
+        proxy_pass http://queued;
+    }
+    location /dying/ {
+        proxy_next_upstream off;
+        error_page 502 = @backup;
+        proxy_pass http://dying;
+    }
+    location @backup { kvroute_salt $http_x_key; proxy_pass http://dying; }
+    location @queued_ok {
+        kvroute_salt $http_x_key;
+        proxy_set_header X-B0 "";
+        proxy_set_header X-B1 "";
+        proxy_pass http://queued;
+    }
 
-        # the same upstream with a queue twice
+    # one prompt is taught, without a salt, where nothing is chosen
 
-        location /queue_twice/ {
-            proxy_intercept_errors on;
-            error_page 500 = @queued_ok;
-            proxy_pass http://queued;
-        }
-        location /dying/ {
-            proxy_next_upstream off;
-            error_page 502 = @backup;
-            proxy_pass http://dying;
-        }
-        location @backup { kvroute_salt $http_x_key; proxy_pass http://dying; }
-        location @queued_ok {
-            kvroute_salt $http_x_key;
-            proxy_set_header X-B0 "";
-            proxy_set_header X-B1 "";
-            proxy_pass http://queued;
-        }
+    location /one/ { error_page 502 = @one; proxy_pass http://dead; }
+    location @one { kvroute_salt $http_x_key; proxy_pass http://one; }
 
-        # one prompt is taught, without a salt, where nothing is chosen
+    # and from a location with a salt to one without
 
-        location /one/ { error_page 502 = @one; proxy_pass http://dead; }
-        location @one { kvroute_salt $http_x_key; proxy_pass http://one; }
+    location /salted/ {
+        kvroute_salt $http_x_key;
+        error_page 502 = @plain;
+        proxy_pass http://dead;
+    }
+    location @plain { proxy_pass http://u; }
 
-        # and from a location with a salt to one without
+    location /mirror/ { mirror /copy; proxy_pass http://one; }
+    location /copy {
+        internal;
+        kvroute_salt $http_x_key;
+        proxy_pass http://u;
+    }
 
-        location /salted/ {
-            kvroute_salt $http_x_key;
-            error_page 502 = @plain;
-            proxy_pass http://dead;
-        }
-        location @plain { proxy_pass http://u; }
+    location /short/ {
+        kvroute_max_body 1k;
+        error_page 502 = @long;
+        proxy_pass http://dead;
+    }
+    location @long { proxy_pass http://u; }
 
-        location /mirror/ { mirror /copy; proxy_pass http://one; }
-        location /copy {
-            internal;
-            kvroute_salt $http_x_key;
-            proxy_pass http://u;
-        }
+    location /long/ { error_page 502 = @short; proxy_pass http://dead; }
+    location @short { kvroute_max_body 1k; proxy_pass http://u; }
 
+    location /v2/models/a/ {
+        error_page 502 = /v2/models/b/infer$is_args$args;
+        proxy_pass http://dead;
+    }
+    location /v2/models/b/ { internal; proxy_pass http://u; }
 
-        location /short/ {
-            kvroute_max_body 1k;
-            error_page 502 = @long;
-            proxy_pass http://dead;
-        }
-        location @long { proxy_pass http://u; }
+    location /sticky/ {
+        kvroute_policy sticky key=$http_x_session_id;
+        error_page 502 = @plain;
+        proxy_pass http://dead;
+    }
 
-        location /long/ { error_page 502 = @short; proxy_pass http://dead; }
-        location @short { kvroute_max_body 1k; proxy_pass http://u; }
+    location /unlearned/ {
+        kvroute_learn_reply off;
+        error_page 502 = @learned;
+        proxy_pass http://dead;
+    }
+    location @learned { proxy_pass http://replies; }
 
-        location /v2/models/a/ {
-            error_page 502 = /v2/models/b/infer$is_args$args;
-            proxy_pass http://dead;
-        }
-        location /v2/models/b/ { internal; proxy_pass http://u; }
-
-        location /sticky/ {
-            kvroute_policy sticky key=$http_x_session_id;
-            error_page 502 = @plain;
-            proxy_pass http://dead;
-        }
-
-        location /unlearned/ {
-            kvroute_learn_reply off;
-            error_page 502 = @learned;
-            proxy_pass http://dead;
-        }
-        location @learned { proxy_pass http://replies; }
-
-        location /learned/ {
-            error_page 502 = @unlearned;
-            proxy_pass http://dead;
-        }
-        location @unlearned {
-            kvroute_learn_reply off;
-            proxy_pass http://replies;
-        }
-
-        location /kvroute/ { kvroute_status; access_log off; }
+    location /learned/ {
+        error_page 502 = @unlearned;
+        proxy_pass http://dead;
+    }
+    location @unlearned {
+        kvroute_learn_reply off;
+        proxy_pass http://replies;
     }
 
     # the same expression, but another value
@@ -218,7 +207,6 @@ http {
         }
         location @set { set $who $http_x_key; proxy_pass http://u; }
     }
-}
 EOF
 
 $t->run();

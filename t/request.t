@@ -18,8 +18,6 @@ $t->upstream('dead', 'kvroute kv_cache zone=one;', 'DEAD max_fails=0',
              'server 127.0.0.2:%%DEAD%% max_fails=0;');
 
 $t->conf(<<'EOF');
-http {
-%%TEMP%%
     kvroute_zone zone=one:2m;
     kvroute_zone zone=two:2m block=1024;
     log_format kv '$arg_n $upstream_addr|$kvroute_peer|$kvroute_reason|'
@@ -28,59 +26,51 @@ http {
                   '$kvroute_best_bytes';
     access_log %%DIR%%/access.log kv;
 
-%%UPSTREAMS%%
-
     map $arg_pool $pool { default a; b b; c c; }
 
-    server {
-        listen 127.0.0.1:%%PORT%%;
+    location / { proxy_pass http://a; }
+    location /c/ { proxy_pass http://c; }
+    location /pool/ { proxy_pass http://$pool; }
 
-        location / { proxy_pass http://a; }
-        location /c/ { proxy_pass http://c; }
-        location /pool/ { proxy_pass http://$pool; }
-
-        location /error/ {
-            proxy_intercept_errors on;
-            error_page 500 502 = @fallback;
-            proxy_pass http://a;
-        }
-        location /dead/ { error_page 502 = @fallback; proxy_pass http://dead; }
-        location /other_zone/ {
-            error_page 502 = @zone_two;
-            proxy_pass http://dead;
-        }
-        location /two_one/ {
-            proxy_intercept_errors on;
-            error_page 500 = @zone_one;
-            proxy_pass http://c;
-        }
-        location @zone_one { proxy_set_header X-B0 ""; proxy_pass http://a; }
-        location @fallback { proxy_pass http://b; }
-        location @zone_two { proxy_pass http://c; }
-
-        location /mirror/ { mirror /copy; proxy_pass http://a; }
-        location /copy { internal; proxy_pass http://b; }
-
-        location /auth/ { auth_request /check; proxy_pass http://a; }
-        location /check {
-            internal;
-            proxy_pass_request_body off;
-            proxy_set_header Content-Length "";
-            proxy_pass http://b;
-        }
-
-        location /accel/ { proxy_pass http://127.0.0.1:%%PORT2%%; }
-        location /accelerated/ { internal; proxy_pass http://b; }
-
-        location /page/ {
-            error_page 500 /50x.html$is_args$args;
-            proxy_intercept_errors on;
-            proxy_pass http://a;
-        }
-        location = /50x.html { internal; return 500 "ours\n"; }
-
-        location /kvroute/ { kvroute_status; }
+    location /error/ {
+        proxy_intercept_errors on;
+        error_page 500 502 = @fallback;
+        proxy_pass http://a;
     }
+    location /dead/ { error_page 502 = @fallback; proxy_pass http://dead; }
+    location /other_zone/ {
+        error_page 502 = @zone_two;
+        proxy_pass http://dead;
+    }
+    location /two_one/ {
+        proxy_intercept_errors on;
+        error_page 500 = @zone_one;
+        proxy_pass http://c;
+    }
+    location @zone_one { proxy_set_header X-B0 ""; proxy_pass http://a; }
+    location @fallback { proxy_pass http://b; }
+    location @zone_two { proxy_pass http://c; }
+
+    location /mirror/ { mirror /copy; proxy_pass http://a; }
+    location /copy { internal; proxy_pass http://b; }
+
+    location /auth/ { auth_request /check; proxy_pass http://a; }
+    location /check {
+        internal;
+        proxy_pass_request_body off;
+        proxy_set_header Content-Length "";
+        proxy_pass http://b;
+    }
+
+    location /accel/ { proxy_pass http://127.0.0.1:%%PORT2%%; }
+    location /accelerated/ { internal; proxy_pass http://b; }
+
+    location /page/ {
+        error_page 500 /50x.html$is_args$args;
+        proxy_intercept_errors on;
+        proxy_pass http://a;
+    }
+    location = /50x.html { internal; return 500 "ours\n"; }
 
     server {
         listen 127.0.0.1:%%PORT2%%;
@@ -89,7 +79,6 @@ http {
             return 200;
         }
     }
-}
 EOF
 
 $t->run();

@@ -25,8 +25,6 @@ my $eject = 'kvroute_eject fails=1 retry_budget=1%;';
 
 my %policy = (turns => 'round_robin', ip => 'least_request', hash => 'prefix');
 
-my $upstreams = '';
-
 for my $m (sort keys %method) {
     my $shadow = 'kvroute_shadow ' . ($policy{$m} || 'kv_cache') . ' zone=z;';
 
@@ -38,15 +36,8 @@ for my $m (sort keys %method) {
               shadow => $m eq 'least' ? "$shadow $method{$m}"
                                       : "$method{$m} $shadow");
 
-    $upstreams .= <<"EOF" for qw(plain shadow);
-    upstream ${_}_$m {
-        zone ${_}_$m 64k;
-        $is{$_}
-        server 127.0.0.1:%%B0%% weight=2 max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-        server 127.0.0.1:%%B2%% max_fails=0;
-    }
-EOF
+    $t->upstream("${_}_$m", 'plain', $is{$_}, 'B0 weight=2 max_fails=0',
+                 'B1 B2 max_fails=0') for qw(plain shadow);
 }
 
 $t->upstream('counted', 'kvroute_shadow zone=z;', 'B0 B1 B2 max_fails=0');
@@ -57,7 +48,6 @@ $t->conf(<<"EOF");
                   '\$kvroute_matched_bytes \$kvroute_best_bytes';
     access_log %%DIR%%/access.log kv;
 
-$upstreams
     upstream plain_dead { server 127.0.0.1:%%DEAD%%; server 127.0.0.1:%%DEAD%%; }
     upstream shadow_dead {
         kvroute_shadow zone=z;

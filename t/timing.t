@@ -26,7 +26,7 @@ sub how {
 
 my ($tells) = $t->engines(1, how(1), '--kv-cache-size', 1400,
                           '--enable-prompt-tokens-details');
-my ($upstreams, $locations) = ('', '');
+my $locations = '';
 
 for my $slow (@slow) {
     push @small, $t->engines(1, how($slow), '--kv-cache-size', 1400);
@@ -36,21 +36,17 @@ for my $slow (@slow) {
                               '--output-tokens', 1500);
 
     for my $port ($small[-1], $large[-1], $writes[-1]) {
-        $upstreams .= <<"EOF";
-    upstream u$port { zone u$port 64k; kvroute kv_cache zone=z;
-                      server 127.0.0.1:$port; server 127.0.0.1:1 down; }
-EOF
+        $t->upstream("u$port", "server 127.0.0.1:$port;",
+                     'server 127.0.0.1:1 down;');
         $locations .= "location /$port/ { proxy_pass http://u$port/; }\n";
     }
 }
 
+$t->upstream("u$tells", "server 127.0.0.1:$tells;", 'server 127.0.0.1:1 down;');
+
 $t->conf(<<"EOF");
     kvroute_zone zone=z:8m;
     client_body_buffer_size 64k;
-
-    upstream u$tells { zone u$tells 64k; kvroute kv_cache zone=z;
-                       server 127.0.0.1:$tells; server 127.0.0.1:1 down; }
-$upstreams
 
     location /$tells/ { proxy_pass http://u$tells/; }
     $locations

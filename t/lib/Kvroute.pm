@@ -241,13 +241,15 @@ sub modules {
 }
 
 
-# Puts directives into http {}, and into its only server all from the first
-# location or listen on.  Unless the test has its own there are a zone "z", no access log, and
-# the status at /kvroute/.
+# Puts directives into http {}, and into its server all from the first location or
+# listen on; worker_* stays before http {}, further servers behind ours.  Unless
+# the test has its own there are a zone "z", no access log, and the status at
+# /kvroute/.
 
 sub http {
     my ($conf) = @_;
-    my ($http, $server) = $conf =~ /\A(.*?)(^ *(?:location |listen |%%HTTP2%%).*)?\z/ms;
+    my ($main, $http, $server, $more) = $conf =~
+        /\A((?:worker_.*\n)*)(.*?)(^ *(?:location |listen |%%HTTP2%%).*?)?(^    server \{.*)?\z/ms;
 
     $http = "    kvroute_zone zone=z:2m;\n$http" if $http !~ /^ *kvroute_zone /m;
     $http .= "    access_log off;\n" if $http !~ /^ *(?:access_log |%%LOG%%)/m;
@@ -255,8 +257,9 @@ sub http {
     $server .= "    location /kvroute/ { kvroute_status; access_log off; }\n"
         if $conf !~ m{location (?:= )?/kvroute};
 
-    return "http {\n%%TEMP%%\n$http    server {\n    listen 127.0.0.1:%%PORT%%;\n"
-           . "$server%%LOCATIONS%%\n    }\n}\n";
+    return $main . "http {\n%%TEMP%%\n$http    server {\n"
+           . "    listen 127.0.0.1:%%PORT%%;\n$server%%LOCATIONS%%\n    }\n"
+           . ($more // '') . "}\n";
 }
 
 
