@@ -28,6 +28,7 @@ $t->conf(<<'EOF');
 
     map $arg_pool $pool { default a; b b; c c; }
 
+    location /kvroute/ { kvroute_status; }
     location / { proxy_pass http://a; }
     location /c/ { proxy_pass http://c; }
     location /pool/ { proxy_pass http://$pool; }

@@ -249,7 +249,7 @@ sub modules {
 sub http {
     my ($conf) = @_;
     my ($main, $http, $server, $more) = $conf =~
-        /\A((?:worker_.*\n)*)(.*?)(^ *(?:location |listen |%%HTTP2%%).*?)?(^    server \{.*)?\z/ms;
+        /\A((?:worker_[^\n]*\n)*)(.*?)(^ *(?:location |listen |%%HTTP2%%).*?)?(^    server \{.*)?\z/ms;
 
     $http = "    kvroute_zone zone=z:2m;\n$http" if $http !~ /^ *kvroute_zone /m;
     $http .= "    access_log off;\n" if $http !~ /^ *(?:access_log |%%LOG%%)/m;
