@@ -138,7 +138,10 @@ feed(kvr_response_t *u, const uint8_t *p, size_t len, reply_t *r)
     uint8_t  *copy;
 
     copy = malloc(len ? len : 1);
-    memcpy(copy, p, len);
+
+    if (len) {
+        memcpy(copy, p, len);
+    }
 
     (void) kvr_response_read(u, copy, len, r ? sink : NULL, r);
     free(copy);
