@@ -56,8 +56,6 @@ $t->conf(<<'EOC')->run();
     gzip_types text/event-stream;
     gzip_min_length 1;
 
-    server { listen 127.0.0.1:%%H2%% http2; location / { gzip on; proxy_pass http://llm; } }
-
     location / { proxy_pass http://llm/; }
     location /buffered/ { proxy_buffering on; proxy_pass http://llm/; }
     location /file/ { client_body_buffer_size 1k; proxy_pass http://llm/; }
@@ -71,6 +69,8 @@ $t->conf(<<'EOC')->run();
     location /queue/ { proxy_read_timeout 60s; proxy_pass http://queue/; }
     location /moved/ { proxy_pass http://moved/; }
     location /api/ { kvroute_api write=on; access_log off; }
+
+    server { listen 127.0.0.1:%%H2%% http2; location / { gzip on; proxy_pass http://llm; } }
 EOC
 
 
