@@ -9,52 +9,26 @@
 
 #define KVR_ALIAS_WAYS      4
 
-/* bits of "place": 33 of the name, one if it is removed, depth, entry */
+/* bits of "place": 33 of the name, one if it is removed, entry */
 #define KVR_ALIAS_TAG_AT    31
-#define KVR_ALIAS_REMOVED      (1ULL << 30)
-#define KVR_ALIAS_DEPTH_AT  12
-#define KVR_ALIAS_DEPTHS    (1U << 18)
+#define KVR_ALIAS_REMOVED   (1ULL << 30)
 
 #define KVR_ALIAS_STEP      64       /* cells: their number is a multiple */
-
-/* error of the straight line in blocks; entries disputed at a time */
-#define KVR_ALIAS_SLACK     2
-#define KVR_ALIAS_DISPUTED  4
-#define KVR_ALIAS_MARGIN    4        /* entries: fewer are no dispute */
-#define KVR_ALIAS_PAUSE     100      /* ms between two searches */
 
 /* the share of attributed requests */
 #define KVR_ALIAS_SMOOTH    32       /* requests */
 #define KVR_ALIAS_MOST      (KVR_ALIAS_ONE / 2)
 
 
-/* entries with a possibly wrong alias */
-typedef struct {
-    uint32_t  n;                     /* the last ones are kept */
-    uint32_t  entry;                 /* the first not predicted to be held */
-    uint64_t  key[KVR_ALIAS_DISPUTED];
-    uint64_t  place[KVR_ALIAS_DISPUTED];  /* of the right alias; 0: any removed
-                                             block is wrong */
-} kvr_alias_dispute_t;
-
-
 static kvr_alias_cell_t *kvr_alias_find(const kvr_alias_view_t *v,
     uint64_t name);
-static void kvr_alias_drop(const kvr_alias_view_t *v, kvr_alias_cell_t *cell);
-static void kvr_alias_retract(const kvr_alias_view_t *v, uint64_t number,
-    uint32_t blocks);
 static void kvr_alias_tie(const kvr_alias_view_t *v,
     const kvr_alias_request_t *r, uint64_t number, uint32_t begin,
-    uint32_t end, kvr_alias_dispute_t *d);
+    uint32_t end);
 static kvr_alias_cell_t *kvr_alias_room(const kvr_alias_view_t *v,
     uint64_t name);
 static int kvr_alias_set(const kvr_alias_view_t *v,
-    const kvr_alias_request_t *r, uint64_t name, uint32_t k, uint32_t block,
-    kvr_alias_dispute_t *d);
-static void kvr_alias_more(const kvr_alias_request_t *r,
-    kvr_alias_dispute_t *d);
-static void kvr_alias_search(const kvr_alias_view_t *v, uint64_t now,
-    const kvr_alias_dispute_t *d);
+    const kvr_alias_request_t *r, uint64_t name, uint32_t k);
 
 
 size_t
@@ -163,7 +137,7 @@ kvr_alias_mark(const kvr_alias_view_t *v, uint64_t hash, unsigned source,
     word = kvr_get(&cell->place);
 
     kvr_set(&cell->place, removed ? word | KVR_ALIAS_REMOVED
-                               : word & ~KVR_ALIAS_REMOVED);
+                                  : word & ~KVR_ALIAS_REMOVED);
 
     place->key = kvr_get(&cell->key);
     place->entry = word & (KVR_ALIAS_ENTRIES - 1);
@@ -228,28 +202,15 @@ kvr_alias_find(const kvr_alias_view_t *v, uint64_t name)
 }
 
 
-static void
-kvr_alias_drop(const kvr_alias_view_t *v, kvr_alias_cell_t *cell)
-{
-    uint64_t  used;
-
-    kvr_set(&cell->place, 0);
-
-    used = kvr_get(&v->count->used);
-    kvr_set(&v->count->used, used - kvr_min(used, 1));
-}
-
-
 kvr_alias_e
 kvr_alias_attribute(const kvr_alias_view_t *v, const kvr_alias_request_t *r)
 {
-    uint32_t             begin, end, block, share;
-    uint64_t             number;
-    kvr_alias_e          found;
-    kvr_alias_t         *a;
-    kvr_alias_run_t     *run;
-    kvr_alias_cell_t    *cell;
-    kvr_alias_dispute_t  d;
+    uint32_t           begin, end, block, share;
+    uint64_t           number;
+    kvr_alias_e        found;
+    kvr_alias_t       *a;
+    kvr_alias_run_t   *run;
+    kvr_alias_cell_t  *cell;
 
     a = v->shared;
     block = kvr_get(&a->block);
@@ -263,23 +224,20 @@ kvr_alias_attribute(const kvr_alias_view_t *v, const kvr_alias_request_t *r)
     begin = r->cached / block;
     end = r->prompt / block;
 
-    if (begin >= end || end >= KVR_ALIAS_DEPTHS) {
+    if (begin >= end) {
         return KVR_ALIAS_NOTHING;
     }
 
     number = 0;
-    d.n = 0;
-    d.entry = kvr_chain_entries(r->held);
-
     found = r->unknown ? KVR_ALIAS_MISSING
-                      : kvr_alias_run_find(v, r, begin, end, &number);
+                       : kvr_alias_run_find(v, r, begin, end, &number);
 
     if (found == KVR_ALIAS_ATTRIBUTED) {
         run = kvr_alias_run(v, number);
 
         if (!kvr_get(&run->taken)) {
             kvr_set(&run->taken, 1);
-            kvr_alias_tie(v, r, number, begin, end, &d);
+            kvr_alias_tie(v, r, number, begin, end);
 
         } else {
             cell = kvr_alias_find(v, kvr_get(&run->last));
@@ -287,18 +245,9 @@ kvr_alias_attribute(const kvr_alias_view_t *v, const kvr_alias_request_t *r)
             /* the same prompt: one request has stored it for both */
 
             if (cell == NULL || kvr_get(&cell->key) != r->key[r->n - 1]) {
-                kvr_alias_retract(v, number, end - begin);
                 found = KVR_ALIAS_AMBIGUOUS;
             }
         }
-    }
-
-    if (!r->unknown) {
-        kvr_alias_more(r, &d);
-    }
-
-    if (d.n) {
-        kvr_alias_search(v, r->now, &d);
     }
 
     share = kvr_get(&a->share);
@@ -327,34 +276,6 @@ kvr_alias_most(const kvr_alias_view_t *v)
 }
 
 
-/* a second request fits: the run belongs to one of them, or to none */
-static void
-kvr_alias_retract(const kvr_alias_view_t *v, uint64_t number, uint32_t blocks)
-{
-    uint32_t           i, n;
-    kvr_alias_run_t   *run;
-    kvr_alias_cell_t  *cell;
-
-    kvr_add(&v->count->wrong, 1);
-
-    do {
-        run = kvr_alias_run(v, number);
-        n = kvr_min(kvr_get(&run->blocks), blocks);
-
-        for (i = 0; i < n; i++) {
-            cell = kvr_alias_find(v, kvr_alias_name(v, run, i));
-
-            if (cell) {
-                kvr_alias_drop(v, cell);
-            }
-        }
-
-        blocks -= n;
-
-    } while (blocks && kvr_alias_run_before(v, &number));
-}
-
-
 static inline kvr_alias_anchor_t *
 kvr_alias_anchor(const kvr_alias_view_t *v, uint64_t key)
 {
@@ -369,7 +290,7 @@ kvr_alias_anchor(const kvr_alias_view_t *v, uint64_t key)
  */
 static void
 kvr_alias_tie(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
-    uint64_t number, uint32_t begin, uint32_t end, kvr_alias_dispute_t *d)
+    uint64_t number, uint32_t begin, uint32_t end)
 {
     double               line, to;
     uint32_t             k, block, depth, tied, tokens;
@@ -436,8 +357,7 @@ kvr_alias_tie(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
 
         tied = block;
 
-        if (!kvr_alias_set(v, r, kvr_alias_name(v, run, block - depth), k,
-                           block, block < begin ? NULL : d)
+        if (!kvr_alias_set(v, r, kvr_alias_name(v, run, block - depth), k)
             && block < begin)
         {
             break;
@@ -500,12 +420,11 @@ kvr_alias_room(const kvr_alias_view_t *v, uint64_t name)
 }
 
 
-/* makes an alias for the k-th key; 0: it existed.  d: the block was just stored */
+/* makes an alias for the k-th key; 0: it existed */
 static int
 kvr_alias_set(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
-    uint64_t name, uint32_t k, uint32_t block, kvr_alias_dispute_t *d)
+    uint64_t name, uint32_t k)
 {
-    unsigned           i;
     uint32_t           entry, old;
     uint64_t           word;
     kvr_alias_cell_t  *cell;
@@ -543,118 +462,11 @@ kvr_alias_set(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
         kvr_add(&v->count->used, kvr_get(&cell->place) == 0);
     }
 
-    word |= kvr_alias_tag(name) | (uint64_t) block << KVR_ALIAS_DEPTH_AT
-            | entry;
+    word |= kvr_alias_tag(name) | entry;
 
     kvr_set(&cell->place, 0);
     kvr_set(&cell->key, r->key[k]);
     atomic_store_explicit(&cell->place, word, memory_order_release);
 
-    /* predicted to be held, so perhaps under another name */
-
-    if (d && entry < d->entry) {
-        i = d->n++ % KVR_ALIAS_DISPUTED;
-        d->key[i] = r->key[k];
-        d->place[i] = word;
-    }
-
     return 1;
-}
-
-
-/* disputes entries that were cached, but not predicted: an alias may be wrong */
-static void
-kvr_alias_more(const kvr_alias_request_t *r, kvr_alias_dispute_t *d)
-{
-    uint32_t  k, cached;
-    uint64_t  units;
-
-    units = (uint64_t) r->cached * r->bytes / r->prompt / r->unit;
-    cached = kvr_chain_entries((uint32_t) kvr_min(units, UINT32_MAX));
-
-    /* fewer may be an error of the straight line */
-
-    if (cached < d->entry + KVR_ALIAS_MARGIN) {
-        return;
-    }
-
-    for (k = d->entry + 1; d->n < KVR_ALIAS_DISPUTED; k++) {
-
-        if (k < r->from) {
-            k = r->from;
-        }
-
-        if (k + KVR_ALIAS_SLACK >= cached || k - r->from >= r->n) {
-            break;
-        }
-
-        d->key[d->n] = r->key[k - r->from];
-        d->place[d->n++] = 0;
-    }
-}
-
-
-static inline uint32_t
-kvr_alias_depth(uint64_t word)
-{
-    return (word >> KVR_ALIAS_DEPTH_AT) & (KVR_ALIAS_DEPTHS - 1);
-}
-
-
-/* searches all cells for disputed keys, so only at times */
-static void
-kvr_alias_search(const kvr_alias_view_t *v, uint64_t now,
-    const kvr_alias_dispute_t *d)
-{
-    uint32_t           i, k, n, a, b;
-    uint64_t           word;
-    kvr_alias_cell_t  *cell;
-
-    n = kvr_min(d->n, KVR_ALIAS_DISPUTED);
-
-    if (now < kvr_get(&v->shared->searched) + KVR_ALIAS_PAUSE) {
-        return;
-    }
-
-    kvr_set(&v->shared->searched, now);
-
-    for (i = 0; i < v->n; i++) {
-        cell = &v->cell[i];
-        word = kvr_get(&cell->place);
-
-        if (word == 0) {
-            continue;
-        }
-
-        for (k = 0; k < n && kvr_get(&cell->key) != d->key[k]; k++) {
-            /* void */
-        }
-
-        if (k == n) {
-            continue;
-        }
-
-        if (d->place[k] == 0) {
-            if (!(word & KVR_ALIAS_REMOVED)) {
-                continue;
-            }
-
-            kvr_add(&v->count->wrong, 1);
-
-        } else {
-            if (kvr_alias_tagged(word) == kvr_alias_tagged(d->place[k])) {
-                continue;
-            }
-
-            /* next to the right one it was an error of the straight line */
-
-            a = kvr_alias_depth(word);
-            b = kvr_alias_depth(d->place[k]);
-
-            kvr_add(&v->count->wrong,
-                    a == b || kvr_max(a, b) - kvr_min(a, b) > KVR_ALIAS_SLACK);
-        }
-
-        kvr_alias_drop(v, cell);
-    }
 }

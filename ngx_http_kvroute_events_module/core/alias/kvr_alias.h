@@ -33,11 +33,8 @@
  * Runs.  Recently stored blocks are kept until their requests have ended: a run
  * for each event in a ring, with its names in another.
  *
- * Wrong aliases.  A wrong alias is a wrong hint.  It is detected and dropped when
- * a block is assigned to entries of two different prompts; when the engine finds a
- * block cached that the alias says was removed; when an entry that the peer should
- * hold is stored again under another name; and when a second request fits the same
- * run only.
+ * Wrong aliases.  A wrong alias is a wrong hint.  It stays until its block is
+ * assigned to an entry of another prompt, or its cell is used for another block.
  *
  * The state is in shared memory, one for each peer, written by the process that
  * reads the peer's events.  If that is killed, a half-written part is not found,
@@ -55,7 +52,7 @@
 
 
 typedef struct {
-    _Atomic uint64_t   place;        /* tag, removed, depth, entry; 0: free */
+    _Atomic uint64_t   place;        /* tag, removed, entry; 0: free */
     _Atomic uint64_t   key;          /* of the chain's entry */
 } kvr_alias_cell_t;
 
@@ -85,7 +82,6 @@ typedef struct {
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint64_t   runs;         /* ever */
     _Atomic uint64_t   names;        /* ever */
-    _Atomic uint64_t   searched;     /* ms */
     _Atomic uint32_t   generation;   /* of the peer's slot */
     _Atomic uint32_t   block;        /* tokens */
     _Atomic int32_t    lag;          /* ms, of events behind first tokens */
@@ -127,7 +123,6 @@ typedef struct {
     uint32_t           cached;       /* of them */
     uint64_t           bytes;        /* of the prompt */
     uint64_t           unit;         /* bytes of a unit of the chain */
-    uint32_t           held;         /* units the peer was predicted to hold */
     uint32_t           from;         /* entry of the first key */
     uint32_t           n;            /* keys, to the last entry */
     const uint64_t    *key;

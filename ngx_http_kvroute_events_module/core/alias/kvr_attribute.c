@@ -105,7 +105,7 @@ kvr_attribute_put(const kvr_heard_t *h, uint32_t peer,
     word[3] = r->first;
     word[4] = r->session;
     word[5] = (uint64_t) r->prompt << 32 | r->cached;
-    word[6] = r->bytes << 32 | r->held;
+    word[6] = r->bytes;
     word[7] = r->unit << 1 | r->unknown;
 
     part[0] = (kvr_fifo_part_t) { word, KVR_ATTRIBUTE_WORDS };
@@ -338,8 +338,7 @@ kvr_attribute_take(const kvr_heard_t *h, const uint64_t *word, uint32_t n,
     r.session = word[4];
     r.prompt = (uint32_t) (word[5] >> 32);
     r.cached = (uint32_t) word[5];
-    r.bytes = word[6] >> 32;
-    r.held = (uint32_t) word[6];
+    r.bytes = word[6];
     r.unit = word[7] >> 1;
     r.unknown = word[7] & 1;
     r.key = &word[KVR_ATTRIBUTE_WORDS];

@@ -65,7 +65,7 @@ typedef struct {
     _Atomic uint64_t   ambiguous;
     _Atomic uint64_t   missing;      /* no run fits */
     _Atomic uint64_t   dropped;      /* no room in the ring */
-    _Atomic uint64_t   wrong;        /* wrong aliases, or requests */
+    _Atomic uint64_t   wrong;        /* blocks claimed by two prompts */
     _Atomic uint64_t   removed;      /* entries that the peer lost */
     _Atomic uint64_t   restored;
     _Atomic uint64_t   used;         /* cells */

@@ -118,7 +118,7 @@ static const kvr_counter_t  kvr_hear_counters[] = {
 
     kvr_hear_counter_alias(COUNT, wrong,
         .json = "wrong", .metric = "kvroute_peer_events_aliases_wrong_total",
-        .help = "Aliases found to be wrong."),
+        .help = "Blocks that two prompts claim."),
 
     kvr_hear_counter_alias(COUNT, removed,
         .json = "taken_away",
@@ -202,12 +202,11 @@ kvr_hear_settled(const kvr_zone_t *zone, void *data, const kvr_settled_t *s)
     r.unknown = 0;
     r.bytes = s->bytes;
     r.unit = zone->unit;
-    r.held = s->held;
 
     /* from the end of the previous prompt: its reply is cached */
 
     cached = s->units * (uint64_t) r.cached / r.prompt;
-    cached = kvr_min(cached, kvr_min(r.held, s->prompted));
+    cached = kvr_min(cached, kvr_min(s->held, s->prompted));
 
     r.from = kvr_chain_entries((uint32_t) cached);
     r.from -= kvr_min(r.from, 1);
