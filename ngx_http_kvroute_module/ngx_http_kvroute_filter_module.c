@@ -19,8 +19,6 @@ static ngx_http_kvroute_attempt_t *ngx_http_kvroute_watched(
     ngx_http_request_t *r);
 static kvr_response_mode_e ngx_http_kvroute_mode(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
-static void ngx_http_kvroute_headers(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at);
 static ngx_uint_t ngx_http_kvroute_is_type(ngx_http_request_t *r,
     const char *type);
 static ngx_int_t ngx_http_kvroute_header_next(ngx_http_request_t *r);
@@ -137,10 +135,6 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
                                : KVR_RESPONSE_FIRST,
                       (unsigned) stream);
 
-    if (readable) {
-        ngx_http_kvroute_headers(r, at);
-    }
-
     return ngx_http_kvroute_header_next(r);
 }
 
@@ -196,35 +190,6 @@ ngx_http_kvroute_mode(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
     }
 
     return KVR_RESPONSE_FIRST;
-}
-
-
-/* Reads the header with the load of the engine. */
-static void
-ngx_http_kvroute_headers(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
-{
-    ngx_uint_t        i;
-    ngx_list_part_t  *part;
-    ngx_table_elt_t  *h;
-
-    static ngx_str_t  orca = ngx_string("endpoint-load-metrics");
-
-    part = &r->upstream->headers_in.headers.part;
-
-    for ( /* void */ ; part; part = part->next) {
-        h = part->elts;
-
-        for (i = 0; i < part->nelts; i++) {
-
-            if (h[i].key.len == orca.len
-                && ngx_strncasecmp(h[i].key.data, orca.data, orca.len) == 0)
-            {
-                ngx_http_kvroute_engine_orca(at->conf,
-                                             at->core.reservation.peer,
-                                             &h[i].value);
-            }
-        }
-    }
 }
 
 

@@ -1,8 +1,7 @@
 #!/usr/bin/perl
 
-# Decisions by engines' reports: adapters, preemptions, by=waiting and by=kv,
-# ORCA headers, mandatory probes, probes at another address, streams that
-# outweigh checks, upgraded connections; probes go on after a killed worker.
+# Decisions by engines' reports: adapters, preemptions, mandatory probes,
+# probes at another address, streams that outweigh checks, upgraded connections; probes go on after a killed worker.
 
 use lib 't/lib';
 use Kvroute;
@@ -103,17 +102,9 @@ my %name = map { (engine($_) => $_) } qw(A B C D);
 my $later = $t->port();
 $t->{vars}{LATER} = $later;
 
-$t->upstream('waiting', 'kvroute least_request by=waiting zone=z;',
-             'server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%; server 127.0.0.1:%%C%%;',
-             'kvroute_probe interval=100ms;');
-$t->upstream('kv', 'kvroute least_request by=kv zone=z;',
-             'server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%; server 127.0.0.1:%%C%%;',
-             'kvroute_probe interval=100ms;');
 $t->upstream('cache',
              'server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%; server 127.0.0.1:%%C%%;',
              'kvroute_probe interval=100ms;');
-$t->upstream('orca', 'kvroute least_request by=kv zone=o;',
-             'server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%;');
 $t->upstream('must', 'kvroute least_request zone=m;',
              'server 127.0.0.1:%%A%%; server 127.0.0.1:%%D%%;',
              'kvroute_probe interval=100ms mandatory;');
@@ -130,7 +121,6 @@ $t->upstream('loads', 'kvroute least_request zone=g;', 'A',
 
 $t->conf(<<'EOF');
     kvroute_zone zone=z:2m;
-    kvroute_zone zone=o:2m;
     kvroute_zone zone=m:2m;
     kvroute_zone zone=p:2m;
     kvroute_zone zone=l:2m;
@@ -189,8 +179,6 @@ my ($pd) = grep { $name{$_} eq 'D' } keys %name;
 
 sub said { return $t->peer($_[0], $_[1])->{engine}; }
 
-# --- by what engines have waiting, or hold
-
 sub load {
     my ($name, $waiting, $kv, $more) = @_;
 
@@ -198,27 +186,6 @@ sub load {
         . "vllm:num_requests_waiting $waiting\n"
         . "vllm:kv_cache_usage_perc $kv\n" . ($more // ''));
 }
-
-load('A', 3, 0.1);
-load('B', 2, 0.5);
-load('C', 1, 0.9);
-
-all_to('C', 'by=waiting', 'waiting');
-all_to('A', 'by=kv', 'kv');
-
-load('B', 0, 0.01);
-
-all_to('B', 'by=waiting, changed', 'waiting');
-all_to('B', 'by=kv, changed', 'kv');
-
-# one of them says nothing any more: then nobody's word counts
-
-put('B.metrics', '');
-load('A', 0, 0.1);
-load('C', 0, 0.9);
-ok(wait_for(sub { spread('kv') eq 'ABC' }), 'by=kv, one does not tell');
-ok(wait_for(sub { spread('waiting') eq 'ABC' }),
-   'by=waiting, one does not tell');
 
 # --- adapters: loaded, room for it, or another would have to go
 
@@ -262,26 +229,6 @@ ok($t->idle(), 'idle');
 load('A', 0, 0.1, adapters('one') . "vllm:num_preemptions_total 9e15\n");
 ok(wait_for(sub { (said('cache', $pa)->{cap} // 1) == 0 }),
    'no more of them: no cap');
-
-# --- ORCA headers, of both of vLLM's servers, and as JSON
-
-my $orca = 'endpoint-load-metrics:';
-
-put('A.head', "$orca TEXT named_metrics.kv_cache_usage_perc=0.9, "
-              . "named_metrics.num_requests_waiting=4.0\r\n");
-put('B.head', "Endpoint-Load-Metrics: named_metrics.kv_cache_usage_perc=0.4,"
-              . "named_metrics.num_requests_waiting=0\r\n");
-all_to('B', 'ORCA: text, with and without its word', 'orca');
-is(said('orca', $pa)->{kv_usage}, 0.9, 'ORCA: share of KV');
-is(said('orca', $pa)->{waiting}, 4, 'ORCA: waiting');
-
-put('A.head', "$orca JSON {\"named_metrics\": {\"kv_cache_usage_perc\": 0.1, "
-              . "\"num_requests_waiting\": 0.0}}\r\n");
-all_to('A', 'ORCA: JSON, when the old word has faded', 'orca');
-
-put("$_.head", "$orca \x7f nonsense=,=}{\r\n") for qw(A B);
-ok(wait_for(sub { spread('orca') eq 'AB' }), 'ORCA: nonsense');
-put("$_.head", '') for qw(A B);
 
 # --- mandatory: who does not answer is used only if nobody does
 

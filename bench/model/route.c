@@ -92,7 +92,6 @@ kvs_route_view(const kvs_zone_t *z, const kvs_route_t *rt, kvs_choice_t *ch,
     v->bound = KVR_PEERS;
     v->pin = KVR_PEERS;
     v->owner = KVR_PEERS;
-    v->by = conf ? conf->by : KVR_BY_ACTIVE;
     v->random = random;
     v->now = kvs_zone_ms(now);
     v->seconds = (uint32_t) now;

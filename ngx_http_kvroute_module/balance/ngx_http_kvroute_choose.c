@@ -682,7 +682,6 @@ ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at, kvr_view_t *v)
     v->owner = at->owner;
     v->models = at->models ? &at->models->loaded : NULL;
     v->evicts = at->models ? &at->models->evicts : NULL;
-    v->by = at->policy->conf.by;
     v->random = kvr_mix((uint64_t) ngx_random() << 32 | (uint64_t) ngx_pid,
                         *v->zone->registry->given);
     v->now = (uint64_t) ngx_current_msec;

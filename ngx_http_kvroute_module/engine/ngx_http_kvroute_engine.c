@@ -121,18 +121,3 @@ ngx_http_kvroute_engine_busy(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
 
     return NGX_HTTP_KVROUTE_BUSY_UNTIMED;
 }
-
-
-void
-ngx_http_kvroute_engine_orca(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
-    ngx_str_t *value)
-{
-    kvr_metrics_t  m;
-
-    ngx_memzero(&m, sizeof(kvr_metrics_t));
-
-    if (kvr_orca_read(&m, value->data, value->len)) {
-        kvr_engine_orca(&conf->zone->sh->registry->peer[id].engine, &m,
-                        (uint64_t) ngx_current_msec);
-    }
-}

@@ -45,10 +45,6 @@ void ngx_http_kvroute_engine_throttle(kvr_registry_t *registry, uint32_t id,
 ngx_uint_t ngx_http_kvroute_engine_busy(ngx_http_kvroute_srv_conf_t *conf,
     uint32_t id, ngx_http_upstream_t *u, ngx_uint_t status);
 
-/* Applies the ORCA header of a response. */
-void ngx_http_kvroute_engine_orca(ngx_http_kvroute_srv_conf_t *conf,
-    uint32_t id, ngx_str_t *value);
-
 /* _probe */
 
 ngx_int_t ngx_http_kvroute_probe_init(ngx_cycle_t *cycle);

@@ -534,25 +534,6 @@ $r = post($e, '/v1/messages', { model => 'emulated' });
 is($r->{json}{type}, 'error', 'its errors');
 
 
-# --- ORCA --------------------------------------------------------------------
-
-$r = post($e, '/v1/chat/completions', chat('one'),
-          { 'Endpoint-Load-Metrics-Format' => 'text' });
-like($r->{headers}{'endpoint-load-metrics'}, qr/^TEXT\ named_metrics\.kv_cache
-     _usage_perc=[\d.e-]+,\ named_metrics\.num_requests_waiting=0\.0$/x,
-     'ORCA, text');
-$r = post($e, '/v1/completions', { prompt => 'x', max_tokens => 1 },
-          { 'endpoint-load-metrics-format' => 'JSON' });
-like($r->{headers}{'endpoint-load-metrics'},
-     qr/^JSON \{"named_metrics": \{"kv_cache_usage_perc": /, 'ORCA, JSON');
-$r = post($e, '/v1/chat/completions', chat('one', stream => \1),
-          { 'endpoint-load-metrics-format' => 'TEXT' });
-is($r->{headers}{'endpoint-load-metrics'}, undef, 'not for streams');
-$r = post($e, '/v1/messages', $claude->('d'),
-          { 'endpoint-load-metrics-format' => 'TEXT' });
-is($r->{headers}{'endpoint-load-metrics'}, undef, 'not for messages');
-
-
 # --- HTTP --------------------------------------------------------------------
 
 my $s = conn($e);
@@ -904,17 +885,13 @@ stop($e);
 
 $e = engine(1, '--hardware', 'none', '--served-model-name', 'one', 'two',
             '--lora-modules', 'sql', '{"name": "chat", "path": "x"}',
-            '--max-loras', 2, '--orca-frontend', 'rust',
+            '--max-loras', 2,
             '--metrics-engines', 3, '--disable-metrics=false');
 is(scalar @{get($e, '/v1/models')->{json}{data}}, 4, 'names and adapters');
 is(get($e, '/v1/models')->{json}{data}[3]{parent}, 'one', 'parent');
 post($e, '/v1/chat/completions', chat('x', model => 'two'));
-$r = post($e, '/v1/chat/completions', chat('x', model => 'chat'),
-          { 'endpoint-load-metrics-format' => 'TEXT' });
+$r = post($e, '/v1/chat/completions', chat('x', model => 'chat'));
 is($r->{status}, 200, 'an adapter');
-is($r->{headers}{'endpoint-load-metrics'},
-   'named_metrics.kv_cache_usage_perc=0,'
-   . 'named_metrics.num_requests_waiting=0', 'ORCA of the Rust front end');
 $metrics = get($e, '/metrics')->{body};
 like($metrics, qr/^vllm:lora_requests_info\{max_lora="2",
      running_lora_adapters="",waiting_lora_adapters=""\}\ 1\.\d+e\+09$/mx,

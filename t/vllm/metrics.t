@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
 # What vLLM tells beside its responses: capacity, load, share of the cache in use, its
-# counters, in /metrics and in the header ORCA; that a client who leaves stops it;
+# counters, in /metrics; that a client who leaves stops it;
 # that load of others counts; and a cache that was emptied by hand.
 
 use strict;
@@ -169,40 +169,4 @@ my $cache = $t->cache();
 is($cache->{flushes_usage} + $cache->{flushes_probe}, 0,
    'an emptied cache: no server was taken to have restarted');
 
-$t->quit();
-
-
-# ORCA: where no probe is made, a plain response tells of load
-
-my $o = Vllm->new();
-
-$o->{vars}{"E$_"} = $e[$_] for 0 .. $#e;
-$o->front('', 'proxy_set_header endpoint-load-metrics-format TEXT;');
-
-for my $case ([ '/v1/chat/completions', request_of(2000), 1 ],
-              [ '/v1/completions', { model => 'm', prompt => words(2000, ++$seed),
-                                     max_tokens => 2 }, 1 ],
-              [ '/v1/chat/completions', request_of(2000, stream => $yes), 0 ],
-              [ '/v1/messages', request_of(2000), 0 ],
-              [ '/v1/responses', { model => 'm', input => words(2000, ++$seed),
-                                   max_output_tokens => 2 }, 0 ])
-{
-    my ($uri, $body, $sent) = @$case;
-    my $what = $uri . ($body->{stream} ? ', a stream' : '');
-
-    $r = $o->ask($uri, $body);
-
-    is(($r->{headers}{'endpoint-load-metrics'} // '')
-       =~ /^TEXT .*kv_cache_usage_perc=/ ? 1 : 0, $sent,
-       "ORCA: $what has " . ($sent ? 'it' : 'none'));
-
-    next unless $sent;
-
-    ($port) = $r->{receipt}{peer} =~ /:(\d+)$/;
-    my $told = $o->peer('vllm', $port)->{engine};
-
-    ok(defined $told->{kv_usage} && defined $told->{waiting},
-       "ORCA: $what: read") or diag(JSON::PP->new->encode($told // {}));
-}
-
-$o->done();
+$t->done();

@@ -219,11 +219,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     for (k = 0; k < ch.n; k++) {
         ch.cand[k].current_weight = ro->current[ch.cand[k].place];
 
-        /* what waits in the engine: its word is what is true now */
-
         ch.cand[k].load += ro->load[ch.cand[k].place];
-        ch.cand[k].waiting = ch.cand[k].unanswered;
-        ch.cand[k].fresh = 1;
     }
 
     i = kvs_route_pick(&ro->zone, &rq->route, &ch, NULL, now);

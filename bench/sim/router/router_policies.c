@@ -106,7 +106,7 @@ static const kvs_router_conf_t  kvs_conf_least = {
     .policy = KVR_POLICY_LEAST_REQUEST
 };
 
-/* what least_request may go by; the engine's word is what is true now */
+/* what least_request can compare */
 
 #define KVS_LEAST_BY(name, what)                                              \
     static const kvr_policy_conf_t  kvs_policy_##name = {                     \
@@ -119,7 +119,6 @@ static const kvs_router_conf_t  kvs_conf_least = {
 
 KVS_LEAST_BY(by_pending, KVR_BY_PENDING)
 KVS_LEAST_BY(by_work, KVR_BY_WORK)
-KVS_LEAST_BY(by_waiting, KVR_BY_WAITING)
 
 static const kvs_router_conf_t  kvs_conf_turn = {
     .policy = KVR_POLICY_ROUND_ROBIN
@@ -275,7 +274,6 @@ const kvs_policy_t  kvs_router_policies[] = {
 
     KVS_ROUTER("by_pending", KVS_PARAM, &kvs_conf_by_pending),
     KVS_ROUTER("by_work", KVS_PARAM, &kvs_conf_by_work),
-    KVS_ROUTER("by_waiting", KVS_PARAM, &kvs_conf_by_waiting),
     KVS_ROUTER("prefix_256", KVS_PARAM, &kvs_conf_prefix_256),
     KVS_ROUTER("prefix_1024", KVS_PARAM, &kvs_conf_prefix_1024),
     KVS_ROUTER("prefix_4096", KVS_PARAM, &kvs_conf_prefix_4096),

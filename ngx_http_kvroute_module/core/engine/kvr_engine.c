@@ -297,50 +297,6 @@ kvr_engine_foreign(kvr_engine_t *s, const kvr_metrics_t *m, uint32_t own)
 }
 
 
-void
-kvr_engine_orca(kvr_engine_t *s, const kvr_metrics_t *m, uint64_t now)
-{
-    if (m->set & KVR_METRICS_WAITING) {
-        kvr_set(&s->waiting, m->waiting);
-    }
-
-    if (m->set & KVR_METRICS_KV) {
-        kvr_set(&s->kv, (uint32_t) (m->kv * 10000 + 0.5));
-    }
-
-    kvr_set(&s->orca_set, m->set & (KVR_METRICS_WAITING|KVR_METRICS_KV));
-    kvr_set(&s->orca, kvr_max(now, 1));
-}
-
-
-uint32_t
-kvr_engine_fresh(const kvr_engine_t *s, uint64_t now, uint64_t interval)
-{
-    uint32_t  set;
-
-    set = 0;
-
-    if (kvr_engine_aged(kvr_get(&s->time), now, interval) > 0.5) {
-        set |= kvr_get(&s->set) & (KVR_METRICS_WAITING|KVR_METRICS_KV);
-    }
-
-    if (kvr_engine_aged(kvr_get(&s->orca), now, interval) > 0.5) {
-        set |= kvr_get(&s->orca_set);
-    }
-
-    return set;
-}
-
-
-uint32_t
-kvr_engine_said(const kvr_engine_t *s, uint64_t *time)
-{
-    *time = kvr_max(kvr_get(&s->time), kvr_get(&s->orca));
-
-    return kvr_get(&s->set) | kvr_get(&s->orca_set);
-}
-
-
 double
 kvr_engine_worth(const kvr_engine_t *s, uint64_t now, uint64_t interval)
 {

@@ -85,8 +85,6 @@ typedef struct {
     _Atomic uint64_t   success;      /* when a client last got a response */
     _Atomic uint64_t   pressure;     /* overloaded until then */
 
-    _Atomic uint64_t   orca;         /* time of the last ORCA header */
-    _Atomic uint32_t   orca_set;     /* KVR_METRICS_... of that header */
     _Atomic uint32_t   last;         /* last kvr_check_e */
 
     _Atomic uint32_t   max_loras;
@@ -132,25 +130,6 @@ double kvr_engine_worth(const kvr_engine_t *s, uint64_t now,
  * and the function returns 0 for a minute.
  */
 int kvr_engine_same(const kvr_engine_t *s, uint64_t now, uint64_t interval);
-
-/*
- * Reads the value of an endpoint-load-metrics header (ORCA): "TEXT a=1, b=2",
- * "JSON {...}", or either without the first word.  Returns the fields found.
- */
-uint32_t kvr_orca_read(kvr_metrics_t *m, const uint8_t *value, size_t len);
-
-/* Takes the metrics of an ORCA header. */
-void kvr_engine_orca(kvr_engine_t *s, const kvr_metrics_t *m, uint64_t now);
-
-/*
- * Returns which of KVR_METRICS_WAITING and KVR_METRICS_KV are recent, from a
- * probe or a header.
- */
-uint32_t kvr_engine_fresh(const kvr_engine_t *s, uint64_t now,
-    uint64_t interval);
-
-/* Returns the last reported KVR_METRICS_... and their time; 0: never. */
-uint32_t kvr_engine_said(const kvr_engine_t *s, uint64_t *time);
 
 /*
  * Records a restart, detected by any means: counters of the new process are not

@@ -96,8 +96,6 @@ typedef enum {
     KVR_BY_ACTIVE = 0,           /* requests in flight */
     KVR_BY_PENDING,              /* bytes to be prefilled */
     KVR_BY_WORK,                 /* these, and context of running requests */
-    KVR_BY_KV,                   /* share of KV memory in use, as reported */
-    KVR_BY_WAITING,              /* requests waiting in it, as reported */
     KVR_BY_MAX
 } kvr_by_e;
 
@@ -156,7 +154,6 @@ typedef struct {
             unsigned     doubted:1;  /* on trial, see kvr_trial.h */
             unsigned     throttled:1;  /* has asked for a pause, likewise */
             unsigned     evicts:1;   /* must unload another model */
-            unsigned     fresh:1;    /* kv and waiting are known */
 
             unsigned     out:1;      /* result: left out */
         };
@@ -179,9 +176,6 @@ typedef struct {
     uint64_t         documents;  /* bytes cached off the prefix */
     uint64_t         credit;     /* bytes of the rest that count as cached; set
                                     by the policy */
-
-    double           kv;         /* share in use, if fresh */
-    uint32_t         waiting;    /* in the engine, if fresh */
 
     int64_t          current_weight;  /* in and out: smooth round robin */
     int64_t          effective_weight;

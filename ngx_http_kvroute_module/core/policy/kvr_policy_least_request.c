@@ -14,7 +14,7 @@ static double kvr_policy_least_request_load(const kvr_candidate_t *c,
 
 
 static const char *const  kvr_policy_least_request_by[] = {
-    "active", "pending", "work", "kv", "waiting", NULL
+    "active", "pending", "work", NULL
 };
 
 _Static_assert(kvr_nelts(kvr_policy_least_request_by) == KVR_BY_MAX + 1,
@@ -40,27 +40,10 @@ uint32_t
 kvr_policy_least_request_pick(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d)
 {
-    uint32_t  i, by;
-
-    by = req->conf->by;
-
-    /*
-     * Reported load cannot be compared with our count of another peer's
-     * requests: all peers need a fresh report.
-     */
-
-    if (by == KVR_BY_KV || by == KVR_BY_WAITING) {
-
-        for (i = 0; i < n; i++) {
-            if (!cand[i].out && !cand[i].fresh) {
-                by = KVR_BY_ACTIVE;
-                break;
-            }
-        }
-    }
+    uint32_t  i;
 
     for (i = 0; i < n; i++) {
-        cand[i].cost = kvr_policy_least_request_load(&cand[i], by)
+        cand[i].cost = kvr_policy_least_request_load(&cand[i], req->conf->by)
                        / cand[i].weight;
     }
 
@@ -80,12 +63,6 @@ kvr_policy_least_request_load(const kvr_candidate_t *c, uint32_t by)
 
     case KVR_BY_WORK:
         return (double) c->pending + (double) c->resident;
-
-    case KVR_BY_KV:
-        return c->kv;
-
-    case KVR_BY_WAITING:
-        return c->waiting;
 
     default:
         return c->active;

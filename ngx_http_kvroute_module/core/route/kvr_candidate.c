@@ -7,8 +7,6 @@
 #include "core/route/kvr_candidate.h"
 
 
-/* ms; headers' reports age by it if engines are not probed */
-#define KVR_CANDIDATE_ORCA   1000
 
 /* caps use an engine's report while it is worth more than this */
 #define KVR_CANDIDATE_FRESH  0.5
@@ -71,8 +69,7 @@ kvr_candidate_view(kvr_view_t *v)
         }
     }
 
-    v->signals = pool->health || pool->probe
-                 || v->by == KVR_BY_KV || v->by == KVR_BY_WAITING;
+    v->signals = pool->health || pool->probe;
 
     v->special_any = v->bound < KVR_PEERS || v->pin < KVR_PEERS
               || v->owner < KVR_PEERS || v->models;
@@ -269,22 +266,10 @@ static void
 kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c, kvr_engine_t *s)
 {
     double             worth;
-    uint32_t           cap, set;
+    uint32_t           cap;
     const kvr_pool_t  *pool;
 
     pool = v->pool;
-
-    if (v->by == KVR_BY_KV || v->by == KVR_BY_WAITING) {
-
-        set = kvr_engine_fresh(s, v->now, pool->probe ? pool->probe
-                                                      : KVR_CANDIDATE_ORCA);
-
-        c->fresh = (set & (v->by == KVR_BY_KV ? KVR_METRICS_KV
-                                              : KVR_METRICS_WAITING))
-                   != 0;
-        c->waiting = kvr_get(&s->waiting);
-        c->kv = (double) kvr_get(&s->kv) / 10000;
-    }
 
     if (pool->probe == 0) {
         return;

@@ -46,7 +46,6 @@ typedef struct {
     const kvr_set_t           *models;   /* have the model; NULL: all */
     const kvr_set_t           *evicts;   /* must unload another for it */
 
-    kvr_by_e                   by;       /* of the policy */
     uint64_t                   random;
     uint64_t                   now;      /* ms */
     uint32_t                   seconds;
@@ -164,8 +163,6 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     c->turnover = 0;
     c->load = 0;
     c->documents = 0;
-    c->kv = 0;
-    c->waiting = 0;
 
     if (kvr_unlikely(peer == KVR_REGISTRY_NONE)) {
         c->active = conns;

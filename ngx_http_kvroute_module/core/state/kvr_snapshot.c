@@ -50,7 +50,8 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
                  + kvr_get(&p->feedback.by_probe)
                  + kvr_get(&p->feedback.by_event);
 
-    s->set = kvr_engine_said(&p->engine, &time) | KVR_COUNTER_KNOWN;
+    s->set = kvr_get(&p->engine.set) | KVR_COUNTER_KNOWN;
+    time = kvr_get(&p->engine.time);
     s->age = now > time ? now - time : 0;
 
     if (time) {

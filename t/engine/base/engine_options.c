@@ -113,7 +113,6 @@ static const kve_opt_t  kve_opts[] = {
             "SGLang: cached tokens in usage"),
     KVE_OPT("enable-request-id-headers", KVE_OPT_FLAG, request_id_headers,
             "X-Request-Id comes back"),
-    KVE_OPT("orca-frontend", KVE_OPT_STR, orca_frontend, "python or rust"),
     KVE_OPT("disable-log-stats", KVE_OPT_FLAG, no_log_stats,
             "vLLM: /metrics without vllm: names"),
     KVE_OPT("disable-metrics", KVE_OPT_FLAG, no_metrics, "/metrics is 404"),
@@ -471,9 +470,6 @@ kve_options_check(kve_options_t *opt)
 
     snprintf(set->metrics, sizeof(set->metrics), "%s",
              opt->metrics ? opt->metrics : "ok");
-
-    opt->orca_rust = opt->orca_frontend
-                     && strcmp(opt->orca_frontend, "rust") == 0;
 
     /* llama.cpp wants to know of an error first */
 

@@ -81,7 +81,6 @@ typedef struct {
     char               *lora[KVE_NAMES_MAX];
     int                 max_loras;
     const char         *hw_name;
-    const char         *orca_frontend;
     kve_config_t        config;
     double              speed;              /* times faster than real */
     double              replica_speed;
@@ -135,7 +134,6 @@ typedef struct {
     int                 force_include_usage;
     int                 cache_report;
     int                 request_id_headers;
-    int                 orca_rust;
 
     kve_settings_t      settings;
 } kve_options_t;

@@ -132,7 +132,6 @@ kve_job_finish(kve_job_t *job)
         return;
     }
 
-    kve_reply_orca(job);
     kve_http_json(job->http, job->conn, 200, &b);
     kve_job_end(job, 200, "done");
 }

@@ -213,12 +213,6 @@ kve_job_create(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req,
     v = kve_http_header(req, "X-Request-Id");
     job->request_id = v ? strdup(v) : NULL;
 
-    v = kve_http_header(req, "endpoint-load-metrics-format");
-    if (v) {
-        job->orca = evutil_ascii_strcasecmp(v, "text") == 0 ? 1
-                    : evutil_ascii_strcasecmp(v, "json") == 0 ? 2 : 0;
-    }
-
     job->want_output = kve_job_header(job, "X-Engine-Output-Tokens", -1);
     job->want_reasoning = kve_job_header(job, "X-Engine-Reasoning-Tokens",
                                          -1);

@@ -27,7 +27,6 @@ void kve_reply_responses_object(kve_buf_t *b, kve_job_t *job,
 void kve_reply_item(kve_buf_t *b, kve_job_t *job, kve_sub_t *sub,
     kve_part_e kind, int whole);
 void kve_reply_timings(kve_buf_t *b, kve_job_t *job, const kve_sub_t *sub);
-void kve_reply_orca(kve_job_t *job);
 const char *kve_reply_stop_reason(const kve_sub_t *sub);
 
 

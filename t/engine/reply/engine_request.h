@@ -83,7 +83,6 @@ struct kve_job_s {
     time_t              created;
     double              arrived;            /* real */
     double              first;              /* real, of the first token */
-    int                 orca;               /* 1: text, 2: JSON */
     uint64_t            transfer;           /* its number, or 0 */
     kve_meet_t         *meet;               /* reply/engine_meet.h, or NULL */
     int                 leg;                /* of it */

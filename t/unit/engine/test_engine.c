@@ -348,34 +348,6 @@ TEST(test_engine_health)
 }
 
 
-/* headers do not refresh values of probes */
-TEST(test_engine_orca)
-{
-    kvr_metrics_t  orca = { 0 };
-
-    fresh();
-
-    m.set = KVR_METRICS_RUNNING|KVR_METRICS_WAITING;
-    m.running = 9;
-    m.waiting = 1;
-    (void) kvr_engine_take(&sig, &m, 0, 0, 1000);
-
-    util_check(kvr_engine_fresh(&sig, 1000, 100) == KVR_METRICS_WAITING,
-               "by a probe");
-    util_check(kvr_engine_fresh(&sig, 2000, 100) == 0, "old");
-
-    orca.set = KVR_METRICS_KV;
-    orca.kv = 0.25;
-    kvr_engine_orca(&sig, &orca, 2000);
-
-    util_check(kvr_engine_fresh(&sig, 2000, 100) == KVR_METRICS_KV,
-               "by a header");
-    util_check(sig.kv == 2500 && sig.waiting == 1, "what it has told");
-    util_check(kvr_engine_worth(&sig, 2000, 100) == 0, "probes are old");
-    util_check(kvr_engine_fresh(&sig, 2600, 100) == 0, "old too");
-}
-
-
 TEST(test_engine_lora)
 {
     fresh();

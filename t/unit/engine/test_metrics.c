@@ -375,47 +375,6 @@ TEST(test_metrics_nodes)
 }
 
 
-TEST(test_metrics_orca)
-{
-    size_t         i;
-    uint32_t       set;
-    kvr_metrics_t  m;
-
-    static const struct {
-        const char  *value;
-        uint32_t     set;
-        double       kv;
-        uint32_t     waiting;
-    } values[] = {
-        { "TEXT named_metrics.kv_cache_usage_perc=0.4, "
-          "named_metrics.num_requests_waiting=2.0", K|W, 0.4, 2 },
-        { "named_metrics.kv_cache_usage_perc=0.4,"
-          "named_metrics.num_requests_waiting=0", K|W, 0.4, 0 },
-        { "JSON {\"named_metrics\": {\"kv_cache_usage_perc\": 0.4, "
-          "\"num_requests_waiting\": 3.0}}", K|W, 0.4, 3 },
-        { "{\"named_metrics\":{\"num_requests_waiting\":1}}", W, 0, 1 },
-        { "TEXT cpu_utilization=0.3, named_metrics.custom=0.4", 0, 0, 0 },
-        { "kv_cache_usage_perc=7, num_requests_waiting=-1", 0, 0, 0 },
-        { "kv_cache_usage_perc", 0, 0, 0 },
-        { "kv_cache_usage_perc=", 0, 0, 0 },
-        { "kv_cache_usage_perc 0.4", 0, 0, 0 },
-        { "", 0, 0, 0 }
-    };
-
-    for (i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-        memset(&m, 0, sizeof(m));
-
-        set = kvr_orca_read(&m, (const uint8_t *) values[i].value,
-                            strlen(values[i].value));
-
-        util_check(set == values[i].set && m.set == set
-                   && m.waiting == values[i].waiting
-                   && m.kv > values[i].kv - 1e-9
-                   && m.kv < values[i].kv + 1e-9, "%s", values[i].value);
-    }
-}
-
-
 /* paths in their order; auto tries all of them */
 TEST(test_metrics_dialects)
 {

@@ -26,7 +26,7 @@
 
 
 /* flags of a candidate */
-enum { F = 1, D = 2, C = 4, B = 8, P = 16, O = 32, FRESH = 64, E = 128,
+enum { F = 1, D = 2, C = 4, B = 8, P = 16, O = 32, E = 128,
        COMMON = 256 };
 
 
@@ -39,8 +39,6 @@ typedef struct {
     unsigned         flags;
     uint64_t         documents;
     uint64_t         resident;
-    uint32_t         waiting;
-    double           kv;
     uint64_t         shared;
     float            turnover;
     uint32_t         delay;
@@ -205,30 +203,14 @@ static const case_t  cases[] = {
     /* least_request by= */
 
     { "by active", { LR, .by = KVR_BY_ACTIVE }, 0, 1, KVR_REASON_LOAD, 2,
-      { { 1, 2, 0, 0, 0, FRESH, 0, 0, 0, 0 },
-        { 1, 1, 9000, 0, 0, FRESH, 0, 9000, 9, 0.9 } } },
+      { { 1, 2, 0, 0, 0, 0, 0, 0 },
+        { 1, 1, 9000, 0, 0, 0, 0, 9000 } } },
     { "by pending", { LR, .by = KVR_BY_PENDING }, 0, 0, KVR_REASON_LOAD, 2,
       { { 1, 2, 8999, 0, 0, 0, 0, 99999 }, { 1, 1, 9000, 0, 0, 0 } } },
     { "by work", { LR, .by = KVR_BY_WORK }, 0, 1, KVR_REASON_LOAD, 2,
       { { 1, 1, 100, 0, 0, 0, 0, 9000 }, { 1, 9, 9000, 0, 0, 0, 0, 99 } } },
     { "by work and weight", { LR, .by = KVR_BY_WORK }, 0, 0, KVR_REASON_LOAD,
       2, { { 5, 1, 0, 0, 0, 0, 0, 9000 }, { 1, 9, 0, 0, 0, 0, 0, 1801 } } },
-    { "by kv", { LR, .by = KVR_BY_KV }, 0, 1, KVR_REASON_LOAD, 2,
-      { { 1, 0, 0, 0, 0, FRESH, 0, 0, 0, 0.5 },
-        { 1, 9, 0, 0, 0, FRESH, 0, 0, 9, 0.4 } } },
-    { "by waiting", { LR, .by = KVR_BY_WAITING }, 0, 1, KVR_REASON_LOAD, 2,
-      { { 1, 0, 0, 0, 0, FRESH, 0, 0, 3, 0 },
-        { 1, 9, 0, 0, 0, FRESH, 0, 0, 2, 0.9 } } },
-    { "by waiting, not fresh", { LR, .by = KVR_BY_WAITING }, 0, 0,
-      KVR_REASON_LOAD, 2, { { 1, 1, 0, 0, 0, 0, 0, 0, 30, 0 },
-                            { 1, 2, 0, 0, 0, 0, 0, 0, 0, 0 } } },
-
-    { "by waiting, one not fresh", { LR, .by = KVR_BY_WAITING }, 0, 1,
-      KVR_REASON_LOAD, 2, { { 1, 3, 0, 0, 0, FRESH, 0, 0, 0, 0 },
-                            { 1, 2, 0, 0, 0, 0, 0, 0, 0, 0 } } },
-    { "by kv, one not fresh", { LR, .by = KVR_BY_KV }, 0, 1,
-      KVR_REASON_LOAD, 2, { { 1, 2, 0, 0, 0, FRESH, 0, 0, 0, 0.1 },
-                            { 1, 1, 0, 0, 0, 0, 0, 0, 0, 0 } } },
 
     /* threshold: below it by requests in flight, at it by cost */
 
@@ -401,8 +383,6 @@ fill(kvr_candidate_t *c, const peer_t *p, uint32_t n)
         c[i].idle = p[i].idle;
         c[i].documents = p[i].documents;
         c[i].resident = p[i].resident;
-        c[i].waiting = p[i].waiting;
-        c[i].kv = p[i].kv;
         c[i].shared = p[i].shared;
         c[i].turnover = p[i].turnover;
         c[i].delay = p[i].delay;
@@ -414,7 +394,6 @@ fill(kvr_candidate_t *c, const peer_t *p, uint32_t n)
         c[i].bound = (p[i].flags & B) != 0;
         c[i].pinned = (p[i].flags & P) != 0;
         c[i].other = (p[i].flags & O) != 0;
-        c[i].fresh = (p[i].flags & FRESH) != 0;
         c[i].place = i;
     }
 }
