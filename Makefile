@@ -237,7 +237,7 @@ test-vllm: deps ## tests with real vLLM on CPUs: fetches 0.7 GB once (15 minutes
 
 .PHONY: test-objects
 test-objects: DEPS += etcd-server openssl yamllint
-test-objects: deps ## Kubernetes objects at a real API server (builds it once: 11 minutes of processor, 6 GB; needs Go; CRDS=...)
+test-objects: deps ## Kubernetes objects at a real API server (builds it once: 8 minutes of processor, 3.3 GB; needs Go; CRDS=...)
 	@t/objects/build $(BUILD_DIR)/objects
 	@BUILD="$(BUILD_DIR)" prove t/objects/objects.t
 
