@@ -172,17 +172,22 @@ ngx_http_kvroute_is_type(ngx_http_request_t *r, const char *type)
 
 /*
  * Returns how much of a response to read.  Token counts are needed for a prompt
- * that was read and for variables.  The Responses API has an id, which leads
- * later requests to the same engine.
+ * that was read, for tenants and for variables.  The Responses API has an id,
+ * which leads later requests to the same engine.
  */
 static kvr_response_mode_e
 ngx_http_kvroute_mode(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 {
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
     if (at->ctx->reply) {
         return KVR_RESPONSE_REPLY;
     }
 
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
     if (at->ctx->parsed
+        || klcf->tenant
         || ngx_http_kvroute_variables_tokens(r)
         || at->ctx->endpoint == KVR_ENDPOINT_RESPONSES)
     {

@@ -214,9 +214,11 @@ ok($directive{$_}, "$_ exists") for $directives =~ /^## (kvroute\w*)$/mg;
 like($variables, qr/^\| `\$\Q$_\E`/m, "\$$_ is described") for sort keys %variable;
 ok($variable{$_}, "\$$_ exists") for $variables =~ /^\| `\$(kvroute_\w+)`/mg;
 
-# metrics in examples and documentation
+# metrics in examples and documentation; some rows are of models and of tenants
 
-my %metric = map { $_ => 1 } $src =~ /"(kvroute_\w+)["{]/g;
+my %metric = map { $_ => 1 } $src =~ /"(kvroute_\w+)["{]/g,
+             map { ("kvroute_model$_", "kvroute_tenant$_") }
+             $src =~ /"kvroute_" of "(\w+)"/g;
 
 my %told = map { s/_(?:bucket|sum|count)$//r => 1 }
            grep { /_(?:total|ratio|seconds|bytes|requests|bucket|sum|count)$/ }

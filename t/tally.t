@@ -1,14 +1,15 @@
 #!/usr/bin/perl
 
-# Counters by model and tenant: which have a row of their own, which share one,
-# and how a tenant is shown.
+# Counters and usage by model and tenant: which have a row of their own, which
+# share one, and how a tenant is shown.
 
 use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
 
-$t->engines(2, '--hardware', 'none', '--model', 'm');
+$t->engines(2, '--hardware', 'none', '--model', 'm',
+            '--enable-prompt-tokens-details');
 
 $t->upstream('llm', 'E0 E1 max_fails=0');
 $t->upstream('queued', 'kvroute_queue max=1 timeout=1h;',
@@ -16,7 +17,9 @@ $t->upstream('queued', 'kvroute_queue max=1 timeout=1h;',
 $t->upstream('beside', 'least_conn;', 'kvroute_shadow zone=z;', 'E0 E1');
 
 $t->conf(<<'EOC')->run();
-    log_format kv '$arg_n $status $kvroute_tenant';
+    log_format kv '$arg_n $status $kvroute_tenant $kvroute_prompt_tokens '
+                  '$kvroute_cached_tokens $kvroute_computed_tokens '
+                  '$kvroute_completion_tokens';
     access_log %%DIR%%/access.log kv;
 
     client_body_buffer_size 1m;
@@ -96,9 +99,45 @@ unlike($t->get('/kvroute/json')->{body}, qr/secret of/,
 
 my $log = $t->access_log();
 
-like($log, qr/^1 200 acme$/m, 'in the log as on the page');
-like($log, qr/^2 200 \Q$digits\E$/m, 'digits too');
-like($log, qr/^3 200 -$/m, 'of none nothing');
+like($log, qr/^1 200 acme \d/m, 'in the log as on the page');
+like($log, qr/^2 200 \Q$digits\E \d/m, 'digits too');
+like($log, qr/^3 200 - \d/m, 'of none nothing');
+
+# usage: the sums of the log, in all formats
+
+my @type = qw(prompt cached computed completion);
+my $metrics = $t->get('/kvroute/metrics')->{body};
+
+for my $name ('acme', $digits) {
+    my %sum = map { $_ => 0 } @type;
+
+    while ($log =~ /^\d+ \d+ \Q$name\E (\d+) (\d+) (\d+) (\d+)$/mg) {
+        my @tokens = ($1, $2, $3, $4);
+
+        $sum{$type[$_]} += $tokens[$_] for 0 .. 3;
+        is($1, $2 + $3, "$name: cached and computed are the prompt");
+    }
+
+    cmp_ok($sum{prompt}, '>', 900, "$name: tokens");
+
+    is($tenants->{$name}{"${_}_tokens"}, $sum{$_}, "$name: $_ in JSON") for @type;
+
+    is(join(' ', map { $metrics =~ /^kvroute_tenant_tokens_total\{upstream="llm",
+                                    tenant="\Q$name\E",type="$_"\}\ (\d+)$/mx }
+                     @type[1 .. 3]),
+       join(' ', @sum{@type[1 .. 3]}), "$name: in metrics");
+}
+
+cmp_ok($tenants->{$digits}{cached_tokens}, '>', 900, 'a tenant whose prompt was cached');
+is($models->{m}{computed_tokens} + $models->{m}{cached_tokens},
+   $models->{m}{prompt_tokens}, 'of the model');
+
+like($metrics, qr/^kvroute_model_requests_total\{upstream="llm",model=""\} 1$/m,
+     'requests without a name');
+
+my ($receipt) = grep { $_->{cached_tokens} } @{$t->status()->{receipts}};
+
+is($receipt->{prompt_tokens}, $models->{m}{prompt_tokens} / 3, 'in receipts');
 
 # beside another method, and over a reload
 
@@ -131,6 +170,8 @@ my $sum = 0;
 $sum += $_->{rejects} for values %{counted('queued', 'tenants')};
 
 is($sum, 1, 'one was refused');
+
+cmp_ok(counted('queued', 'tenants')->{delta}{queue_time}, '>', 0, 'time in the queue');
 is(counted('queued', 'tenants')->{delta}{requests}, 2, 'and is no request');
 
 $t->done();

@@ -24,6 +24,7 @@
 
 static void ngx_http_kvroute_attempt_reinsert(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_ttft(ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_attempt_read(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_report(ngx_http_kvroute_attempt_t *at,
     const kvr_tokens_t *tokens);
@@ -328,13 +329,7 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
 
     ctx = at->ctx;
 
-    /* the last line may have no end */
-
-    if (at->watched) {
-        at->watched = 0;
-        kvr_response_end(&ctx->usage, ctx->reply ? kvr_reply_part : NULL,
-                         ctx->reply);
-    }
+    ngx_http_kvroute_attempt_read(at);
 
     if (at->core.started) {
         ngx_http_kvroute_attempt_settle(at);
@@ -356,6 +351,22 @@ void
 ngx_http_kvroute_attempt_cleanup(void *data)
 {
     ngx_http_kvroute_attempt_end(data, NULL, 0);
+}
+
+
+/* Reads the last line of the response, which may have no end. */
+static void
+ngx_http_kvroute_attempt_read(ngx_http_kvroute_attempt_t *at)
+{
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = at->ctx;
+
+    if (at->watched) {
+        at->watched = 0;
+        kvr_response_end(&ctx->usage, ctx->reply ? kvr_reply_part : NULL,
+                         ctx->reply);
+    }
 }
 
 
@@ -522,17 +533,21 @@ ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
 }
 
 
-/* Counts the attempt for the request's model and tenant. */
+/* Counts the attempt, with its usage, for the request's model and tenant. */
 static void
 ngx_http_kvroute_attempt_tally(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t status, ngx_uint_t state)
 {
+    kvr_tokens_t             tokens;
     kvr_registry_t          *registry;
     kvr_tally_counts_t       counts;
     ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = at->ctx;
     registry = at->conf->zone->sh->registry;
+
+    ngx_http_kvroute_attempt_read(at);
+    kvr_response_tokens(&ctx->usage, &tokens);
 
     ngx_memzero((void *) &counts, sizeof(kvr_tally_counts_t));
 
@@ -542,6 +557,20 @@ ngx_http_kvroute_attempt_tally(ngx_http_kvroute_attempt_t *at,
     if (ctx->parsed) {
         counts.prompt = ctx->bytes;
         counts.matched = ctx->matched;
+    }
+
+    if (at->tries == 1) {
+        counts.waited = ngx_http_kvroute_queue_time(ctx);
+    }
+
+    if (tokens.prompt >= 0) {
+        counts.tokens = tokens.prompt;
+        counts.cached = ngx_min(ngx_max(tokens.cached, 0), tokens.prompt);
+        counts.computed = counts.tokens - counts.cached;
+        counts.output = ngx_max(tokens.completion, 0);
+
+        kvr_receipt_usage(at->conf->zone->sh->receipts, at->receipt,
+                          tokens.prompt, tokens.cached, tokens.completion);
     }
 
     if (ctx->ttft_set && at->stream && !ctx->no_prefill) {

@@ -114,6 +114,7 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     receipt.peer = (uint16_t) at->core.reservation.peer;
     receipt.policy = (uint8_t) ctx->policy;
     receipt.reason = (uint8_t) d->reason;
+    receipt.waited = (uint32_t) ngx_http_kvroute_queue_time(ctx);
 
     receipt.trace[0] = 0;
     receipt.trace[1] = 0;

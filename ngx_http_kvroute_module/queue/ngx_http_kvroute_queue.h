@@ -39,6 +39,9 @@ void ngx_http_kvroute_queue_exit(void);
  */
 ngx_int_t ngx_http_kvroute_queue_request(ngx_http_request_t *r);
 
+/* Returns the time that the request has waited, ms. */
+ngx_msec_t ngx_http_kvroute_queue_time(ngx_http_kvroute_ctx_t *ctx);
+
 /* Returns bytes that must fit into the peer's cache; 0: no condition. */
 uint64_t ngx_http_kvroute_queue_fit(ngx_http_kvroute_ctx_t *ctx);
 

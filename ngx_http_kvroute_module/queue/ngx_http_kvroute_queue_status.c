@@ -77,6 +77,13 @@ ngx_http_kvroute_queue_variable(ngx_http_request_t *r,
 }
 
 
+ngx_msec_t
+ngx_http_kvroute_queue_time(ngx_http_kvroute_ctx_t *ctx)
+{
+    return ctx->wait ? ctx->wait->time : 0;
+}
+
+
 /* Responds in the format of OpenAI's API, unless an error_page does. */
 ngx_int_t
 ngx_http_kvroute_queue_reject(ngx_http_request_t *r,

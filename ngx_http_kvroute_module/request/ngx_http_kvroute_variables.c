@@ -37,6 +37,7 @@ typedef enum {
 
     NGX_HTTP_KVROUTE_VAR_PROMPT_TOKENS,
     NGX_HTTP_KVROUTE_VAR_CACHED_TOKENS,
+    NGX_HTTP_KVROUTE_VAR_COMPUTED_TOKENS,
     NGX_HTTP_KVROUTE_VAR_COMPLETION_TOKENS
 } ngx_http_kvroute_var_e;
 
@@ -84,6 +85,10 @@ static ngx_http_variable_t  ngx_http_kvroute_vars[] = {
 
     { ngx_string("kvroute_cached_tokens"), NULL, ngx_http_kvroute_variables_get,
       NGX_HTTP_KVROUTE_VAR_CACHED_TOKENS, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_computed_tokens"), NULL,
+      ngx_http_kvroute_variables_get, NGX_HTTP_KVROUTE_VAR_COMPUTED_TOKENS,
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("kvroute_completion_tokens"), NULL,
       ngx_http_kvroute_variables_get, NGX_HTTP_KVROUTE_VAR_COMPLETION_TOKENS,
@@ -273,7 +278,8 @@ ngx_http_kvroute_variables_get(ngx_http_request_t *r,
 
         n = data == NGX_HTTP_KVROUTE_VAR_PROMPT_TOKENS ? tokens.prompt
             : data == NGX_HTTP_KVROUTE_VAR_CACHED_TOKENS ? tokens.cached
-            : tokens.completion;
+            : data == NGX_HTTP_KVROUTE_VAR_COMPLETION_TOKENS ? tokens.completion
+            : tokens.prompt - ngx_max(tokens.cached, 0);
     }
 
     return n < 0 ? ngx_http_kvroute_variables_none(v)

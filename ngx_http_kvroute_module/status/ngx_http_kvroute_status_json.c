@@ -24,8 +24,8 @@ static void ngx_http_kvroute_json_file(cJSON *json,
     ngx_http_kvroute_zone_t *zone);
 static void ngx_http_kvroute_json_tally(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u, kvr_tally_kind_e kind);
-static void ngx_http_kvroute_json_tally_one(cJSON *list, const char *name,
-    size_t len, const kvr_tally_counts_t *counts);
+static void ngx_http_kvroute_json_tally_one(cJSON *list, kvr_tally_kind_e kind,
+    kvr_tally_view_t *view);
 static void ngx_http_kvroute_json_receipts(cJSON *list,
     ngx_http_kvroute_zone_t *zone);
 static void ngx_http_kvroute_json_resume(cJSON *json,
@@ -257,11 +257,9 @@ static void
 ngx_http_kvroute_json_tally(cJSON *json, ngx_http_kvroute_status_upstream_t *u,
     kvr_tally_kind_e kind)
 {
-    cJSON               *list;
-    uint32_t             i;
-    kvr_tally_t         *tally;
-    kvr_tally_view_t     view;
-    kvr_tally_counts_t  *other;
+    cJSON             *list;
+    uint32_t           i, n;
+    kvr_tally_view_t   view[KVR_TALLY_ENTRIES + 1];
 
     list = cJSON_AddArrayToObject(json, kind == KVR_TALLY_MODEL ? "models"
                                                                 : "tenants");
@@ -269,41 +267,38 @@ ngx_http_kvroute_json_tally(cJSON *json, ngx_http_kvroute_status_upstream_t *u,
         return;
     }
 
-    tally = u->conf->zone->sh->registry->tally;
+    n = kvr_tally_list(u->conf->zone->sh->registry->tally, kind,
+                       u->conf->number, view);
 
-    for (i = 0; i < KVR_TALLY_ENTRIES; i++) {
-        if (kvr_tally_get(tally, kind, i, u->conf->number, &view)) {
-            ngx_http_kvroute_json_tally_one(list, view.name, view.len,
-                                            &view.counts);
-        }
-    }
-
-    other = &tally->other[kind][u->conf->number];
-
-    if (kvr_get(&other->requests) || kvr_get(&other->rejects)) {
-        ngx_http_kvroute_json_tally_one(list, NULL, 0, other);
+    for (i = 0; i < n; i++) {
+        ngx_http_kvroute_json_tally_one(list, kind, &view[i]);
     }
 }
 
 
 static void
-ngx_http_kvroute_json_tally_one(cJSON *list, const char *name, size_t len,
-    const kvr_tally_counts_t *counts)
+ngx_http_kvroute_json_tally_one(cJSON *list, kvr_tally_kind_e kind,
+    kvr_tally_view_t *view)
 {
-    cJSON     *item;
-    uint64_t   n;
+    cJSON               *item;
+    uint64_t             n;
+    kvr_tally_counts_t  *counts;
+
+    counts = &view->counts;
 
     item = cJSON_CreateObject();
     cJSON_AddItemToArray(list, item);
 
-    if (name) {
-        ngx_http_kvroute_status_json_string(item, "name", (u_char *) name, len);
+    if (view->len) {
+        ngx_http_kvroute_status_json_string(item, "name",
+                                            (u_char *) view->name, view->len);
 
     } else {
         cJSON_AddBoolToObject(item, "other", 1);
     }
 
-    ngx_http_kvroute_status_json_rows(item, KVR_COUNTER_TALLY, counts, 0);
+    ngx_http_kvroute_status_json_rows(item, KVR_COUNTER_MODEL + kind, counts,
+                                      0);
 
     n = kvr_get(&counts->firsts);
 
@@ -325,9 +320,13 @@ ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
     char             hash[33];
     cJSON           *json;
     uint64_t         last, n;
+    ngx_uint_t       i;
     kvr_peer_t      *peer;
     kvr_receipt_t    rc;
     kvr_upstream_t  *upstream;
+
+    static const char *const  tokens[] = { "prompt_tokens", "cached_tokens",
+                                           "completion_tokens" };
 
     last = kvr_get(&zone->sh->receipts->last);
 
@@ -375,6 +374,16 @@ ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
         if (rc.ttft) {
             cJSON_AddNumberToObject(json, "ttft", (rc.ttft - 1) / 1e3);
             cJSON_AddBoolToObject(json, "stream", rc.stream);
+        }
+
+        if (rc.waited) {
+            cJSON_AddNumberToObject(json, "queue_time", rc.waited / 1e3);
+        }
+
+        for (i = 0; i < kvr_nelts(rc.tokens); i++) {
+            if (rc.tokens[i]) {
+                cJSON_AddNumberToObject(json, tokens[i], rc.tokens[i] - 1.0);
+            }
         }
 
         cJSON_AddItemToArray(list, json);

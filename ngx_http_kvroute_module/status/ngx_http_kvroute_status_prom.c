@@ -6,9 +6,9 @@
 
 /*
  * The status as text for Prometheus.  Labels have bounded sets of values: names
- * of zones and upstreams, addresses of peers, policies, reasons and states.  A
- * reason has a series from the first decision on; a value that an engine does
- * not report has none.
+ * of zones and upstreams, addresses of peers, policies, reasons and states,
+ * models and tenants in the zone's table.  A reason has a series from the first
+ * decision on; a value that an engine does not report has none.
  */
 
 
@@ -16,7 +16,8 @@
 
 
 /*
- * the owner of series: a zone, an upstream, a class of its queue, or a server
+ * the owner of series: a zone; an upstream, a class of its queue, its model or
+ * tenant, or a server
  */
 typedef struct {
     ngx_str_t                            labels;
@@ -43,6 +44,9 @@ static ngx_int_t ngx_http_kvroute_prom_zone(ngx_pool_t *pool,
     ngx_array_t *targets, ngx_http_kvroute_zone_t *zone);
 static ngx_int_t ngx_http_kvroute_prom_upstream(ngx_pool_t *pool,
     ngx_array_t *targets, ngx_http_kvroute_status_upstream_t *u);
+static ngx_int_t ngx_http_kvroute_prom_tally(ngx_pool_t *pool,
+    ngx_array_t *targets, ngx_str_t *labels,
+    ngx_http_kvroute_status_upstream_t *u, kvr_tally_kind_e kind);
 static ngx_http_kvroute_prom_target_t *ngx_http_kvroute_prom_target(
     ngx_pool_t *pool, ngx_array_t *targets, ngx_str_t *more,
     const char *label, ngx_str_t *value);
@@ -178,7 +182,7 @@ ngx_http_kvroute_prom_zone(ngx_pool_t *pool, ngx_array_t *targets,
 }
 
 
-/* Adds an upstream, the classes of its queue, and its servers. */
+/* Adds an upstream, the classes of its queue, its usage, and its servers. */
 static ngx_int_t
 ngx_http_kvroute_prom_upstream(ngx_pool_t *pool, ngx_array_t *targets,
     ngx_http_kvroute_status_upstream_t *u)
@@ -226,6 +230,14 @@ ngx_http_kvroute_prom_upstream(ngx_pool_t *pool, ngx_array_t *targets,
         t->base[KVR_COUNTER_QUEUE] = &shared->stats[i];
     }
 
+    for (i = 0; i < KVR_TALLY_KINDS && u->shared; i++) {
+        if (ngx_http_kvroute_prom_tally(pool, targets, &labels, u, i)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
     for (i = 0; i < u->number; i++) {
         t = ngx_http_kvroute_prom_target(pool, targets, &labels, "peer",
                                          &u->peer[i].name);
@@ -242,6 +254,43 @@ ngx_http_kvroute_prom_upstream(ngx_pool_t *pool, ngx_array_t *targets,
             t->of = KVR_COUNTER_NOW;
             t->number = u->peer[i].id;
         }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_prom_tally(ngx_pool_t *pool, ngx_array_t *targets,
+    ngx_str_t *labels, ngx_http_kvroute_status_upstream_t *u,
+    kvr_tally_kind_e kind)
+{
+    uint32_t                         i, n;
+    ngx_str_t                        name;
+    kvr_tally_view_t                *view;
+    ngx_http_kvroute_prom_target_t  *t;
+
+    view = ngx_palloc(pool, (KVR_TALLY_ENTRIES + 1) * sizeof(kvr_tally_view_t));
+    if (view == NULL) {
+        return NGX_ERROR;
+    }
+
+    n = kvr_tally_list(u->conf->zone->sh->registry->tally, kind,
+                       u->conf->number, view);
+
+    for (i = 0; i < n; i++) {
+        name.data = (u_char *) view[i].name;
+        name.len = view[i].len;
+
+        t = ngx_http_kvroute_prom_target(pool, targets, labels,
+                                         kind == KVR_TALLY_MODEL ? "model"
+                                                                 : "tenant",
+                                         &name);
+        if (t == NULL) {
+            return NGX_ERROR;
+        }
+
+        t->base[KVR_COUNTER_MODEL + kind] = &view[i].counts;
     }
 
     return NGX_OK;

@@ -33,10 +33,40 @@
 #define kvr_counter_health(field, ...)                                        \
     kvr_counter(HEALTH, COUNT, kvr_engine_t, field,                           \
                 .needs = KVR_COUNTER_CHECKED, __VA_ARGS__)
-#define kvr_counter_tally(field, ...)                                         \
-    kvr_counter(TALLY, COUNT, kvr_tally_counts_t, field, __VA_ARGS__)
+#define kvr_counter_tally(g, field, ...)                                      \
+    kvr_counter(g, COUNT, kvr_tally_counts_t, field, __VA_ARGS__)
 #define kvr_counter_engine(t, field, ...)                                     \
     kvr_counter(ENGINE, t, kvr_engine_t, field, __VA_ARGS__)
+
+/* the rows of a model or a tenant */
+#define kvr_counter_usage(g, of)                                              \
+    kvr_counter_tally(g, requests,                                            \
+        .json = "requests", .metric = "kvroute_" of "_requests_total",        \
+        .help = "Finished requests by " of "."),                              \
+    kvr_counter_tally(g, errors,                                              \
+        .json = "errors", .metric = "kvroute_" of "_errors_total",            \
+        .help = "Requests with a 5xx or no answer, by " of "."),              \
+    kvr_counter_tally(g, rejects,                                             \
+        .json = "rejects", .metric = "kvroute_" of "_rejects_total",          \
+        .help = "Requests rejected by the queue, by " of "."),                \
+    kvr_counter_tally(g, prompt, .json = "prompt_bytes"),                     \
+    kvr_counter_tally(g, matched, .json = "matched_bytes"),                   \
+    kvr_counter_tally(g, tokens, .json = "prompt_tokens"),                    \
+    kvr_counter_tally(g, cached,                                              \
+        .json = "cached_tokens", .metric = "kvroute_" of "_tokens_total",     \
+        .help = "Tokens that engines reported, by " of ".",                   \
+        .label = ",type=\"cached\""),                                         \
+    kvr_counter_tally(g, computed,                                            \
+        .json = "computed_tokens", .metric = "kvroute_" of "_tokens_total",   \
+        .label = ",type=\"computed\""),                                       \
+    kvr_counter_tally(g, output,                                              \
+        .json = "completion_tokens", .metric = "kvroute_" of "_tokens_total", \
+        .label = ",type=\"completion\""),                                     \
+    kvr_counter_tally(g, waited, .scale = 1000,                               \
+        .json = "queue_time",                                                 \
+        .metric = "kvroute_" of "_queue_seconds_total",                       \
+        .help = "Time in the queue of finished requests, by " of "."),        \
+    kvr_counter_tally(g, firsts, .json = "streams")
 
 
 static const char *
@@ -467,14 +497,8 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter_engine(GAUGE, max_loras,
         .needs = KVR_METRICS_LORA, .json = "max_adapters"),
 
-    /* a model or a tenant: only in JSON, as clients choose the names */
-
-    kvr_counter_tally(requests, .json = "requests"),
-    kvr_counter_tally(errors, .json = "errors"),
-    kvr_counter_tally(rejects, .json = "rejects"),
-    kvr_counter_tally(prompt, .json = "prompt_bytes"),
-    kvr_counter_tally(matched, .json = "matched_bytes"),
-    kvr_counter_tally(firsts, .json = "streams")
+    kvr_counter_usage(MODEL, "model"),
+    kvr_counter_usage(TENANT, "tenant")
 };
 
 

@@ -38,7 +38,9 @@ typedef enum {
     KVR_COUNTER_CACHE,           /* kvr_feedback_t of a peer */
     KVR_COUNTER_HEALTH,          /* kvr_engine_t of a peer: health checks */
     KVR_COUNTER_ENGINE,          /* the same: what the engine reports */
-    KVR_COUNTER_TALLY,           /* kvr_tally_counts_t of a model or tenant */
+    KVR_COUNTER_MODEL,           /* kvr_tally_counts_t of a model */
+    KVR_COUNTER_TENANT,          /* and of a tenant: in kvr_tally_kind_e's
+                                    order */
     KVR_COUNTER_GROUPS
 } kvr_counter_group_e;
 

@@ -15,6 +15,7 @@ kvr_receipt_put(kvr_receipts_t *ring, const kvr_receipt_t *receipt)
 {
     size_t             i;
     uint64_t           number, word[KVR_RECEIPT_WORDS];
+    kvr_receipt_t      first;
     _Atomic uint64_t  *e;
 
     number = atomic_fetch_add_explicit(&ring->last, 1, memory_order_relaxed)
@@ -26,8 +27,12 @@ kvr_receipt_put(kvr_receipts_t *ring, const kvr_receipt_t *receipt)
 
     atomic_thread_fence(memory_order_release);
 
-    memcpy(word, receipt, sizeof(word));
-    word[KVR_RECEIPT_TTFT] = 0;
+    first = *receipt;
+    first.ttft = 0;
+    first.stream = 0;
+    memset(first.tokens, 0, sizeof(first.tokens));
+
+    memcpy(word, &first, sizeof(word));
 
     for (i = 1; i < KVR_RECEIPT_WORDS; i++) {
         kvr_set(&e[i], word[i]);
@@ -57,6 +62,31 @@ kvr_receipt_ttft(kvr_receipts_t *ring, uint64_t number, uint32_t ms,
 
     if (number && kvr_get(&e[0]) == number) {
         kvr_set(&e[KVR_RECEIPT_TTFT], word);
+    }
+}
+
+
+void
+kvr_receipt_usage(kvr_receipts_t *ring, uint64_t number, int64_t prompt,
+    int64_t cached, int64_t output)
+{
+    uint32_t           usage[4];
+    uint64_t           word[2];
+    _Atomic uint64_t  *e;
+
+    e = ring->entry[number % KVR_RECEIPTS].word;
+
+    word[0] = kvr_get(&e[KVR_RECEIPT_USAGE]);
+    memcpy(usage, word, sizeof(uint64_t));
+
+    usage[1] = (uint32_t) (prompt + 1);
+    usage[2] = (uint32_t) (cached + 1);
+    usage[3] = (uint32_t) (output + 1);
+    memcpy(word, usage, sizeof(word));
+
+    if (number && kvr_get(&e[0]) == number) {
+        kvr_set(&e[KVR_RECEIPT_USAGE], word[0]);
+        kvr_set(&e[KVR_RECEIPT_USAGE + 1], word[1]);
     }
 }
 

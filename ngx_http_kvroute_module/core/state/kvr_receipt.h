@@ -36,12 +36,16 @@ typedef struct {
     uint16_t           policy;
     uint16_t           reason;
     uint64_t           trace[2];    /* id of the trace, 0 0: none */
+    uint32_t           waited;      /* ms in the queue */
+    uint32_t           tokens[3];   /* of the prompt, cached, generated; plus
+                                       1, 0: not reported */
 } kvr_receipt_t;
 
 #define KVR_RECEIPT_WORDS  (sizeof(kvr_receipt_t) / sizeof(uint64_t))
 #define KVR_RECEIPT_TTFT   (offsetof(kvr_receipt_t, ttft) / sizeof(uint64_t))
+#define KVR_RECEIPT_USAGE  (offsetof(kvr_receipt_t, waited) / sizeof(uint64_t))
 
-_Static_assert(sizeof(kvr_receipt_t) == 10 * sizeof(uint64_t), "receipt");
+_Static_assert(sizeof(kvr_receipt_t) == 12 * sizeof(uint64_t), "receipt");
 
 
 /*
@@ -60,7 +64,9 @@ typedef struct {
 } kvr_receipts_t;
 
 
-/* Writes a record except number, ttft and stream.  Returns the number. */
+/*
+ * Writes a record except number, ttft, stream and tokens.  Returns the number.
+ */
 uint64_t kvr_receipt_put(kvr_receipts_t *ring, const kvr_receipt_t *receipt);
 
 /*
@@ -76,6 +82,10 @@ int kvr_receipt_trace(const uint8_t *value, size_t len, uint64_t trace[2]);
  */
 void kvr_receipt_ttft(kvr_receipts_t *ring, uint64_t number, uint32_t ms,
     int stream);
+
+/* Adds what the engine reported, -1: nothing, if the record still exists. */
+void kvr_receipt_usage(kvr_receipts_t *ring, uint64_t number,
+    int64_t prompt, int64_t cached, int64_t output);
 
 /*
  * Reads the record with a number.  KVR_DECLINED if it was overwritten or is

@@ -193,6 +193,50 @@ kvr_tally_get(const kvr_tally_t *tally, kvr_tally_kind_e kind, uint32_t n,
 }
 
 
+uint32_t
+kvr_tally_list(const kvr_tally_t *tally, kvr_tally_kind_e kind,
+    uint32_t upstream, kvr_tally_view_t view[KVR_TALLY_ENTRIES + 1])
+{
+    uint32_t                   i, k, n;
+    const kvr_tally_counts_t  *other;
+
+    n = 0;
+
+    for (i = 0; i < KVR_TALLY_ENTRIES; i++) {
+
+        if (!kvr_tally_get(tally, kind, i, upstream, &view[n])) {
+            continue;
+        }
+
+        for (k = 0; k < n; k++) {
+            if (view[k].len == view[n].len
+                && memcmp(view[k].name, view[n].name, view[n].len) == 0)
+            {
+                break;
+            }
+        }
+
+        if (k < n) {
+            kvr_tally_add(&view[k].counts, &view[n].counts);
+
+        } else {
+            n++;
+        }
+    }
+
+    other = &tally->other[kind][upstream];
+
+    if (kvr_get(&other->requests) || kvr_get(&other->rejects)) {
+        view[n].len = 0;
+        kvr_tally_clear(&view[n].counts);
+        kvr_tally_add(&view[n].counts, other);
+        n++;
+    }
+
+    return n;
+}
+
+
 void
 kvr_tally_reset(kvr_tally_t *tally)
 {
@@ -242,7 +286,7 @@ kvr_tally_add(kvr_tally_counts_t *dst, const kvr_tally_counts_t *src)
     d = (_Atomic uint64_t *) dst;
     s = (const _Atomic uint64_t *) src;
 
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (i = 0; i < KVR_TALLY_WORDS; i++) {
         n = kvr_get(&s[i]);
 

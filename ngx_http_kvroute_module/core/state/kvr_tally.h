@@ -9,8 +9,8 @@
 
 
 /*
- * Counts traffic by model and by tenant for each upstream, in one table of
- * fixed size in shared memory.
+ * Counts traffic and usage by model and by tenant for each upstream, in one
+ * table of fixed size in shared memory.
  *
  * Names can come from clients.  So a name gets an entry only if the caller
  * allows it, which it does after a server has answered with success.  If all
@@ -50,6 +50,11 @@ typedef struct {
     _Atomic uint64_t    rejects;     /* by the queue; not in requests */
     _Atomic uint64_t    prompt;      /* bytes */
     _Atomic uint64_t    matched;     /* of these, cached by the server */
+    _Atomic uint64_t    tokens;      /* of prompts, as engines report */
+    _Atomic uint64_t    cached;      /* of these */
+    _Atomic uint64_t    computed;    /* the others */
+    _Atomic uint64_t    output;      /* generated tokens */
+    _Atomic uint64_t    waited;      /* ms in the queue, sum */
     _Atomic uint64_t    firsts;      /* streams that have started */
     _Atomic uint64_t    ttft;        /* ms, sum */
 } kvr_tally_counts_t;
@@ -89,7 +94,7 @@ typedef struct {
 
 /* a copy of an entry */
 typedef struct {
-    size_t              len;
+    size_t              len;         /* 0: no name */
     char                name[KVR_TALLY_NAME_LEN];
     kvr_tally_counts_t  counts;
 } kvr_tally_view_t;
@@ -106,6 +111,13 @@ void kvr_tally_take(kvr_tally_t *tally, const kvr_tally_owner_t *owner,
 /* Copies an entry; returns 0 if it is not of this upstream. */
 int kvr_tally_get(const kvr_tally_t *tally, kvr_tally_kind_e kind, uint32_t n,
     uint32_t upstream, kvr_tally_view_t *view);
+
+/*
+ * Copies all entries of an upstream, those with one name as one, and at the end
+ * the counts without a name, if there are any.  Returns the number of views.
+ */
+uint32_t kvr_tally_list(const kvr_tally_t *tally, kvr_tally_kind_e kind,
+    uint32_t upstream, kvr_tally_view_t view[KVR_TALLY_ENTRIES + 1]);
 
 /* Sets all counts to zero; names stay. */
 void kvr_tally_reset(kvr_tally_t *tally);

@@ -159,6 +159,23 @@ TEST(test_stats_receipts)
                && out.ttft == 78 && out.stream == 1, "of a stream");
 
     kvr_receipt_ttft(&ring, 0, 77, 1);
+
+    /* usage: -1 is not reported, and 0 is */
+
+    in.waited = 5;
+    n = kvr_receipt_put(&ring, &in);
+    util_check(kvr_receipt_get(&ring, n, &out) == KVR_OK && out.waited == 5
+               && out.tokens[0] == 0 && out.tokens[2] == 0, "no usage");
+
+    kvr_receipt_usage(&ring, n, 70, -1, 0);
+    util_check(kvr_receipt_get(&ring, n, &out) == KVR_OK
+               && out.waited == 5 && out.tokens[0] == 71 && out.tokens[1] == 0
+               && out.tokens[2] == 1, "usage");
+
+    kvr_receipt_usage(&ring, n - 1, 70, 70, 70);
+    kvr_receipt_usage(&ring, n - KVR_RECEIPTS, 80, 80, 80);
+    util_check(kvr_receipt_get(&ring, n, &out) == KVR_OK
+               && out.tokens[0] == 71, "of this one only");
 }
 
 

@@ -119,6 +119,48 @@ TEST(test_tally_names)
 }
 
 
+/* what is shown has each name once, and ends with what has none */
+
+TEST(test_tally_list)
+{
+    uint32_t          i, n;
+    kvr_tally_view_t  view[KVR_TALLY_ENTRIES + 1];
+
+    memset((void *) &tally, 0, sizeof(tally));
+
+    util_check(kvr_tally_list(&tally, KVR_TALLY_TENANT, 1, view) == 0, "none");
+
+    take(KVR_TALLY_TENANT, 1, "a", 1, 1000);
+    take(KVR_TALLY_TENANT, 1, "b", 1, 1000);
+    take(KVR_TALLY_TENANT, 1, "b", 1, 1000);
+    take(KVR_TALLY_TENANT, 2, "c", 1, 1000);
+    take(KVR_TALLY_TENANT, 1, "late", 0, 1000);
+
+    /* a second entry of the name, by another key */
+
+    tally.entry[KVR_TALLY_TENANT][0].name[0] = 'b';
+
+    n = kvr_tally_list(&tally, KVR_TALLY_TENANT, 1, view);
+
+    util_check(n == 2 && view[0].len == 1 && view[0].name[0] == 'b'
+               && view[0].counts.requests == 3, "one name, %u views", n);
+    util_check(view[1].len == 0 && view[1].counts.requests == 1, "the rest");
+
+    /* the longest list */
+
+    memset((void *) &tally, 0, sizeof(tally));
+
+    for (i = 0; i < 2 * KVR_TALLY_ENTRIES; i++) {
+        take(KVR_TALLY_TENANT, 1, (char []) { (char) ('0' + i), '\0' }, 1, 1000);
+    }
+
+    n = kvr_tally_list(&tally, KVR_TALLY_TENANT, 1, view);
+
+    util_check(n == KVR_TALLY_ENTRIES + 1
+               && view[n - 1].counts.requests == KVR_TALLY_ENTRIES, "all");
+}
+
+
 TEST(test_tally_many)
 {
     int       i;
@@ -196,8 +238,8 @@ TEST(test_tally_rows)
         word[i] = 5;
 
         for (n = 0; n < kvr_counter_rows; n++) {
-            if (kvr_counter_table[n].group == KVR_COUNTER_TALLY
-                && kvr_counter_get(&kvr_counter_table[n], &counts, 0) == 5)
+            if (kvr_counter_table[n].group == KVR_COUNTER_TENANT
+                && kvr_counter_get(&kvr_counter_table[n], &counts, 0) > 0)
             {
                 break;
             }
