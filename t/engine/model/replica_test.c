@@ -25,6 +25,13 @@ typedef struct {
 } kve_case_t;
 
 
+static kve_config_t        cf;
+static kve_replica_t      *r;
+static kve_case_t          a, b, c, d;
+static kve_stats_t         st;
+static const kve_event_t  *ev;
+
+
 static kve_config_t
 kve_test_config(uint32_t blocks)
 {
@@ -45,6 +52,26 @@ kve_test_config(uint32_t blocks)
 
     return cf;
 }
+
+
+static void
+kve_test_replica(uint32_t blocks)
+{
+    cf = kve_test_config(blocks);
+    r = kve_replica_create(&cf);
+}
+
+
+static void
+kve_test_end(void)
+{
+    if (r) {
+        kve_replica_destroy(r);
+    }
+}
+
+
+suite_around(NULL, kve_test_end);
 
 
 /* blocks named base, base + 1, ...; digests that depend on nothing else */
@@ -142,12 +169,8 @@ TEST(alone)
 {
     double          t, times[5];
     uint32_t        k;
-    kve_case_t      c;
-    kve_config_t    cf;
-    kve_replica_t  *r;
 
-    cf = kve_test_config(100);
-    r = kve_replica_create(&cf);
+    kve_test_replica(100);
 
     kve_case_init(&c, 1000, 200, 5);
     kve_replica_submit(r, &c.req, 1.0);
@@ -169,17 +192,12 @@ TEST(alone)
     }
 
     kve_assert_time(c.req.done_time, t);
-
-    kve_replica_destroy(r);
 }
 
 
 TEST(overheads)
 {
     double          times[3];
-    kve_case_t      c;
-    kve_config_t    cf;
-    kve_replica_t  *r;
 
     cf = kve_test_config(100);
     cf.hw.api = 0.015;
@@ -196,17 +214,11 @@ TEST(overheads)
 
     kve_req_times(r, &c.req, 2, 1, times);
     kve_assert_time(times[0], 0.015 + 0.021 + 0.011 + 0.002);
-
-    kve_replica_destroy(r);
 }
 
 
 TEST(speed)
 {
-    kve_case_t      a, b;
-    kve_config_t    cf;
-    kve_replica_t  *r;
-
     cf = kve_test_config(100);
     cf.hw.kv = 0;
     cf.speed = 0.5;
@@ -220,17 +232,11 @@ TEST(speed)
     kve_case_init(&b, 2000, 200, 3);
     kve_test_one(r, &b, 1);
     kve_assert_time(b.req.done_time - 1, (0.021 + 2 * 0.011) / 2);
-
-    kve_replica_destroy(r);
 }
 
 
 TEST(chunked_prefill)
 {
-    kve_case_t      c;
-    kve_config_t    cf;
-    kve_replica_t  *r;
-
     cf = kve_test_config(2000);
     cf.hw.attention = 1e-9;
     r = kve_replica_create(&cf);
@@ -245,17 +251,12 @@ TEST(chunked_prefill)
                     + 1e-9 * (8192.0 * 4096 + 8192.0 * (8192 + 4096)
                               + 3616.0 * (16384 + 1808)));
     kve_assert_time(c.req.done_time, c.req.first_time);
-
-    kve_replica_destroy(r);
 }
 
 
 TEST(decode_first)
 {
     double          t0, times[4];
-    kve_case_t      a, b;
-    kve_config_t    cf;
-    kve_replica_t  *r;
 
     cf = kve_test_config(2000);
     cf.hw.kv = 0;
@@ -280,8 +281,6 @@ TEST(decode_first)
     kve_assert_time(times[2], t0 + 0.8192 + 0.181 + 0.002);
     kve_assert_time(times[3], t0 + 0.8192 + 0.181 + 0.002 + 0.011);
     kve_assert_time(b.req.first_time, times[2]);
-
-    kve_replica_destroy(r);
 }
 
 
@@ -290,8 +289,6 @@ TEST(batching_slows_decode)
     uint32_t        i;
     double          gap1, gap200, times[3];
     kve_case_t     *c;
-    kve_config_t    cf;
-    kve_replica_t  *r;
 
     cf = kve_test_config(10000);
     cf.hw.request = 5e-6;
@@ -324,20 +321,13 @@ TEST(batching_slows_decode)
     ck_assert_double_eq_tol(gap200,
                             0.001 + 200 * (0.0001 + 5e-6)
                             + 1e-6 * 200 * 102, 200e-6);
-
-    kve_replica_destroy(r);
     free(c);
 }
 
 
 TEST(last_token_is_computed)
 {
-    kve_case_t      c;
-    kve_config_t    cf;
-    kve_replica_t  *r;
-
-    cf = kve_test_config(100);
-    r = kve_replica_create(&cf);
+    kve_test_replica(100);
 
     kve_case_init(&c, 1000, 33, 1);
     kve_test_one(r, &c, 0);
@@ -353,8 +343,6 @@ TEST(last_token_is_computed)
     ck_assert_uint_eq(kve_replica_match(r, c.hash, 512, 32), 16);
     kve_test_one(r, &c, 2);
     ck_assert_uint_eq(c.req.cached_tokens, 16);
-
-    kve_replica_destroy(r);
 }
 
 
@@ -362,9 +350,6 @@ TEST(lru_tail_first)
 {
     uint32_t             i;
     uint64_t             hash;
-    kve_case_t           a, b, c;
-    kve_config_t         cf;
-    kve_replica_t       *r;
     const kve_blocks_t  *blocks;
 
     /* expected order of eviction, once a, b and a's first half are used */
@@ -373,8 +358,7 @@ TEST(lru_tail_first)
         103, 102, 203, 202, 201, 200, 101, 100
     };
 
-    cf = kve_test_config(8);
-    r = kve_replica_create(&cf);
+    kve_test_replica(8);
     blocks = kve_replica_blocks(r);
 
     kve_case_init(&a, 100, 64, 1);
@@ -415,22 +399,14 @@ TEST(lru_tail_first)
     kve_case_init(&c, 400, 16, 1);
     kve_test_one(r, &c, 4);
     ck_assert_uint_eq(kve_replica_match(r, b.hash, 512, 65), 48);
-
-    kve_replica_destroy(r);
 }
 
 
 TEST(used_blocks_are_pinned)
 {
     uint32_t             i;
-    kve_case_t           a, b;
-    kve_config_t         cf;
-    kve_stats_t          st;
-    kve_replica_t       *r;
-    const kve_event_t   *ev;
 
-    cf = kve_test_config(8);
-    r = kve_replica_create(&cf);
+    kve_test_replica(8);
 
     /* a holds 4 blocks and decodes; others pass through the other 4 */
 
@@ -451,19 +427,12 @@ TEST(used_blocks_are_pinned)
 
     kve_test_drain(r);
     ck_assert_uint_eq(a.req.preemptions, 0);
-
-    kve_replica_destroy(r);
 }
 
 
 TEST(replies_are_cached)
 {
-    kve_case_t      a, b;
-    kve_config_t    cf;
-    kve_replica_t  *r;
-
-    cf = kve_test_config(100);
-    r = kve_replica_create(&cf);
+    kve_test_replica(100);
 
     /* 40 + 25 tokens; the last one's KV is never computed: 64 in 4 blocks */
 
@@ -487,19 +456,11 @@ TEST(replies_are_cached)
     a.req.nhashes = 2;
     kve_test_one(r, &a, 3);
     ck_assert_uint_eq(kve_replica_match(r, a.hash, 512, 200), 32);
-
-    kve_replica_destroy(r);
 }
 
 
 TEST(siblings_share)
 {
-    kve_case_t          a, b;
-    kve_config_t        cf;
-    kve_stats_t         st;
-    kve_replica_t      *r;
-    const kve_event_t  *ev;
-
     cf = kve_test_config(100);
     cf.max_batched = 512;
     r = kve_replica_create(&cf);
@@ -525,17 +486,11 @@ TEST(siblings_share)
     ck_assert_uint_eq(st.hits, 320);
     ck_assert_uint_eq(st.prompt_tokens, 642);
     ck_assert_uint_eq(st.generation_tokens, 2);
-
-    kve_replica_destroy(r);
 }
 
 
 TEST(admission_waits_for_blocks)
 {
-    kve_case_t      a, b, c;
-    kve_config_t    cf;
-    kve_replica_t  *r;
-
     cf = kve_test_config(10);
     cf.hw.kv = 0;
     r = kve_replica_create(&cf);
@@ -554,19 +509,11 @@ TEST(admission_waits_for_blocks)
     kve_assert_time(b.req.admit_time, a.req.done_time);
     kve_assert_time(c.req.admit_time, a.req.done_time);
     kve_assert_time(b.req.first_time, a.req.done_time + 0.0116 + 0.001);
-
-    kve_replica_destroy(r);
 }
 
 
 TEST(admission_waits_for_a_seat)
 {
-    kve_case_t      a, b, c;
-    kve_config_t    cf;
-    kve_stats_t     st;
-    kve_replica_t  *r;
-    const kve_event_t  *ev;
-
     cf = kve_test_config(100);
     cf.hw.kv = 0;
     cf.max_seqs = 2;
@@ -587,21 +534,14 @@ TEST(admission_waits_for_a_seat)
 
     kve_test_drain(r);
     kve_assert_time(c.req.admit_time, b.req.done_time);
-
-    kve_replica_destroy(r);
 }
 
 
 TEST(too_big)
 {
     size_t              n;
-    kve_case_t          a, b;
-    kve_config_t        cf;
-    kve_replica_t      *r;
-    const kve_event_t  *ev;
 
-    cf = kve_test_config(10);
-    r = kve_replica_create(&cf);
+    kve_test_replica(10);
 
     kve_case_init(&a, 100, 150, 20);
     kve_case_init(&b, 200, 150, 11);
@@ -617,8 +557,6 @@ TEST(too_big)
     kve_test_drain(r);
     ck_assert(!isnan(b.req.done_time));
     ck_assert_uint_eq(b.req.preemptions, 0);
-
-    kve_replica_destroy(r);
 }
 
 
@@ -627,11 +565,6 @@ TEST(preemption)
     double              t, times[80];
     size_t              i, n;
     uint32_t            preempted;
-    kve_case_t          a, b;
-    kve_config_t        cf;
-    kve_stats_t         st;
-    kve_replica_t      *r;
-    const kve_event_t  *ev;
 
     /*
      * Two prompts of 4 blocks each in 9: both fit, the one block left goes to
@@ -700,19 +633,12 @@ TEST(preemption)
     for (i = 1; i < 60; i++) {
         ck_assert(times[i] > times[i - 1]);
     }
-
-    kve_replica_destroy(r);
 }
 
 
 TEST(restart)
 {
     size_t              i, n;
-    kve_case_t          a, b, c, d;
-    kve_config_t        cf;
-    kve_stats_t         st;
-    kve_replica_t      *r;
-    const kve_event_t  *ev;
 
     cf = kve_test_config(100);
     cf.max_seqs = 1;
@@ -750,8 +676,6 @@ TEST(restart)
     kve_test_one(r, &d, 2);
     kve_assert_time(d.req.first_time, 2.021);
     ck_assert_uint_eq(d.req.cached_tokens, 0);
-
-    kve_replica_destroy(r);
 }
 
 
@@ -759,11 +683,6 @@ TEST(abort_frees)
 {
     double              times[1];
     size_t              i, n;
-    kve_case_t          a, b, c;
-    kve_config_t        cf;
-    kve_stats_t         st;
-    kve_replica_t      *r;
-    const kve_event_t  *ev;
 
     cf = kve_test_config(10);
     cf.hw.kv = 0;
@@ -814,21 +733,14 @@ TEST(abort_frees)
     /* and what a had computed can still be found */
 
     ck_assert_uint_eq(kve_replica_match(r, a.hash, 512, 60), 48);
-
-    kve_replica_destroy(r);
 }
 
 
 TEST(abort_swallows_events)
 {
     size_t              n;
-    kve_case_t          a;
-    kve_config_t        cf;
-    kve_replica_t      *r;
-    const kve_event_t  *ev;
 
-    cf = kve_test_config(10);
-    r = kve_replica_create(&cf);
+    kve_test_replica(10);
 
     kve_case_init(&a, 100, 50, 5);
     kve_replica_submit(r, &a.req, 0);
@@ -837,8 +749,6 @@ TEST(abort_swallows_events)
     n = kve_replica_advance(r, 2, &ev);
     ck_assert_uint_eq(n, 0);
     ck_assert(isinf(kve_replica_next(r)));
-
-    kve_replica_destroy(r);
 }
 
 
@@ -850,12 +760,8 @@ TEST(abort_swallows_events)
 TEST(kept_until_released)
 {
     double          t;
-    kve_case_t      a, b;
-    kve_config_t    cf;
-    kve_replica_t  *r;
 
-    cf = kve_test_config(10);
-    r = kve_replica_create(&cf);
+    kve_test_replica(10);
 
     kve_case_init(&a, 1000, 128, 1);
     kve_case_init(&b, 2000, 128, 1);
@@ -878,8 +784,6 @@ TEST(kept_until_released)
     /* a further call is none */
 
     kve_replica_release(r, &a.req, 3);
-
-    kve_replica_destroy(r);
 }
 
 
@@ -887,12 +791,7 @@ TEST(kept_until_released)
 
 TEST(given_is_not_computed)
 {
-    kve_case_t      a;
-    kve_config_t    cf;
-    kve_replica_t  *r;
-
-    cf = kve_test_config(64);
-    r = kve_replica_create(&cf);
+    kve_test_replica(64);
 
     kve_case_init(&a, 1000, 500, 2);
     a.req.given = 1;
@@ -901,17 +800,12 @@ TEST(given_is_not_computed)
 
     ck_assert_uint_eq(a.req.cached_tokens, 499);
     ck_assert_uint_eq(kve_replica_match(r, a.hash, 512, 500), 496);
-
-    kve_replica_destroy(r);
 }
 
 
 TEST(chunk_reuse)
 {
     uint32_t        i;
-    kve_case_t      a, b;
-    kve_config_t    cf;
-    kve_replica_t  *r;
 
     cf = kve_test_config(100);
     cf.chunk_reuse = 1;
@@ -938,8 +832,6 @@ TEST(chunk_reuse)
     /* by its own chain it is found as a whole now */
 
     ck_assert_uint_eq(kve_replica_match(r, b.hash, 512, 193), 192);
-
-    kve_replica_destroy(r);
 }
 
 
@@ -1006,8 +898,6 @@ TEST(tiers)
     ck_assert_uint_eq(tokens[KVE_GPU], 0);
     ck_assert_uint_eq(tokens[KVE_HOST], 0);
     ck_assert_uint_eq(tokens[KVE_DISK], 144);
-
-    kve_replica_destroy(r);
 }
 
 
@@ -1017,8 +907,6 @@ TEST(loading)
 {
     uint32_t        i;
     kve_case_t      c[5];
-    kve_config_t    cf;
-    kve_replica_t  *r;
 
     cf = kve_test_config(40);
     cf.tier[KVE_HOST].blocks = 100;
@@ -1049,64 +937,45 @@ TEST(loading)
     ck_assert(c[4].req.done_time < 10.05);
     kve_assert_time(c[2].req.first_time, 10.160 + 0.011);
     kve_assert_time(c[3].req.first_time, 10.320 + 0.011);
-
-    kve_replica_destroy(r);
 }
 
 
 /* a state for each 64 tokens */
 
-static kve_replica_t *
+static void
 kve_test_hybrid(int all)
 {
-    kve_config_t  cf;
-
     cf = kve_test_config(100);
     cf.state = 4;
     cf.states = all;
+    r = kve_replica_create(&cf);
 
-    return kve_replica_create(&cf);
+    kve_case_init(&c, 1000, 200, 1);
+    kve_test_one(r, &c, 0);
+
+    ck_assert_uint_eq(kve_replica_match(r, c.hash, 512, 260), 192);
 }
 
 
 TEST(hybrid)
 {
-    kve_case_t      c;
-    kve_replica_t  *r;
-
     /* one at 192 of 200 tokens: who shares 150 of them finds none */
 
-    r = kve_test_hybrid(0);
-    kve_case_init(&c, 1000, 200, 1);
-    kve_test_one(r, &c, 0);
-
-    ck_assert_uint_eq(kve_replica_match(r, c.hash, 512, 260), 192);
+    kve_test_hybrid(0);
     ck_assert_uint_eq(kve_replica_match(r, c.hash, 9, 260), 0);
 
     kve_replica_destroy(r);
 
     /* one at 64, 128 and 192 */
 
-    r = kve_test_hybrid(1);
-    kve_case_init(&c, 1000, 200, 1);
-    kve_test_one(r, &c, 0);
-
-    ck_assert_uint_eq(kve_replica_match(r, c.hash, 512, 260), 192);
+    kve_test_hybrid(1);
     ck_assert_uint_eq(kve_replica_match(r, c.hash, 9, 260), 128);
     ck_assert_uint_eq(kve_replica_match(r, c.hash, 3, 260), 0);
-
-    kve_replica_destroy(r);
 }
 
 
 TEST(capacity)
 {
-    kve_case_t          a, b;
-    kve_config_t        cf;
-    kve_stats_t         st;
-    kve_replica_t      *r;
-    const kve_event_t  *ev;
-
     cf = kve_test_config(20);
     cf.hw.kv = 0;
     r = kve_replica_create(&cf);
@@ -1135,20 +1004,12 @@ TEST(capacity)
     ck_assert_int_eq(kve_replica_set_blocks(r, 5, 2), 0);
     ck_assert_int_eq(kve_replica_check(r), 0);
     ck_assert_uint_eq(kve_blocks_free(kve_replica_blocks(r)), 5);
-
-    kve_replica_destroy(r);
 }
 
 
 TEST(reset_cache)
 {
-    kve_case_t          a;
-    kve_config_t        cf;
-    kve_replica_t      *r;
-    const kve_event_t  *ev;
-
-    cf = kve_test_config(20);
-    r = kve_replica_create(&cf);
+    kve_test_replica(20);
 
     kve_case_init(&a, 100, 100, 10);
     kve_replica_submit(r, &a.req, 0);
@@ -1159,17 +1020,11 @@ TEST(reset_cache)
     kve_test_drain(r);
     ck_assert_int_eq(kve_replica_reset_cache(r, 5), 1);
     ck_assert_uint_eq(kve_replica_match(r, a.hash, 512, 100), 0);
-
-    kve_replica_destroy(r);
 }
 
 
 TEST(prefix_caching_off)
 {
-    kve_case_t      a;
-    kve_config_t    cf;
-    kve_replica_t  *r;
-
     cf = kve_test_config(20);
     cf.no_cache = 1;
     r = kve_replica_create(&cf);
@@ -1179,8 +1034,6 @@ TEST(prefix_caching_off)
     kve_test_one(r, &a, 1);
     ck_assert_uint_eq(a.req.cached_tokens, 0);
     ck_assert_uint_eq(kve_replica_match(r, a.hash, 512, 100), 0);
-
-    kve_replica_destroy(r);
 }
 
 
