@@ -5,10 +5,10 @@
 
 
 /*
- * The end of a part.  nginx finalizes the upstream of the client's request, and
- * would end the response: a subrequest that is there by then makes it wait, and
- * what that one sends follows.  A further part is started when the one before
- * ends.
+ * The end of a part.  nginx finalizes the upstream of the client's request,
+ * and then ends the response, unless the request has a subrequest.  So the
+ * module starts a subrequest first, whose output follows in the response.
+ * Each further part is started when the part before it ends.
  */
 
 
@@ -84,7 +84,7 @@ ngx_http_kvroute_continue_leave(ngx_http_kvroute_continue_t *c)
 }
 
 
-/* closes the upstream as nginx does when a client leaves: it has not failed */
+/* Closes the upstream as if the client had left, so it has not failed. */
 static void
 ngx_http_kvroute_continue_move(ngx_event_t *ev)
 {
@@ -114,7 +114,7 @@ ngx_http_kvroute_continue_move(ngx_event_t *ev)
 }
 
 
-/* called again if what it has sent waits for the client */
+/* called again if its output waits for the client */
 static ngx_int_t
 ngx_http_kvroute_continue_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 {
@@ -169,7 +169,7 @@ ngx_http_kvroute_continue_cause(ngx_http_kvroute_continue_t *c, ngx_int_t rc)
 }
 
 
-/* what is shared by a zone, or NULL */
+/* Returns the module's shared memory of a zone, or NULL. */
 static kvr_continue_t *
 ngx_http_kvroute_continue_shared(ngx_http_kvroute_continue_t *c)
 {
@@ -185,7 +185,7 @@ ngx_http_kvroute_continue_shared(ngx_http_kvroute_continue_t *c)
 }
 
 
-/* a part has ended too early: another one, or the end */
+/* A part has ended too early: starts another one, or ends the answer. */
 static void
 ngx_http_kvroute_continue_next(ngx_http_kvroute_continue_t *c,
     kvr_continue_cause_e cause)

@@ -5,9 +5,9 @@
 
 
 /*
- * The events of an answer as they pass.  Each goes on as soon as all of it has
- * come.  A client that reads slowly makes its server wait: what was not read
- * stays with nginx's upstream.
+ * Reads the events of an answer, and sends each one as soon as it is complete.
+ * A client that reads slowly makes the server wait: input that was not read yet
+ * stays in nginx's upstream.
  */
 
 
@@ -37,7 +37,7 @@ static ngx_int_t ngx_http_kvroute_continue_grow(
 /* bytes of a buffer for the client */
 #define NGX_HTTP_KVROUTE_CONTINUE_BUF       4096
 
-/* of r->buffered: as of nginx's filters for SSI and sub, and others' */
+/* in r->buffered: the bit of nginx's SSI and sub filters */
 #define NGX_HTTP_KVROUTE_CONTINUE_BUFFERED  0x08
 
 
@@ -72,7 +72,7 @@ ngx_http_kvroute_continue_header_filter(ngx_http_request_t *r)
         return ngx_http_next_header_filter(r);
     }
 
-    /* a part that continues: its header is not sent, nor any other answer */
+    /* of a continuation neither the header nor an error page is sent */
 
     wev = r->connection->write;
     wev->timedout = 0;
@@ -84,7 +84,7 @@ ngx_http_kvroute_continue_header_filter(ngx_http_request_t *r)
     r->filter_need_in_memory = 1;
     c->broken = !ngx_http_kvroute_continue_streams(r);
 
-    /* what it does not understand no other one will */
+    /* other engines would reject the same request */
 
     if (r->headers_out.status / 100 == 4) {
         c->answer.cut = KVR_ANSWER_ENGINE;
@@ -98,7 +98,7 @@ ngx_http_kvroute_continue_header_filter(ngx_http_request_t *r)
 }
 
 
-/* whether this answer is one that can be continued */
+/* Tells whether this answer can be continued. */
 static ngx_int_t
 ngx_http_kvroute_continue_begin(ngx_http_request_t *r)
 {
@@ -162,7 +162,7 @@ ngx_http_kvroute_continue_begin(ngx_http_request_t *r)
     c->finalize = r->upstream->finalize_request;
     r->upstream->finalize_request = ngx_http_kvroute_continue_ends;
 
-    /* the body is needed once more */
+    /* keep the body for a continuation */
 
     r->preserve_body = 1;
 
@@ -199,7 +199,7 @@ ngx_http_kvroute_continue_streams(ngx_http_request_t *r)
 }
 
 
-/* the attempt that answers; NULL: kvroute does not choose the server */
+/* Returns the attempt of the answer; NULL: of another balancer. */
 static ngx_http_kvroute_attempt_t *
 ngx_http_kvroute_continue_attempt(ngx_http_request_t *r)
 {
@@ -253,7 +253,7 @@ ngx_http_kvroute_continue_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         return ngx_http_next_body_filter(r, in);
     }
 
-    /* what nginx sends behind the end of a part: that is written by us */
+    /* drop what nginx sends at the end of a part */
 
     if (c->part != r || c->state == NGX_HTTP_KVROUTE_CONTINUE_ENDED) {
 
@@ -312,7 +312,7 @@ ngx_http_kvroute_continue_drain(ngx_http_kvroute_continue_t *c)
 }
 
 
-/* reads a buffer; returns what is to be sent behind it, as to _send() */
+/* Reads a buffer; returns the third argument for _send(). */
 static ngx_uint_t
 ngx_http_kvroute_continue_read(ngx_http_kvroute_continue_t *c)
 {
@@ -369,7 +369,7 @@ ngx_http_kvroute_continue_bytes(ngx_http_kvroute_continue_t *c, u_char *p,
 }
 
 
-/* takes all events that are complete; returns their length */
+/* Takes all complete events; returns their length. */
 static size_t
 ngx_http_kvroute_continue_events(ngx_http_kvroute_continue_t *c, u_char *p,
     size_t len)
@@ -399,7 +399,7 @@ ngx_http_kvroute_continue_events(ngx_http_kvroute_continue_t *c, u_char *p,
 }
 
 
-/* keeps the beginning of an event */
+/* Keeps an incomplete event. */
 static void
 ngx_http_kvroute_continue_keep(ngx_http_kvroute_continue_t *c, u_char *p,
     size_t len)

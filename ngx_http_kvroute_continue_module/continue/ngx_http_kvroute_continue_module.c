@@ -71,7 +71,7 @@ ngx_module_t  ngx_http_kvroute_continue_module = {
 };
 
 
-/* what the router calls */
+/* called by the router */
 static const ngx_http_kvroute_extension_t
     ngx_http_kvroute_continue_extension =
 {

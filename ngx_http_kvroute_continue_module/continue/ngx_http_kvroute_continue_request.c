@@ -5,9 +5,9 @@
 
 
 /*
- * A request that continues an answer: a clone of the client's with another body.
- * It waits in the queue as any other, its tries are retries of the budget, and
- * the server that broke the answer gets none of them.
+ * A request that continues an answer: a clone of the client's request with
+ * another body.  It waits in the queue like any other, counts against the retry
+ * budget, and avoids the server that broke the answer.
  */
 
 
@@ -150,7 +150,7 @@ ngx_http_kvroute_continue_allowed(ngx_http_kvroute_continue_t *c,
         *most = 0;
     }
 
-    /* others ignore that the last message is to be continued */
+    /* these engines do not continue the last message */
 
     return c->answer.api == KVR_ANSWER_CHAT && c->answer.given
            && (ngx_strcmp(name, "tgi") == 0 || ngx_strcmp(name, "trtllm") == 0)
@@ -158,7 +158,7 @@ ngx_http_kvroute_continue_allowed(ngx_http_kvroute_continue_t *c,
 }
 
 
-/* the client's body in one piece, or NULL */
+/* Returns the client's body in one piece, or NULL. */
 static ngx_buf_t *
 ngx_http_kvroute_continue_body(ngx_http_kvroute_continue_t *c)
 {
@@ -257,7 +257,7 @@ ngx_http_kvroute_continue_clone(ngx_http_kvroute_continue_t *c, ngx_buf_t *b,
     c->from = 0;
     kvr_answer_next(&c->answer);
 
-    /* without memory what it sends must not reach the client */
+    /* out of memory: its output must not reach the client */
 
     ngx_http_set_ctx(sr, c, ngx_http_kvroute_continue_module);
 
@@ -282,14 +282,14 @@ ngx_http_kvroute_continue_clone(ngx_http_kvroute_continue_t *c, ngx_buf_t *b,
     sr->variables[cmcf->length].valid = 0;
     sr->variables[cmcf->length].not_found = 0;
 
-    /* behind a request that it wakes nginx must have something to send */
+    /* nginx ends the response if a request that it wakes has nothing to send */
 
     return ngx_http_kvroute_continue_send(c, r, NGX_HTTP_FLUSH) == NGX_ERROR
            ? NGX_ERROR : NGX_OK;
 }
 
 
-/* a clone is behind the phases in which requests are queued */
+/* Queues a clone, which skips the phase that queues requests. */
 static void
 ngx_http_kvroute_continue_enter(ngx_http_request_t *r)
 {
@@ -311,7 +311,7 @@ ngx_http_kvroute_continue_enter(ngx_http_request_t *r)
 }
 
 
-/* an attempt of a continuation: a retry, at another server */
+/* Makes an attempt of a continuation a retry at another server. */
 static ngx_int_t
 ngx_http_kvroute_continue_before(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r)

@@ -115,7 +115,7 @@ kvr_again_read(kvr_again_t *b, const kvr_answer_t *a, const uint8_t *p,
     b->numbers = 0;
     b->limit = 0;
 
-    /* a part without text is asked for once more, as it was */
+    /* nothing was sent yet: repeat the request unchanged */
 
     if (a->cut || !a->begun) {
         return a->cut;
@@ -169,7 +169,7 @@ kvr_again_refuse(const kvr_splice_span_t *s, const uint8_t *p)
         }
     }
 
-    /* the client's own prompt ends in the middle of an answer */
+    /* the client's own prompt already ends with a partial answer */
 
     return s[KVR_OF_ECHO].set || s[KVR_OF_SUFFIX].set
            || s[KVR_OF_CONTINUE].set || s[KVR_OF_GENERATION].c == 'f'
@@ -198,7 +198,7 @@ kvr_again_text(kvr_again_t *b, const kvr_answer_t *a,
 
     role = kvr_splice_string(&s[KVR_OF_ROLE], p, &len);
 
-    /* the role of the last message; an engine may have continued that one */
+    /* the last message is the assistant's: the engine may have continued it */
 
     if (s[KVR_OF_MESSAGES].c != '[' || len == 0
         || (len == 9 && memcmp(role, "assistant", 9) == 0))

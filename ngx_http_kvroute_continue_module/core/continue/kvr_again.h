@@ -9,16 +9,16 @@
 
 
 /*
- * The body of a request that continues an answer: the client's, and behind its
- * prompt the text that the client has been given, with so many tokens fewer to
- * produce.
+ * The body of a request that continues an answer: the client's body, with the
+ * text that the client has received appended to its prompt, and its limit of
+ * tokens reduced by those of that text.
  */
 
 
 #include "core/continue/kvr_answer.h"
 
 
-/* bytes that the body grows by beside the text, at most */
+/* most bytes that the body grows by in addition to the text */
 #define KVR_AGAIN_MORE  160
 
 
@@ -27,21 +27,21 @@ typedef struct {
     uint8_t            digits[5][20];
     size_t             numbers;
     size_t             end;      /* offset of the root's closing brace */
-    uint32_t           most;     /* tokens that engines produce for who does
-                                    not say, 0: any number */
-    unsigned           limit:1;  /* there is nothing left to produce */
+    uint32_t           most;     /* tokens of a reply if the request sets no
+                                    limit; 0: unlimited */
+    unsigned           limit:1;  /* all requested tokens were produced */
 } kvr_again_t;
 
 
 /*
- * Finds out whether an answer to a body may be continued with what was given of
- * it.  KVR_ANSWER_WHOLE: it may, and kvr_again_put() writes the body; or limit
- * is set.  most is set before.
+ * Checks whether the answer to this body can be continued behind the text sent
+ * so far.  The caller sets most.  Returns KVR_ANSWER_WHOLE if it can: then
+ * kvr_again_put() writes the body, unless limit is set.
  */
 kvr_answer_cut_e kvr_again_read(kvr_again_t *b, const kvr_answer_t *a,
     const uint8_t *p, size_t len);
 
-/* writes KVR_AGAIN_MORE bytes more than body and text have, at most */
+/* Writes at most KVR_AGAIN_MORE bytes more than body and text have. */
 void kvr_again_put(const kvr_again_t *b, const uint8_t *p, size_t len,
     kvr_splice_put_pt put, void *data);
 

@@ -86,7 +86,7 @@ static const kvr_splice_row_t  kvr_answer_rows[] = {
 };
 
 
-/* what cannot be continued once an event has it */
+/* an answer whose event has one of these cannot be continued */
 static const struct {
     uint8_t  field;
     uint8_t  cut;
@@ -180,7 +180,7 @@ kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
         return;
     }
 
-    /* a comment, or what an engine sends behind the end */
+    /* a comment, or an event after the final one */
 
     if (a->done || (json == NULL && error == 0)) {
         put(data, p, len);
@@ -189,7 +189,7 @@ kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
 
     if (json && n == 6 && memcmp(json, "[DONE]", 6) == 0) {
 
-        /* without a reason to stop it may be short, but that is its end */
+        /* without a reason to stop it may be truncated, but it is ended */
 
         a->done = 1;
 
@@ -203,7 +203,7 @@ kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
     rc = error < 0 ? KVR_ERROR
          : kvr_splice_find(kvr_answer_rows, json, n, s, KVR_OF_FIELDS, &end);
 
-    /* of what another engine sends the client gets nothing that is not read */
+    /* events of a continuation that cannot be read are not sent */
 
     if (rc != KVR_OK && a->part) {
         a->failed = 1;
@@ -231,7 +231,7 @@ kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
             return;
         }
 
-        /* the client's own fault would be one at any engine */
+        /* any other engine would reject the client's error too */
 
         a->done = 1;
         put(data, p, len);
@@ -257,7 +257,7 @@ kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
 
     a->finished |= s[KVR_OF_FINISH].set;
 
-    /* an event of a further part that has nothing but the role again */
+    /* an event of a continuation that only repeats the role */
 
     if (a->part && a->role && s[KVR_OF_ROLE].set && !s[KVR_OF_TEXT].set
         && !s[KVR_OF_FINISH].set && !s[KVR_OF_CALL].set
@@ -279,7 +279,7 @@ kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
     a->begun = 1;
     a->role |= s[KVR_OF_ROLE].set;
 
-    /* names are longer than what they replace by this much at most */
+    /* most bytes that the replaced names add */
 
     if (partial
         && a->held + len + 2 * KVR_ANSWER_NAME + sizeof(digits)
@@ -301,7 +301,7 @@ kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
 }
 
 
-/* takes an event that differs from the last one by a plain text alone */
+/* Takes an event that differs from the last one only in a plain text. */
 static int
 kvr_answer_same(kvr_answer_t *a, const uint8_t *p, size_t len)
 {
@@ -333,7 +333,7 @@ kvr_answer_same(kvr_answer_t *a, const uint8_t *p, size_t len)
 }
 
 
-/* keeps what stands around the text, if the event says nothing else */
+/* Remembers the bytes around the text, if the event has nothing else. */
 static void
 kvr_answer_frame(kvr_answer_t *a, const kvr_splice_span_t *s, const uint8_t *p,
     size_t len, size_t json)
@@ -358,7 +358,7 @@ kvr_answer_frame(kvr_answer_t *a, const kvr_splice_span_t *s, const uint8_t *p,
 }
 
 
-/* the JSON of an event; NULL: it has none, or with error -1 several lines */
+/* Returns the JSON of an event; NULL: none, or with error -1 several lines. */
 static const uint8_t *
 kvr_answer_data(const uint8_t *p, size_t *len, int *error)
 {
@@ -399,7 +399,7 @@ kvr_answer_data(const uint8_t *p, size_t *len, int *error)
 }
 
 
-/* what all events of all parts tell of themselves */
+/* Replaces the members that must be equal in all events of an answer. */
 static void
 kvr_answer_first(kvr_answer_t *a, const kvr_splice_span_t *s,
     const uint8_t *p)
@@ -429,7 +429,7 @@ kvr_answer_name(kvr_answer_name_t *name, const kvr_splice_span_t *s,
 }
 
 
-/* takes the text, and counts tokens; returns whether a character is cut */
+/* Takes the text and counts tokens; returns 1 if a character is incomplete. */
 static int
 kvr_answer_keep(kvr_answer_t *a, const kvr_splice_span_t *s,
     const uint8_t *p)
@@ -463,8 +463,8 @@ kvr_answer_keep(kvr_answer_t *a, const kvr_splice_span_t *s,
 
 
 /*
- * Whether a text ends inside a character: of UTF-8, or of two escapes, or in
- * the middle of an escape.
+ * Tells whether a text ends inside a UTF-8 character, an escape, or between the
+ * two escapes of a surrogate pair.
  */
 static int
 kvr_answer_partial(const uint8_t *p, size_t len)
@@ -516,7 +516,7 @@ kvr_answer_edit(kvr_answer_t *a, kvr_splice_t *e, const kvr_splice_span_t *s,
         kvr_splice_cut(e, &s[KVR_OF_ROLE]);
     }
 
-    /* the text so far was a part of the prompt, and is one of the answer */
+    /* the text so far was sent as prompt, but counts as completion */
 
     prompt = (uint64_t) kvr_max(s[KVR_OF_PROMPT].number, 0);
     prompt -= kvr_min(prompt, a->earlier);
@@ -541,7 +541,7 @@ kvr_answer_number(kvr_splice_t *e, const kvr_splice_span_t *s, uint8_t *digits,
 }
 
 
-/* a kvr_splice_put_pt: holds it back */
+/* a kvr_splice_put_pt: keeps the bytes for later */
 static void
 kvr_answer_put(void *data, const uint8_t *p, size_t len)
 {

@@ -9,20 +9,20 @@
 
 
 /*
- * A streamed answer that one engine begins and another one may continue: what
- * its client has been given so far, and what of each further event it gets.
+ * A streamed answer that one engine begins and others may continue in further
+ * parts: what the client has received, and what it gets of each further event.
  *
- * Events of the first part pass byte for byte.  Those of a further part get the
- * id, the model and the time of the first one, lose a role that the client has,
- * and tell the sum of the tokens.
+ * Events of the first part pass byte for byte.  Events of a further part get
+ * the first part's id, model and time, lose a role that the client already
+ * has, and report the tokens of all parts.
  *
  * An event whose text ends inside a character is held back until the next one
- * has the rest of it, since another engine would write all of the character.
- * Most events differ from the one before by their text alone: they are not read
- * but compared.
+ * completes it, since another engine would repeat the whole character.  Most
+ * events differ from the one before only in their text.  They are compared,
+ * not parsed.
  *
- * An event with an error is held back too: it is the client's only if nobody
- * continues.
+ * An event with an error is held back, too.  The client gets it only if the
+ * answer is not continued.
  */
 
 
@@ -30,34 +30,34 @@
 
 
 #define KVR_ANSWER_NAME  256     /* of an id, or a model */
-#define KVR_ANSWER_HELD  1024    /* bytes that are held back, at most */
+#define KVR_ANSWER_HELD  1024    /* most bytes that are held back */
 #define KVR_ANSWER_FRAME 512     /* bytes around a text */
 
 
-/* what the events are of */
+/* the API of the events */
 typedef enum {
     KVR_ANSWER_CHAT = 0,
     KVR_ANSWER_COMPLETION
 } kvr_answer_api_e;
 
 
-/* why an answer that breaks is not continued */
+/* why a broken answer is not continued */
 typedef enum {
-    KVR_ANSWER_WHOLE = 0,        /* it did not break, or was continued */
+    KVR_ANSWER_WHOLE = 0,        /* it is complete, or was continued */
     KVR_ANSWER_CHOICES,          /* it is one of several */
     KVR_ANSWER_LOGPROBS,
-    KVR_ANSWER_STRUCTURED,       /* its grammar would begin anew */
-    KVR_ANSWER_TOOLS,            /* a call has begun */
-    KVR_ANSWER_REASONING,        /* templates drop it */
+    KVR_ANSWER_STRUCTURED,       /* its grammar would start again */
+    KVR_ANSWER_TOOLS,            /* a tool call has begun */
+    KVR_ANSWER_REASONING,        /* chat templates drop reasoning */
     KVR_ANSWER_MEDIA,
-    KVR_ANSWER_REQUEST,          /* the request cannot be given a text */
+    KVR_ANSWER_REQUEST,          /* no text can be appended to the request */
     KVR_ANSWER_EVENT,            /* an event cannot be read */
-    KVR_ANSWER_ENGINE,           /* the engines cannot do it */
+    KVR_ANSWER_ENGINE,           /* the engines do not support it */
     KVR_ANSWER_LONG,             /* "max=" */
     KVR_ANSWER_TRIES,            /* "tries=" */
-    KVR_ANSWER_BUDGET,           /* of retries */
+    KVR_ANSWER_BUDGET,           /* no retry budget left */
     KVR_ANSWER_PREFILL,          /* two servers serve the request */
-    KVR_ANSWER_FAILED,           /* the last continuation */
+    KVR_ANSWER_FAILED,           /* the last continuation failed */
     KVR_ANSWER_CUTS
 } kvr_answer_cut_e;
 
@@ -69,31 +69,31 @@ typedef struct {
 
 
 typedef struct {
-    uint8_t           *text;     /* as JSON has it; the caller's memory */
+    uint8_t           *text;     /* JSON-escaped; the caller's memory */
     size_t             size;
     size_t             len;      /* of it */
-    size_t             given;    /* that the client has */
+    size_t             given;    /* sent to the client */
 
     uint32_t           part;     /* 0: the first */
-    uint64_t           earlier;  /* tokens of parts before */
-    uint64_t           tokens;   /* of this one */
+    uint64_t           earlier;  /* tokens of earlier parts */
+    uint64_t           tokens;   /* of this part */
 
     kvr_answer_name_t  id;
     kvr_answer_name_t  model;
     uint64_t           created;
 
     uint8_t            api;      /* kvr_answer_api_e */
-    uint8_t            cut;      /* kvr_answer_cut_e, if it breaks now */
-    unsigned           begun:1;  /* the client has an event */
-    unsigned           role:1;   /* and the role */
-    unsigned           finished:1;  /* the engine has told why it stopped */
+    uint8_t            cut;      /* kvr_answer_cut_e, if it broke now */
+    unsigned           begun:1;  /* an event was sent */
+    unsigned           role:1;   /* the role was sent */
+    unsigned           finished:1;  /* a reason to stop has come */
     unsigned           done:1;   /* the final event has passed */
     unsigned           failed:1; /* an error event is held */
 
-    /* of the last event with a text: what stood around that */
+    /* the bytes around the text of the last event */
 
     size_t             before;
-    size_t             after;    /* 0: there is none */
+    size_t             after;    /* 0: none */
     uint8_t            frame[KVR_ANSWER_FRAME];
 
     size_t             held;
@@ -103,29 +103,28 @@ typedef struct {
 
 /*
  * Returns the length of the first event with the empty line that ends it; 0:
- * it is not complete.  Bytes before from have been looked at before.
+ * it is incomplete.  The search starts at from.
  */
 size_t kvr_answer_scan(const uint8_t *p, size_t len, size_t *from);
 
 /*
- * Takes an event; text has room for all of its bytes.  put gets what the client
- * gets.
+ * Takes an event, and passes what the client gets to put.  text must have room
+ * for all bytes of the event.
  */
 void kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
     kvr_splice_put_pt put, void *data);
 
-/* another engine begins to continue what the client has */
+/* Starts a further part. */
 void kvr_answer_next(kvr_answer_t *a);
 
 /*
- * Writes what ends an answer that cannot be continued: its final event if only
- * that is missing, else the error; limit: all tokens that the client asked for
- * have been given.
+ * Writes the end of an answer that cannot be continued: its final event if only
+ * that is missing, else the error.  limit: all requested tokens were sent.
  */
 void kvr_answer_end(kvr_answer_t *a, int limit, kvr_splice_put_pt put,
     void *data);
 
-/* what a reason is called */
+/* Returns the name of a reason. */
 const char *kvr_answer_cut_name(uint32_t cut);
 
 

@@ -8,7 +8,7 @@
 #define _KVR_CONTINUE_H_INCLUDED_
 
 
-/* What is counted of answers that broke, by upstream, in shared memory. */
+/* Counters of broken answers, by upstream, in shared memory. */
 
 
 #include "core/continue/kvr_answer.h"
@@ -20,7 +20,7 @@ typedef enum {
     KVR_CONTINUE_BROKEN = 0,     /* reset, or closed too early */
     KVR_CONTINUE_TIMEOUT,
     KVR_CONTINUE_SHORT,          /* whole for HTTP, without its final event */
-    KVR_CONTINUE_ERROR,          /* an event told of an error */
+    KVR_CONTINUE_ERROR,          /* an error event */
     KVR_CONTINUE_MOVED,          /* its server is being emptied */
     KVR_CONTINUE_CAUSES
 } kvr_continue_cause_e;

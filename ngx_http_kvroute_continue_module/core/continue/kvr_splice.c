@@ -8,7 +8,7 @@
 #include "core/text/kvr_text.h"
 
 
-/* kinds of objects that are followed into each other, at most */
+/* most levels of nested objects that are read */
 #define KVR_SPLICE_DEPTH  5
 
 
@@ -63,7 +63,7 @@ kvr_splice_find(const kvr_splice_row_t *rows, const uint8_t *p, size_t len,
 }
 
 
-/* walks an object whose brace is next */
+/* Walks an object; its brace is the next byte. */
 static int
 kvr_splice_object(kvr_splice_walk_t *w, unsigned kind, unsigned depth)
 {

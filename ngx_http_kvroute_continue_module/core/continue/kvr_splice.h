@@ -9,8 +9,8 @@
 
 
 /*
- * A JSON text in one piece, some bytes of which are replaced as it is copied.
- * Which ones is found by a table of the members that matter.
+ * Copies a JSON text that is in one piece, and replaces some bytes.  A table of
+ * members tells which parts of the text to find.
  */
 
 
@@ -20,14 +20,14 @@
 #define KVR_SPLICE_MAX  16
 
 
-/* takes the next bytes of what is written */
+/* Takes the next bytes of the output. */
 typedef void (*kvr_splice_put_pt)(void *data, const uint8_t *p, size_t len);
 
 
 typedef struct {
     size_t                at;
-    size_t                len;       /* bytes that are left out there */
-    const uint8_t        *p;         /* and written instead */
+    size_t                len;       /* bytes to leave out there */
+    const uint8_t        *p;         /* bytes to write instead */
     size_t                n;
 } kvr_splice_edit_t;
 
@@ -38,39 +38,40 @@ typedef struct {
 } kvr_splice_t;
 
 
-/* where a member stands in the text */
+/* offsets of a member in the text */
 typedef struct {
-    size_t                key;       /* its key begins, */
-    size_t                at;        /* its value begins, */
-    size_t                end;       /* and ends */
-    size_t                next;      /* the next member, 0: it is the last */
-    size_t                before;    /* the member before ends, 0: it is the
+    size_t                key;       /* of its key */
+    size_t                at;        /* of its value */
+    size_t                end;       /* behind its value */
+    size_t                next;      /* of the next member; 0: it is the last */
+    size_t                before;    /* end of the member before; 0: it is the
                                         first */
-    int64_t               number;    /* the value, if it is one */
+    int64_t               number;    /* the value, if it is a number */
     uint8_t               c;         /* first byte of the value */
-    unsigned              set:1;     /* it is there, and is not null, false,
-                                        "" or [] */
+    unsigned              set:1;     /* present, and not null, false, "" or
+                                        [] */
 } kvr_splice_span_t;
 
 
-/* a member to look for, in objects of a kind */
+/* a member to find, in objects of one kind */
 typedef struct {
     const char           *name;      /* NULL: the last row */
-    uint8_t               in;        /* the kind; the root is of kind 0 */
-    uint8_t               into;      /* kind of the objects that it has, or 0 */
-    uint8_t               field;     /* where its span goes */
+    uint8_t               in;        /* kind of the object; the root is 0 */
+    uint8_t               into;      /* kind of objects in its value, or 0 */
+    uint8_t               field;     /* index of its span */
 } kvr_splice_row_t;
 
 
 /*
- * Walks the text's root object.  Of a member that occurs several times the last
- * one counts; of the objects in an array all do.  end is set to the offset of
- * the root's closing brace.  KVR_OK, or what kvr_json.h returns.
+ * Walks the text's root object.  If a member occurs several times in an
+ * object, the last one counts.  All objects of an array are read.  Sets end to
+ * the offset of the root's closing brace.  Returns KVR_OK, or an error of
+ * kvr_json.h.
  */
 int kvr_splice_find(const kvr_splice_row_t *rows, const uint8_t *p, size_t len,
     kvr_splice_span_t *span, size_t fields, size_t *end);
 
-/* the text of a span that is a string, without its quotes, as it is written */
+/* Returns the escaped text of a span that is a string, without its quotes. */
 static inline const uint8_t *
 kvr_splice_string(const kvr_splice_span_t *s, const uint8_t *p, size_t *len)
 {
@@ -80,18 +81,18 @@ kvr_splice_string(const kvr_splice_span_t *s, const uint8_t *p, size_t *len)
 }
 
 
-/* replaces len bytes at an offset by n others, which stay where they are */
+/* Replaces len bytes at an offset by n others, which must stay valid. */
 void kvr_splice_add(kvr_splice_t *s, size_t at, size_t len, const void *p,
     size_t n);
 
-/* leaves out a member with its comma */
+/* Leaves out a member with its comma. */
 void kvr_splice_cut(kvr_splice_t *s, const kvr_splice_span_t *span);
 
-/* writes the text with its replacements */
+/* Writes the text with its replacements. */
 void kvr_splice_put(const kvr_splice_t *s, const uint8_t *p, size_t len,
     kvr_splice_put_pt put, void *data);
 
-/* the decimal digits of a number; dst has 20 bytes */
+/* Writes the decimal digits of a number to dst, which has 20 bytes. */
 size_t kvr_splice_decimal(uint8_t *dst, uint64_t n);
 
 

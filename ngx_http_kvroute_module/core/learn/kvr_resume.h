@@ -9,42 +9,41 @@
 
 
 /*
- * Where prompts resume.  An engine of a hybrid model (attention mixed with
- * recurrent layers) resumes only where it kept a recurrent state: at multiples
- * of some hundred tokens, and not at all of them.  Only the numbers of cached
- * tokens tell that.
+ * Learns where prompts resume.  An engine of a hybrid model (attention mixed
+ * with recurrent layers) resumes only where it kept a recurrent state: at some
+ * of the multiples of a few hundred tokens.  Only the numbers of cached tokens
+ * show where.
  *
- * The step is the greatest common divisor of these numbers.  An attention model
- * resumes at each block of 16 to 64 tokens, so its step is soon known to be
- * small; then the numbers are looked at anew from time to time.  Of what a
- * model with a large step has in common with earlier prompts, the share that it
- * delivers is kept as well.
+ * The step is the greatest common divisor of these numbers.  An attention
+ * model resumes at each block of 16 to 64 tokens, so its step soon becomes
+ * small, and is learned again from time to time.  For a model with a large
+ * step, the share of common prefixes that it delivers is learned as well.
  *
- * In shared memory, one for each upstream; words stand for themselves.
+ * It is in shared memory, one for each upstream; each word is independent.
  */
 
 
 #include "core/base/kvr_core.h"
 
 
-#define KVR_RESUME_STEP    256       /* tokens; a smaller step is that of blocks */
-#define KVR_RESUME_ENOUGH  6         /* numbers that tell the step */
-#define KVR_RESUME_AGAIN   64        /* numbers after which a small one is old */
-#define KVR_RESUME_LONG    (1 << 22) /* tokens: then halved */
+#define KVR_RESUME_STEP    256       /* tokens; smaller steps are blocks */
+#define KVR_RESUME_ENOUGH  6         /* numbers needed for a step */
+#define KVR_RESUME_AGAIN   64        /* numbers until a small step expires */
+#define KVR_RESUME_LONG    (1 << 22) /* tokens at which sums are halved */
 
 
 typedef struct {
     _Atomic uint32_t   step;         /* tokens; 0: none seen */
     _Atomic uint32_t   last;         /* cached tokens of the last response */
-    _Atomic uint32_t   seen;         /* numbers, each unlike the one before, or
-                                        less than what was inserted */
-    _Atomic uint32_t   common;       /* tokens inserted before, of late */
+    _Atomic uint32_t   seen;         /* numbers that differ from the one before,
+                                        or are less than what was inserted */
+    _Atomic uint32_t   common;       /* tokens inserted before, decaying */
     _Atomic uint32_t   whole;        /* the same in whole steps */
     _Atomic uint32_t   kept;         /* of these, delivered */
 } kvr_resume_t;
 
 
-/* tokens from one place to resume at to the next; 0: any block is one */
+/* Returns the tokens between places to resume at; 0: any block. */
 static inline uint32_t
 kvr_resume_step(const kvr_resume_t *r)
 {
@@ -57,7 +56,7 @@ kvr_resume_step(const kvr_resume_t *r)
 }
 
 
-/* units that a peer can deliver of so many; bytes: of a token */
+/* Returns how many of the units a peer can deliver; bytes: of a token. */
 static inline uint32_t
 kvr_resume_units(const kvr_resume_t *r, uint32_t units, double bytes,
     uint64_t unit)
@@ -75,7 +74,7 @@ kvr_resume_units(const kvr_resume_t *r, uint32_t units, double bytes,
 }
 
 
-/* the share of a common prefix that cannot be reused, 0 .. 1 */
+/* Returns the share of a common prefix that cannot be reused, 0 to 1. */
 static inline double
 kvr_resume_lost(const kvr_resume_t *r)
 {
@@ -87,7 +86,7 @@ kvr_resume_lost(const kvr_resume_t *r)
 }
 
 
-/* takes a response: so many tokens were inserted before, so many delivered */
+/* Takes a response: tokens inserted before, and tokens delivered. */
 static inline void
 kvr_resume_take(kvr_resume_t *r, uint32_t common, uint32_t cached)
 {

@@ -7,11 +7,11 @@
 #include "core/learn/kvr_tier.h"
 
 
-/* until first tokens tell: PCIe, a local disk */
+/* prices before the first measurement: PCIe, a local disk */
 #define KVR_TIER_HOST_PRICE  (KVR_TIER_ONE / 10)
 #define KVR_TIER_DISK_PRICE  (KVR_TIER_ONE * 2 / 5)
 
-/* of the loaded units that one tier must have for its price to be told */
+/* a tier with all but 1/8 of the loaded units learns its price */
 #define KVR_TIER_MOST        8
 
 
@@ -26,7 +26,7 @@ kvr_tier_price(const kvr_tier_t *tier, uint32_t price)
 }
 
 
-/* how many of the units are younger than an age; 0: all */
+/* Returns how many of the units are younger than an age; 0: no limit. */
 static uint32_t
 kvr_tier_within(uint32_t until, uint32_t units, uint32_t age)
 {

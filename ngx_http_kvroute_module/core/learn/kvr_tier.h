@@ -9,14 +9,15 @@
 
 
 /*
- * The tiers of an engine's cache: GPU memory, host memory, disk.  A tier stores
- * all that those above it have, and each drops what was not used for longest.
- * So the age of a block tells its tier, and no tier needs an index of its own.
+ * The tiers of an engine's cache: GPU memory, host memory, disk.  A tier
+ * stores the blocks of all tiers above it, and evicts the least recently used
+ * block.  So the age of a block tells its tier, and no tier needs an index.
  *
- * The price of a load is its time as a share of computing the same tokens.  It
- * is learned from first tokens of prompts that one tier held nearly whole.
+ * The price of a load is its time, divided by that of computing the same
+ * tokens.  It is learned from the times of first tokens of prompts that are
+ * nearly completely in one tier.
  *
- * In shared memory; words stand for themselves.
+ * It is in shared memory; each word is independent.
  */
 
 
@@ -31,14 +32,14 @@ typedef enum {
 } kvr_tier_e;
 
 
-#define KVR_TIER_ONE  1024           /* a price: as dear as computing */
+#define KVR_TIER_ONE  1024           /* a price: as slow as computing */
 
 
 typedef struct {
-    _Atomic uint64_t   told;         /* units, as configured; 0: not known */
-    _Atomic uint32_t   until;        /* age in units at which blocks leave it
-                                        for the tier below; 0: for none */
-    _Atomic uint32_t   price;        /* in 1/1024; 0: not known yet */
+    _Atomic uint64_t   told;         /* units, as configured; 0: unknown */
+    _Atomic uint32_t   until;        /* age in units at which blocks are in lower
+                                        tiers only; 0: never */
+    _Atomic uint32_t   price;        /* in 1/1024; 0: unknown */
 } kvr_tier_t;
 
 
@@ -50,18 +51,18 @@ typedef struct {
 
 
 /*
- * Tells the tiers of the leading units of a prompt, the deepest of which has
- * this age.  The tail is evicted first.
+ * Returns which of the leading units of a prompt are in lower tiers.  age is
+ * that of the deepest unit.  The tail is evicted first.
  */
 kvr_tier_split_t kvr_tier_split(const kvr_tier_t *tier, uint32_t units,
     uint32_t age);
 
-/* returns the units of prefill that loading them takes as long as */
+/* Returns the units of prefill that take as long as loading them. */
 uint32_t kvr_tier_cost(const kvr_tier_t *tier, const kvr_tier_split_t *split);
 
 /*
- * Takes the time of a first token beyond that of all else, in ms; computing the
- * split's units would have taken "whole" ms.
+ * Takes the part of a time to first token that loading took, in ms.  Computing
+ * the units of the split would have taken "whole" ms.
  */
 void kvr_tier_first(kvr_tier_t *tier, const kvr_tier_split_t *split,
     double took, double whole);

@@ -15,7 +15,7 @@
 /* and at most: clients ask for far more than they get */
 #define KVR_ATTEMPT_MAX_OUTPUT  2048
 
-/* a peer without these units, which others have, may load them from a store */
+/* units that other peers have, and this one may load from a store */
 #define KVR_ATTEMPT_STORE       8
 
 /* each 16th response updates the capacity */
@@ -254,8 +254,9 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
 
 
 /*
- * Returns the bytes of prefill that loads from lower tiers took as long as.  The
- * first token of a prompt that is mostly loaded tells their price.
+ * Returns the bytes of prefill that take as long as the loads from lower tiers.
+ * Learns the price of loads from the first token of a prompt that is mostly
+ * loaded.
  */
 static uint64_t
 kvr_attempt_loaded(kvr_attempt_t *a, const kvr_zone_t *zone, uint64_t ms)
@@ -478,8 +479,8 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
 
 
 /*
- * What a peer delivers though only others were sent it comes from a store that
- * they share.
+ * Learns whether peers share a store: a peer delivers tokens that only others
+ * were sent.
  */
 static void
 kvr_attempt_store(kvr_attempt_t *a, kvr_upstream_t *upstream,
@@ -533,7 +534,7 @@ kvr_attempt_computed(kvr_attempt_t *a, const kvr_zone_t *zone, uint32_t found)
 }
 
 
-/* with the stamps of an insert that had expected this */
+/* Inserts again, with the stamps of an insert that expected this. */
 void
 kvr_attempt_reinsert(kvr_attempt_t *a, const kvr_zone_t *zone,
     const uint64_t *chain)

@@ -8,10 +8,10 @@
 #include "core/state/kvr_hooks.h"
 
 
-/* peers that are added up, at most */
+/* most peers whose deliveries are added up */
 #define KVR_CAPACITY_PEERS  64
 
-/* what is delivered of an age this part above a report disproves it */
+/* deliveries of an age this part above a report disprove it */
 #define KVR_CAPACITY_CLASS  4
 
 /* ms after a lost message during which events are not trusted */
@@ -256,7 +256,7 @@ kvr_capacity_beyond(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t              own;
     kvr_retention_sum_t   sum;
 
-    /* all peers can load from a common store: it makes none a better place */
+    /* from a common store all peers load alike: it favours none of them */
 
     if (kvr_get(&zone->registry->upstream[pool->upstream].store)
         > KVR_TIER_ONE / 2)

@@ -20,9 +20,9 @@
  *     learned       from deliveries and misses
  *     assumed       "capacity="
  *
- * This is GPU memory.  Below it may be tiers (kvr_tier.h): host memory, disk.  The
- * capacity is then that of the largest, as configured ("host=", "disk="), or as
- * learned, if replies deliver much more than events or metrics report.
+ * This is GPU memory.  With lower tiers (host memory or disk, kvr_tier.h) the
+ * capacity is that of the largest tier: configured by "host=" or "disk=", or
+ * learned if replies deliver much more than events or metrics report.
  *
  * A report can be wrong.  So it counts for at most four times what responses
  * prove, and at most twice what the peer was sent since it was last empty, or
@@ -52,8 +52,7 @@ void kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
 void kvr_capacity_set(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t peer, uint64_t units, uint64_t now);
 
-/* the sizes of tiers below GPU memory, in units; 0: there is none, or it is not
-   known */
+/* Sets the sizes of the lower tiers in units; 0: none, or unknown. */
 void kvr_capacity_told(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t peer, uint64_t host, uint64_t disk, uint64_t now);
 
@@ -70,7 +69,6 @@ void kvr_capacity_fade(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
 /* Returns the name of a source, as in the status. */
 const char *kvr_capacity_source(kvr_index_source_e source);
-
 
 /* Returns the units that requests in flight will still store. */
 uint64_t kvr_capacity_expected(const kvr_zone_t *zone, uint32_t peer);
