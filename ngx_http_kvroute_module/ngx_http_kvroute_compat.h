@@ -70,7 +70,7 @@ ngx_http_kvroute_peers_rwlock(ngx_http_upstream_rr_peers_t *peers)
 #if (NGX_HTTP_UPSTREAM_SID)
 
 #define ngx_http_kvroute_hinted(pc, peer)                                     \
-    ((pc) && (pc)->hint && (peer)->sid.len == (pc)->hint->len                         \
+    ((pc) && (pc)->hint && (peer)->sid.len == (pc)->hint->len                 \
      && ngx_strncmp((peer)->sid.data, (pc)->hint->data,                       \
                     (pc)->hint->len) == 0)
 

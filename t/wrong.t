@@ -80,7 +80,7 @@ upstream | kvroute zone=llm max_waiting=8;             | warned  | "max_waiting"
 upstream | kvroute zone=llm slow_start=soon;           | refused | "slow_start=" must be a time such as 30s
 upstream | kvroute kv_cache zone=llm by=work;          | refused | "by=work" is not one of policy "kv_cache", but of "least_request"
 upstream | kvroute kv_cache zone=llm length=1k;        | refused | "length=1k" is not one of policy "kv_cache", but of "prefix"
-upstream | kvroute least_request by=tokens zone=llm;   | refused | "by=" must be one of "active pending work kv waiting"
+upstream | kvroute least_request by=tokens zone=llm;   | refused | "by=" must be one of "active pending work"
 upstream | kvroute kv_cache zone=llm threshold=30%;    | refused | "threshold=" must be between 0 and 1: invalid value in parameter "threshold=30%"
 upstream | kvroute kv_cache zone=llm threshold=30;     | refused | "threshold=30" must be between 0 and 1
 upstream | kvroute kv_cache zone=llm balance_rel=1.5;  | warned  | "balance_rel=" without "balance_abs=" ...: set both

@@ -103,6 +103,7 @@ ngx_http_kvroute_continue_allowed(ngx_http_kvroute_continue_t *c,
     uint32_t                 dialect;
     const char              *name;
     kvr_registry_t          *registry;
+    kvr_outlier_fleet_t     *fleet;
     ngx_http_kvroute_ctx_t  *ctx;
 
     *most = 16;
@@ -127,9 +128,10 @@ ngx_http_kvroute_continue_allowed(ngx_http_kvroute_continue_t *c,
 
     registry = c->upstream->zone->core.registry;
 
-    if (!c->moved && !kvr_outlier_may_retry(&registry->upstream[c->upstream->number].fleet,
-                               &c->upstream->eject,
-                               (uint64_t) ngx_current_msec))
+    fleet = &registry->upstream[c->upstream->number].fleet;
+
+    if (!c->moved && !kvr_outlier_may_retry(fleet, &c->upstream->eject,
+                                            (uint64_t) ngx_current_msec))
     {
         return KVR_ANSWER_BUDGET;
     }

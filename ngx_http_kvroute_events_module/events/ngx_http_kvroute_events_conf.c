@@ -19,7 +19,7 @@
 #define NGX_HTTP_KVROUTE_EVENTS_CONF_AUTO                                     \
     NGX_HTTP_KVROUTE_EVENTS_CONF_PORT ", or \"auto\""
 #define NGX_HTTP_KVROUTE_EVENTS_CONF_SESSION                                  \
-    "a variable, as \"$request_id\", which \"proxy_set_header X-Session-ID\" "   \
+    "a variable, as \"$request_id\", which \"proxy_set_header X-Session-ID\" "  \
     "sends to engines as well"
 
 

@@ -32,8 +32,8 @@ typedef struct ngx_http_kvroute_events_source_s
     ngx_http_kvroute_events_source_t;
 
 /*
- * Handles a result.  Returns NGX_AGAIN to put the stream on hold, NGX_DONE if it
- * was closed.
+ * Handles a result.  Returns NGX_AGAIN to put the stream on hold, NGX_DONE if
+ * it was closed.
  */
 typedef ngx_int_t (*ngx_http_kvroute_events_found_pt)(
     ngx_http_kvroute_events_stream_t *stream, kvr_subscription_e found);
@@ -69,7 +69,7 @@ struct ngx_http_kvroute_events_source_s {
     ngx_http_kvroute_events_stream_t    live;
     ngx_http_kvroute_events_stream_t    replay;
 
-    ngx_event_t                         timer;    /* connects, or ends a replay */
+    ngx_event_t                         timer;    /* to connect, or of a replay */
     ngx_event_t                        *look;     /* at all sources */
     ngx_connection_t                    dummy;
 
@@ -130,7 +130,7 @@ struct ngx_http_kvroute_events_find_s {
     ngx_http_kvroute_srv_conf_t        *conf;
     ngx_str_t                           name;     /* of the server */
     uint32_t                            id;       /* of its peer, or of the */
-    uint32_t                            generation;  /* peer of its first rank */
+    uint32_t                            generation;  /* of the first rank */
 
     ngx_http_kvroute_fetch_t            fetch;
     u_char                             *answer;   /* response being read */

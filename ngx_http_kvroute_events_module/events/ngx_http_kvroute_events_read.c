@@ -9,9 +9,9 @@
  *
  * If a message's number is not the next one, messages are missing.  Then the
  * live stream is put on hold before that message, and the missing ones are
- * requested from the replay socket, if there is one.  All messages of the replay
- * are used, including those published meanwhile; when these arrive by the live
- * stream they are skipped.
+ * requested from the replay socket, if there is one.  All messages of the
+ * replay are used, including those published meanwhile; when these arrive by
+ * the live stream they are skipped.
  */
 
 
@@ -82,8 +82,8 @@ ngx_http_kvroute_events_read_live(ngx_http_kvroute_events_stream_t *stream,
 
 
 /*
- * Connected.  If messages were read before, a replay from the last of them shows
- * whether the publisher is still the same process: see
+ * Connected.  If messages were read before, a replay from the last of them
+ * shows whether the publisher is still the same process: see
  * ngx_http_kvroute_events_read_verified().
  */
 static ngx_int_t
@@ -415,9 +415,9 @@ ngx_http_kvroute_events_read_event(ngx_http_kvroute_events_source_t *source,
         source->cleared = 1;
     }
 
-    if (!kvr_hear_event(ngx_http_kvroute_events_source_heard(source), source->id,
-                            source->number, event,
-                            (uint64_t) ngx_current_msec)
+    if (!kvr_hear_event(ngx_http_kvroute_events_source_heard(source),
+                        source->id, source->number, event,
+                        (uint64_t) ngx_current_msec)
         || !ngx_http_kvroute_events_source_due(&source->emptied))
     {
         return;
@@ -456,7 +456,8 @@ ngx_http_kvroute_events_read_done(ngx_http_kvroute_events_source_t *source,
     if (found == KVR_SUBSCRIPTION_BAD) {
         kvr_add(&e->garbled, 1);
 
-        ngx_http_kvroute_events_source_warn(source, "a message of KV events is invalid",
+        ngx_http_kvroute_events_source_warn(source,
+                                            "a message of KV events is invalid",
                                             "not a batch of events");
 
         if (stream == &source->live) {

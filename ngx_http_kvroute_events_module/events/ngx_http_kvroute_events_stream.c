@@ -7,10 +7,10 @@
 /*
  * A connection to a publisher, or to its replay socket.
  *
- * Input is read in slices, so a busy publisher does not delay the other work of
- * this worker.  While much arrives it is read every few milliseconds instead of
- * at each event, which halves the cost.  While the stream is on hold, nothing is
- * read beyond the current slice.
+ * Input is read in slices, so a busy publisher does not delay the other work
+ * of this worker.  While much arrives it is read every few milliseconds
+ * instead of at each event, which halves the cost.  While the stream is on
+ * hold, nothing is read beyond the current slice.
  */
 
 

@@ -121,8 +121,8 @@ ngx_http_kvroute_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (zone->hosts > 1 && zone->key == NULL) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"hosts\" needs \"key_file=FILE\", the same on "
-                           "all hosts: otherwise each host creates its own key");
+                           "\"hosts\" needs \"key_file=FILE\", the same on all "
+                           "hosts: otherwise each host creates its own key");
         return NGX_CONF_ERROR;
     }
 

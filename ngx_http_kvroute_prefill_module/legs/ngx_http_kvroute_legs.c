@@ -10,8 +10,8 @@
  *  1. Read the body; cut members that no client may send.
  *  2. Reserve a place at a decode server, and compare the costs.
  *  3. Run the prefill leg as a subrequest.
- *  4. Pass the request on as the decode leg, with the descriptor from the prefill
- *     server's answer.
+ *  4. Pass the request on as the decode leg, with the descriptor from the
+ *     prefill server's answer.
  *
  * States of the prefill leg, and their changes.  SENT, ENTERED and WHOLE are
  * "running".
@@ -594,9 +594,9 @@ ngx_http_kvroute_legs_begun(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
 
 
 /*
- * Before an attempt of the decode leg.  The descriptor may be used until half of
- * its lease has passed, since connecting may take the other half, and only if
- * nothing was sent yet.
+ * Before an attempt of the decode leg.  The descriptor may be used until half
+ * of its lease has passed, since connecting may take the other half, and only
+ * if nothing was sent yet.
  */
 static ngx_int_t
 ngx_http_kvroute_legs_before(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)

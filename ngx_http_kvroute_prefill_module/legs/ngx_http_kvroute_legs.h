@@ -36,7 +36,7 @@ typedef struct {
     uint32_t                     strict;    /* 1: no fallback to one server */
     uint32_t                     tries;
     size_t                       min;       /* bytes not cached, at least */
-    double                       transfer;  /* time of a token / to compute it */
+    double                       transfer;  /* time of a token / its prefill */
     ngx_msec_t                   timeout;
     ngx_msec_t                   lease;     /* of a descriptor */
     size_t                       max_params;
@@ -84,8 +84,8 @@ ngx_int_t ngx_http_kvroute_legs_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_kvroute_legs_variables(ngx_conf_t *cf);
 
 /*
- * Copies nginx's merged upstream configuration of a location for each leg.  Since
- * nginx 1.29.7 keepalive connections are found by its address.
+ * Copies nginx's merged upstream configuration of a location for each leg.
+ * Since nginx 1.29.7 keepalive connections are found by its address.
  */
 ngx_int_t ngx_http_kvroute_legs_merge(ngx_conf_t *cf,
     ngx_http_kvroute_legs_loc_conf_t *llcf);

@@ -8,8 +8,8 @@
  * Bodies of legs.
  *
  * Members are cut by blanking them in place: in nginx's buffers, or in its
- * temporary file.  When nginx sends a body again, it starts each file buffer where
- * the previous one ended, so a body must not have gaps.
+ * temporary file.  When nginx sends a body again, it starts each file buffer
+ * where the previous one ended, so a body must not have gaps.
  */
 
 
@@ -41,8 +41,8 @@ static ngx_str_t  ngx_http_kvroute_legs_type = ngx_string("content-type");
 
 /*
  * Cuts private members from the body of any request.  Method, path and type do
- * not matter, because engines have readers that ignore them.  A body that may be
- * JSON and cannot be read is refused.
+ * not matter, because engines have readers that ignore them.  A body that may
+ * be JSON and cannot be read is refused.
  */
 ngx_int_t
 ngx_http_kvroute_legs_clean(ngx_http_request_t *r)
@@ -253,8 +253,8 @@ ngx_http_kvroute_legs_forget(ngx_http_request_t *r)
 
 
 /*
- * Copies the body, because a mirror may send the client's at any time.  A body in
- * a file is not copied: NGX_DECLINED.
+ * Copies the body, because a mirror may send the client's at any time.  A body
+ * in a file is not copied: NGX_DECLINED.
  */
 static ngx_int_t
 ngx_http_kvroute_legs_own(ngx_http_kvroute_legs_t *legs)

@@ -8,12 +8,12 @@
  * Two legs at the same time, whose servers wait for each other.
  *
  * The prefill leg is a subrequest in the background; the client's request
- * continues at once as the decode leg.  Either leg may end first, and a leg that
- * fails leaves the other one waiting for minutes.  So:
+ * continues at once as the decode leg.  Either leg may end first, and a leg
+ * that fails leaves the other one waiting for minutes.  So:
  *
- *  * The prefill leg fails before the first token: the decode leg is closed.  If
- *    nothing was sent to the client yet, another pair with another room is tried,
- *    or the client gets an error; otherwise the answer is cut off.
+ *  * The prefill leg fails before the first token: the decode leg is closed.
+ *    If nothing was sent to the client yet, another pair with another room is
+ *    tried, or the client gets an error; otherwise the answer is cut off.
  *  * The decode leg ends, or its answer is an error: the prefill leg is closed.
  *    A remaining subrequest would block the client's next request.
  *  * The client leaves: nginx closes both.
@@ -104,8 +104,9 @@ ngx_http_kvroute_legs_both_start(ngx_http_kvroute_legs_t *legs)
     legs->status = 0;
     legs->prefill_state = NGX_HTTP_KVROUTE_PREFILL_IDLE;
 
-    sr = ngx_http_kvroute_legs_subrequest(legs, NGX_HTTP_SUBREQUEST_CLONE
-                                                |NGX_HTTP_SUBREQUEST_BACKGROUND);
+    sr = ngx_http_kvroute_legs_subrequest(legs,
+                                          NGX_HTTP_SUBREQUEST_CLONE
+                                          |NGX_HTTP_SUBREQUEST_BACKGROUND);
     if (sr == NULL) {
         return NGX_ERROR;
     }
@@ -114,8 +115,8 @@ ngx_http_kvroute_legs_both_start(ngx_http_kvroute_legs_t *legs)
     legs->subrequest = sr;
 
     /*
-     * An unknown method bypasses "proxy_cache", where one leg would wait for the
-     * other.  nginx makes the request line from the method's name.
+     * An unknown method bypasses "proxy_cache", where one leg would wait for
+     * the other.  nginx makes the request line from the method's name.
      */
 
     sr->method = NGX_HTTP_UNKNOWN;

@@ -261,8 +261,8 @@ ngx_http_kvroute_legs_conf_upstream(ngx_conf_t *cf, ngx_str_t *name)
     {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid upstream \"%V\" in \"kvroute_prefill\": "
-                           "the first argument must be the name of an upstream {} "
-                           "of prefill servers, or off", name);
+                           "the first argument must be the name of an upstream "
+                           "{} of prefill servers, or off", name);
         return NULL;
     }
 
@@ -442,8 +442,8 @@ ngx_http_kvroute_legs_conf_hosts(ngx_conf_t *cf,
             && server[i].addrs[0].sockaddr->sa_family == AF_UNIX)
         {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                          "server \"%V\" in upstream \"%V\" in %s:%ui must have "
-                          "a host and a port: with \"connector=%s\" of "
+                          "server \"%V\" in upstream \"%V\" in %s:%ui must "
+                          "have a host and a port: with \"connector=%s\" of "
                           "\"kvroute_prefill\" decode servers connect to it",
                           &server[i].name, &uscf->host, uscf->file_name,
                           uscf->line,

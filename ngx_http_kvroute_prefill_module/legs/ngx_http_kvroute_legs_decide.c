@@ -96,9 +96,9 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
 
 
 /*
- * Chooses a prefill server, then a decode server for the client's own request.
- * So the reservation and the variables are those of that request, unless it gets
- * two legs.
+ * Chooses a prefill server, then a decode server for the client's own
+ * request.  So the reservation and the variables are those of that request,
+ * unless it gets two legs.
  */
 static kvr_disaggregate_e
 ngx_http_kvroute_legs_decide_cost(ngx_http_kvroute_legs_t *legs,

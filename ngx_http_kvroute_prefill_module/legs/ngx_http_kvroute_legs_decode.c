@@ -7,9 +7,9 @@
 /*
  * The decode leg: the client's request, with a body of its own.
  *
- * The content handler sets that body, because other modules may copy the request
- * before.  The client's body is restored if the request goes elsewhere, so only
- * the decode upstream gets the new one.
+ * The content handler sets that body, because other modules may copy the
+ * request before.  The client's body is restored if the request goes
+ * elsewhere, so only the decode upstream gets the new one.
  */
 
 

@@ -44,9 +44,9 @@ typedef enum {
 /*
  * A request in a location with kvroute_prefill, in its pool.
  *
- * The client's body stays in nginx's buffers.  Some bytes of it are blanked for
- * the prefill leg and restored after it.  What is appended is in a buffer of its
- * own.  So nginx can send the body of each leg again by itself.
+ * The client's body stays in nginx's buffers.  Some bytes of it are blanked
+ * for the prefill leg and restored after it.  What is appended is in a buffer
+ * of its own.  So nginx can send the body of each leg again by itself.
  */
 struct ngx_http_kvroute_legs_s {
     ngx_http_request_t          *request;   /* the client's */
@@ -72,7 +72,7 @@ struct ngx_http_kvroute_legs_s {
     ngx_uint_t                   status;    /* of its answer; 0: none */
     ngx_msec_t                   start;
     ngx_msec_t                   time;      /* duration */
-    ngx_msec_t                   answered;  /* its answer began; the lease, too */
+    ngx_msec_t                   answered;  /* start of its answer, and lease */
 
     kvr_transfer_t               transfer;
     u_char                      *memory;    /* for the descriptor */
@@ -94,8 +94,8 @@ struct ngx_http_kvroute_legs_s {
     size_t                       member_len;
 
     /*
-     * Both legs at once: posted when the state of one has changed.  One after the
-     * other: the timer of the prefill leg.
+     * Both legs at once: posted when the state of one has changed.  One after
+     * the other: the timer of the prefill leg.
      */
 
     ngx_event_t                  event;
@@ -113,24 +113,24 @@ ngx_http_kvroute_legs_running(ngx_http_kvroute_legs_t *legs)
 
 
 /*
- * _decide: decides by the request alone, since most requests are short.  YES: the
- * servers must be compared.
+ * _decide: decides by the request alone, since most requests are short.  YES:
+ * the servers must be compared.
  */
 kvr_disaggregate_e ngx_http_kvroute_legs_decide_kind(
     ngx_http_kvroute_ctx_t *ctx, const kvr_connector_t *connector,
     kvr_disaggregate_t *d);
 
 /*
- * Decides by the servers' caches and load.  In either case it reserves a place at
- * a decode server: for the decode leg, or for the client's own request.
+ * Decides by the servers' caches and load.  In either case it reserves a place
+ * at a decode server: for the decode leg, or for the client's own request.
  */
 kvr_disaggregate_e ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx, kvr_disaggregate_t *d);
 
 /*
- * The same for connectors whose servers cannot serve a request alone.  A request
- * for several answers, or without a prompt, goes to the decode server, which
- * refuses it.
+ * The same for connectors whose servers cannot serve a request alone.  A
+ * request for several answers, or without a prompt, goes to the decode server,
+ * which refuses it.
  */
 kvr_disaggregate_e ngx_http_kvroute_legs_decide_must(
     ngx_http_kvroute_legs_t *legs, ngx_http_kvroute_ctx_t *ctx);
@@ -139,8 +139,8 @@ kvr_disaggregate_e ngx_http_kvroute_legs_decide_must(
 ngx_int_t ngx_http_kvroute_legs_clean(ngx_http_request_t *r);
 
 /*
- * Finds the members to cut for the prefill leg; NGX_DECLINED: too many bytes, or
- * the body cannot be read.
+ * Finds the members to cut for the prefill leg; NGX_DECLINED: too many bytes,
+ * or the body cannot be read.
  */
 ngx_int_t ngx_http_kvroute_legs_find(ngx_http_kvroute_legs_t *legs);
 
@@ -157,8 +157,8 @@ ngx_int_t ngx_http_kvroute_legs_restore(ngx_http_kvroute_legs_t *legs);
 void ngx_http_kvroute_legs_forget(ngx_http_request_t *r);
 
 /*
- * Returns a chain of the body up to the root's closing brace, and a text that ends
- * with one; *length is set.  NULL: no memory.
+ * Returns a chain of the body up to the root's closing brace, and a text that
+ * ends with one; *length is set.  NULL: no memory.
  */
 ngx_chain_t *ngx_http_kvroute_legs_append(ngx_http_kvroute_legs_t *legs,
     u_char *text, size_t len, off_t *length);
@@ -177,8 +177,8 @@ ngx_int_t ngx_http_kvroute_legs_give(ngx_http_kvroute_legs_t *legs,
     ngx_http_request_t *sr, ngx_chain_t *bufs, off_t length);
 
 /*
- * Closes a request's upstream connection without an answer, as nginx does when a
- * request is passed on again.  Returns 0 if there is none.
+ * Closes a request's upstream connection without an answer, as nginx does when
+ * a request is passed on again.  Returns 0 if there is none.
  */
 ngx_uint_t ngx_http_kvroute_legs_close(ngx_http_request_t *r);
 

@@ -9,11 +9,12 @@
  *
  * It is a clone: it begins in the phase in which its parent waits, so the same
  * content handler passes it on, with the same headers and the same TLS.  The
- * balancer sends it to the prefill upstream instead (ngx_http_kvroute_leg_t).  A
- * prefill can be repeated: nginx tries the next server within the subrequest.
+ * balancer sends it to the prefill upstream instead (ngx_http_kvroute_leg_t).
+ * A prefill can be repeated: nginx tries the next server within the
+ * subrequest.
  *
- * Its answer is not sent to the client.  After an error the parent decides how to
- * continue.
+ * Its answer is not sent to the client.  After an error the parent decides how
+ * to continue.
  */
 
 

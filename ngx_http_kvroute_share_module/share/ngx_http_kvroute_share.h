@@ -9,8 +9,8 @@
 
 
 /*
- * Sharing between hosts by a stream of Redis or Valkey, which core/share does not
- * know.  No request waits for it.
+ * Sharing between hosts by a stream of Redis or Valkey, which core/share does
+ * not know.  No request waits for it.
  *
  *     _share_module  the directive, and the hooks that the router calls
  *     _share_conf    its parameters
@@ -19,13 +19,13 @@
  *     _share_stream  the commands of the stream, and their answers
  *     _share_conn    a connection to the store: name, TLS, AUTH, retries
  *
- * Worker 0 has two connections in nginx's event loop: one adds batches, one reads
- * them.  Only hiredis' reader of answers and formatter of commands are used.  Each
- * connection has one command under way, and buffers are bounded.  All timers are
- * cancelable, so they do not delay a worker that shuts down.
+ * Worker 0 has two connections in nginx's event loop: one adds batches, one
+ * reads them.  Only hiredis' reader of answers and formatter of commands are
+ * used.  Each connection has one command under way, and buffers are bounded.
+ * All timers are cancelable, so they do not delay a worker that shuts down.
  *
- * After a reload the old worker 0 continues until the new one wants to take over,
- * so nothing is missed, and the load of its last requests is published.
+ * After a reload the old worker 0 continues until the new one wants to take
+ * over, so nothing is missed, and the load of its last requests is published.
  */
 
 

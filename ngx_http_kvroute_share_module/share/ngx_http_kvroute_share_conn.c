@@ -5,9 +5,9 @@
 
 
 /*
- * A connection to the store.  It is closed, or waiting for the next attempt, or
- * being set up (name resolution, TCP, TLS, AUTH), or ready.  After any error it is
- * closed and tried again, beginning with the name.
+ * A connection to the store.  It is closed, or waiting for the next attempt,
+ * or being set up (name resolution, TCP, TLS, AUTH), or ready.  After any
+ * error it is closed and tried again, beginning with the name.
  */
 
 
@@ -185,8 +185,8 @@ ngx_http_kvroute_share_conn_failed(ngx_http_kvroute_conn_t *conn, ngx_int_t rc,
 
 
 /*
- * hiredis before 1.0 has no limit for the number of elements of an answer, which
- * it allocates at once.
+ * hiredis before 1.0 has no limit for the number of elements of an answer,
+ * which it allocates at once.
  */
 
 #if (HIREDIS_MAJOR == 0)
@@ -407,7 +407,8 @@ ngx_http_kvroute_share_conn_read(ngx_event_t *ev)
     reply = NULL;
 
     if (redisReaderGetReply(sc->reader, &reply) != REDIS_OK) {
-        ngx_http_kvroute_share_conn_fail(sc, "not the protocol of Redis", NULL, 0);
+        ngx_http_kvroute_share_conn_fail(sc, "not the protocol of Redis", NULL,
+                                         0);
         return;
     }
 
@@ -510,7 +511,7 @@ ngx_http_kvroute_share_conn_log(ngx_http_kvroute_share_t *share)
                   "kvroute_share of zone \"%V\" is not working with \"%V\": %s",
                   &share->zone->name, &share->conf->store,
                   share->reason[0] ? share->reason
-                                   : (u_char *) "own batches are not received back");
+                  : (u_char *) "own batches are not received back");
 }
 
 

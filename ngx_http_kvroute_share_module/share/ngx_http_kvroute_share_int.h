@@ -52,7 +52,7 @@ struct ngx_http_kvroute_share_conn_s {
     ngx_connection_t                 dummy;     /* of that event */
     ngx_msec_t                       delay;     /* before the next attempt */
 
-    unsigned                         known:1;   /* authenticated, or not needed */
+    unsigned                         known:1;   /* authenticated, or no need */
     unsigned                         busy:1;    /* waiting for an answer */
     unsigned                         broken:1;  /* an answer broke off */
 };

@@ -11,16 +11,16 @@
  *     XREVRANGE KEY + - COUNT 1                   is this the same stream?
  *     XREAD COUNT n BLOCK ms STREAMS KEY ID       the new entries
  *
- * XREAD answers when the first batch arrives: with eight hosts a thousand times a
- * second, which would cost many system calls.  So it is sent again only after an
- * interval, unless more entries are there already.
+ * XREAD answers when the first batch arrives: with eight hosts a thousand
+ * times a second, which would cost many system calls.  So it is sent again
+ * only after an interval, unless more entries are there already.
  *
- * Reading continues behind the last id, never at "$", which would lose entries.  A
- * new host reads the whole stream.  If a store was replaced by one with fewer
- * entries, its last id is before ours: then all of it is read again, and the
- * numbers of batches show which were read before.  That is checked for each new
- * connection, and when nothing has arrived, since each host adds a batch per
- * second.
+ * Reading continues behind the last id, never at "$", which would lose
+ * entries.  A new host reads the whole stream.  If a store was replaced by one
+ * with fewer entries, its last id is before ours: then all of it is read
+ * again, and the numbers of batches show which were read before.  That is
+ * checked for each new connection, and when nothing has arrived, since each
+ * host adds a batch per second.
  *
  * An entry that is longer than an answer may be is not ours.  If not even one
  * entry can be read, reading continues behind the last one.
@@ -412,7 +412,10 @@ ngx_http_kvroute_share_stream_drop(ngx_http_kvroute_share_t *share)
 }
 
 
-/* applies an entry and adds its size; core/share counts those that are no batch */
+/*
+ * applies an entry and adds its size; core/share counts those that are no
+ * batch
+ */
 static ngx_int_t
 ngx_http_kvroute_share_stream_entry(ngx_http_kvroute_share_t *share,
     redisReply *entry, size_t *bytes)

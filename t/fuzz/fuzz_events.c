@@ -95,7 +95,6 @@ fuzz_alias(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e,
                                                  1U << 30);
     r.bytes = v->last % 100000;
     r.unit = 1 + v->last % 300;
-    r.held = v->tokens % 50;
     r.from = v->last % 40;
     r.n = v->last % FUZZ_KEYS;
     r.key = key;

@@ -21,7 +21,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     size_t         n, off;
     util_rng_t     r;
-    kvr_metrics_t  m;
 
     static kvr_metrics_reader_t  whole, pieces;
 

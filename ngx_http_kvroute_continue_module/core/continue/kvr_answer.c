@@ -613,9 +613,9 @@ kvr_answer_end(kvr_answer_t *a, int limit, kvr_splice_put_pt put, void *data)
         put(data, a->hold, a->held);
 
     } else {
-        kvr_answer_str("data: {\"error\":{\"message\":\"The answer broke off and "
-                       "could not be continued.\",\"type\":\"server_error\","
-                       "\"param\":null,\"code\":502}}\n\n");
+        kvr_answer_str("data: {\"error\":{\"message\":\"The answer broke off "
+                       "and could not be continued.\",\"type\":"
+                       "\"server_error\",\"param\":null,\"code\":502}}\n\n");
     }
 
     kvr_answer_str("data: [DONE]\n\n");

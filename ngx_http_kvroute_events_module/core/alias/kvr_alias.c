@@ -284,9 +284,9 @@ kvr_alias_anchor(const kvr_alias_view_t *v, uint64_t key)
 
 
 /*
- * Makes aliases from the last entry and the last block backwards.  Cached blocks
- * were often stored by the previous reply in the same conversation: as far as
- * their runs are still there, they get aliases, too.
+ * Makes aliases from the last entry and the last block backwards.  Cached
+ * blocks were often stored by the previous reply in the same conversation: as
+ * far as their runs are still there, they get aliases, too.
  */
 static void
 kvr_alias_tie(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
@@ -334,8 +334,8 @@ kvr_alias_tie(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
 
         /* the block with the entry's last token */
 
-        block = kvr_min((block - kvr_min(block, 1)) / kvr_get(&v->shared->block),
-                        end - 1);
+        block -= kvr_min(block, 1);
+        block = kvr_min(block / kvr_get(&v->shared->block), end - 1);
 
         if (block == tied) {
             continue;
@@ -448,8 +448,9 @@ kvr_alias_set(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
         }
 
         /*
-         * Within the same prompt only the straight line differed.  Entries before
-         * the first key were cached, so a block there was not stored again.
+         * Within the same prompt only the straight line differed.  Entries
+         * before the first key were cached, so a block there was not stored
+         * again.
          */
 
         kvr_add(&v->count->wrong,

@@ -11,34 +11,37 @@
 /*
  * Aliases: which block of an engine is which entry of a prompt's chain.
  *
- * An engine names blocks by hashes of tokens, which are unknown here.  But when a
- * request has ended, its usage says how many tokens its prompt had and how many
- * were cached, and the time of its first token is known.  The engine has stored
- * the blocks from the last whole cached one to the last whole one of the prompt: a
- * run of exactly that length, whose last event came at about the time of the first
- * token.  If exactly one run fits, its blocks are those of the prompt.  If several
- * fit, nothing happens.  If the engine reports the request's id with its blocks (a
- * session), neither the time nor other runs matter.
+ * An engine names blocks by hashes of tokens, which are unknown here.  But
+ * when a request has ended, its usage says how many tokens its prompt had and
+ * how many were cached, and the time of its first token is known.  The engine
+ * has stored the blocks from the last whole cached one to the last whole one
+ * of the prompt: a run of exactly that length, whose last event came at about
+ * the time of the first token.  If exactly one run fits, its blocks are those
+ * of the prompt.  If several fit, nothing happens.  If the engine reports the
+ * request's id with its blocks (a session), neither the time nor other runs
+ * matter.
  *
  * Entries of the chain count bytes of a prompt, blocks count tokens.  They are
  * converted by a straight line: from the end of the prompt that this one
  * continues, where both are known, else from its start.
  *
- * Aliases.  A table has cells, four to a bucket: for a block's name the entry of
- * the chain that ends in it.  A cell stays when the block is removed, and records
- * that: any request may store the block again.  A full bucket replaces a removed
- * block, else any.  Most reported blocks have no alias, so each bucket has a hint
- * of 16 bits, one of which each cell sets; all hints fit in the processor's cache.
+ * Aliases.  A table has cells, four to a bucket: for a block's name the entry
+ * of the chain that ends in it.  A cell stays when the block is removed, and
+ * records that: any request may store the block again.  A full bucket replaces
+ * a removed block, else any.  Most reported blocks have no alias, so each
+ * bucket has a hint of 16 bits, one of which each cell sets; all hints fit in
+ * the processor's cache.
  *
  * Runs.  Recently stored blocks are kept until their requests have ended: a run
  * for each event in a ring, with its names in another.
  *
  * Wrong aliases.  A wrong alias is a wrong hint.  It stays until its block is
- * assigned to an entry of another prompt, or its cell is used for another block.
+ * assigned to an entry of another prompt, or its cell is used for another
+ * block.
  *
- * The state is in shared memory, one for each peer, written by the process that
- * reads the peer's events.  If that is killed, a half-written part is not found,
- * or is a wrong alias.
+ * The state is in shared memory, one for each peer, written by the process
+ * that reads the peer's events.  If that is killed, a half-written part is not
+ * found, or is a wrong alias.
  */
 
 
@@ -150,9 +153,9 @@ void kvr_alias_view(kvr_alias_view_t *v, void *p, uint32_t n,
 void kvr_alias_flush(const kvr_alias_view_t *v);
 
 /*
- * The engine is a new process, perhaps of another version.  Aliases stay, because
- * names depend on the tokens in blocks, which may be stored again; if its names
- * differ, they replace the old ones.
+ * The engine is a new process, perhaps of another version.  Aliases stay,
+ * because names depend on the tokens in blocks, which may be stored again; if
+ * its names differ, they replace the old ones.
  */
 void kvr_alias_another(const kvr_alias_view_t *v);
 
@@ -164,8 +167,8 @@ void kvr_alias_stored(const kvr_alias_view_t *v, const kvr_kvevent_t *event,
     unsigned source, uint32_t depth, uint64_t now);
 
 /*
- * Records that a block was stored or removed.  Returns 1 and its entry of a chain
- * if it has an alias.
+ * Records that a block was stored or removed.  Returns 1 and its entry of a
+ * chain if it has an alias.
  */
 int kvr_alias_mark(const kvr_alias_view_t *v, uint64_t hash, unsigned source,
     int removed, kvr_alias_place_t *place);

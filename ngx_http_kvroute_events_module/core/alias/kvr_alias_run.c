@@ -177,8 +177,8 @@ kvr_alias_run_since(const kvr_alias_view_t *v, uint64_t time)
 
 
 /*
- * Returns whether this run and those that it continues are exactly these blocks.
- * Counts the runs examined.
+ * Returns whether this run and those that it continues are exactly these
+ * blocks.  Counts the runs examined.
  */
 static int
 kvr_alias_run_fits(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
@@ -218,8 +218,9 @@ kvr_alias_run_fits(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
 
 
 /*
- * Searches by the session, or by the time if the engine does not report sessions.
- * If it has reported one before, a run without one belongs to another request.
+ * Searches by the session, or by the time if the engine does not report
+ * sessions.  If it has reported one before, a run without one belongs to
+ * another request.
  */
 kvr_alias_e
 kvr_alias_run_find(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
@@ -246,8 +247,8 @@ kvr_alias_run_find(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
 
 
 /*
- * Searches the runs of a session, or all runs of about the right time.  If they are
- * too many to examine, the result is ambiguous.
+ * Searches the runs of a session, or all runs of about the right time.  If
+ * they are too many to examine, the result is ambiguous.
  */
 static kvr_alias_e
 kvr_alias_run_among(const kvr_alias_view_t *v, const kvr_alias_request_t *r,

@@ -81,7 +81,7 @@ void
 kvr_attribute_put(const kvr_heard_t *h, uint32_t peer,
     kvr_alias_request_t *r)
 {
-    uint32_t          skip;
+    uint32_t          skip, generation;
     uint64_t          word[KVR_ATTRIBUTE_WORDS];
     kvr_alias_view_t  v;
     kvr_fifo_part_t   part[2];
@@ -98,8 +98,9 @@ kvr_attribute_put(const kvr_heard_t *h, uint32_t peer,
     r->n -= skip;
     r->key += skip;
 
-    word[0] = (uint64_t) kvr_get(&h->zone->registry->peer[peer].generation) << 32
-              | peer << 16 | r->from;
+    generation = kvr_get(&h->zone->registry->peer[peer].generation);
+
+    word[0] = (uint64_t) generation << 32 | peer << 16 | r->from;
     word[1] = r->now;
     word[2] = r->start;
     word[3] = r->first;

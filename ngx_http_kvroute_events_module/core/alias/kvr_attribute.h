@@ -10,8 +10,8 @@
 
 /*
  * Applies events of single blocks with an alias (kvr_alias.h) to the index: a
- * removed block removes the peer from that entry's holders, a block that is stored
- * again restores it.
+ * removed block removes the peer from that entry's holders, a block that is
+ * stored again restores it.
  *
  * Requests end in any process, but one process reads the events.  So an ended
  * request is written to a ring and matched with blocks a little later, when all
@@ -83,8 +83,8 @@ void kvr_attribute_another(const kvr_heard_t *h, uint32_t peer);
 void kvr_attribute_flush(const kvr_heard_t *h, uint32_t peer);
 
 /*
- * Matches requests that have ended long enough ago with blocks, at most so many.
- * Returns their number.
+ * Matches requests that have ended long enough ago with blocks, at most so
+ * many.  Returns their number.
  */
 uint32_t kvr_attribute_look(const kvr_heard_t *h, uint32_t most,
     uint64_t now);

@@ -9,31 +9,32 @@
 
 
 /*
- * KV events of a peer: which messages were read, how much entered its cache, and
- * at which age blocks are removed.
+ * KV events of a peer: which messages were read, how much entered its cache,
+ * and at which age blocks are removed.
  *
- * Messages.  Publishers number them from 0.  A missing number is a lost message,
- * which the replay socket may still have; a lower one is repeated; numbers that
- * begin again are those of another process: the engine was restarted.  A server
- * may have several publishers (sources), one for each rank of data parallelism.
+ * Messages.  Publishers number them from 0.  A missing number is a lost
+ * message, which the replay socket may still have; a lower one is repeated;
+ * numbers that begin again are those of another process: the engine was
+ * restarted.  A server may have several publishers (sources), one for each
+ * rank of data parallelism.
  *
- * Age.  For a sample of the blocks, chosen by their hashes, the position of the
- * index's clock (kvr_index.h) at storing is kept.  When such a block is removed,
- * the clock shows its age.  Most blocks were used again after they were stored,
- * which is not reported, and are older when removed.  So the youngest removed
- * blocks show the cache's capacity: the age that a fifth of them stays below,
- * followed by small steps.  Blocks are stamped as in the index, with the clock
- * minus their depth in the prompt, because a prompt's last blocks are removed
- * first.  Blocks of unknown depth (kvr_events_place.h) are left out.  Blocks are
- * removed to make room for others reported later, so the clock counts as if it
- * had moved for these already.
+ * Age.  For a sample of the blocks, chosen by their hashes, the position of
+ * the index's clock (kvr_index.h) at storing is kept.  When such a block is
+ * removed, the clock shows its age.  Most blocks were used again after they
+ * were stored, which is not reported, and are older when removed.  So the
+ * youngest removed blocks show the cache's capacity: the age that a fifth of
+ * them stays below, followed by small steps.  Blocks are stamped as in the
+ * index, with the clock minus their depth in the prompt, because a prompt's
+ * last blocks are removed first.  Blocks of unknown depth (kvr_events_place.h)
+ * are left out.  Blocks are removed to make room for others reported later, so
+ * the clock counts as if it had moved for these already.
  *
- * When the sample's table is three quarters full, half of the blocks are dropped
- * and no longer chosen.
+ * When the sample's table is three quarters full, half of the blocks are
+ * dropped and no longer chosen.
  *
- * The state is in shared memory, one for each peer, written by the process that
- * owns its sources.  If that is killed, a message is read twice or not at all, or
- * a part of it is.
+ * The state is in shared memory, one for each peer, written by the process
+ * that owns its sources.  If that is killed, a message is read twice or not at
+ * all, or a part of it is.
  */
 
 
@@ -121,7 +122,7 @@ typedef struct {
 typedef enum {
     KVR_EVENTS_NEXT = 0,             /* the next message */
     KVR_EVENTS_REPEATED,             /* received before, or invalid: skip it */
-    KVR_EVENTS_GAP,                  /* messages from source->next on are missing */
+    KVR_EVENTS_GAP,                  /* messages from next are missing */
     KVR_EVENTS_RESTARTED             /* the publisher is a new process */
 } kvr_events_order_e;
 
@@ -133,18 +134,18 @@ void kvr_events_reset(kvr_events_t *e);
 void kvr_events_flush(kvr_events_t *e);
 
 /*
- * Classifies the number of a message.  GAP and RESTARTED change nothing: the caller
- * requests a replay, or calls kvr_events_continue().
+ * Classifies the number of a message.  GAP and RESTARTED change nothing: the
+ * caller requests a replay, or calls kvr_events_continue().
  */
 kvr_events_order_e kvr_events_order(const kvr_events_source_t *s,
     kvr_events_order_t *o, uint64_t seq);
 
 /*
- * Continues with the message of this number.  Returns the number of messages lost,
- * 0 after a restart.
+ * Continues with the message of this number.  Returns the number of messages
+ * lost, 0 after a restart.
  */
-uint64_t kvr_events_continue(kvr_events_t *e, kvr_events_source_t *s, uint64_t seq,
-    uint64_t now);
+uint64_t kvr_events_continue(kvr_events_t *e, kvr_events_source_t *s,
+    uint64_t seq, uint64_t now);
 
 /* The message of this number was read. */
 void kvr_events_read(kvr_events_t *e, kvr_events_source_t *s,
@@ -152,22 +153,25 @@ void kvr_events_read(kvr_events_t *e, kvr_events_source_t *s,
 
 /*
  * The message of this number was read and had no events.  It may be of another
- * kind with numbers of its own, so both its number and the one after it count as
- * the next.
+ * kind with numbers of its own, so both its number and the one after it count
+ * as the next.
  */
 void kvr_events_empty(kvr_events_source_t *s, kvr_events_order_t *o,
     uint64_t seq, uint64_t now);
 
-/* Returns whether an event is about the GPU's memory and the layers that count. */
+/*
+ * Returns whether an event is about the GPU's memory and the layers that
+ * count.
+ */
 int kvr_events_counts(kvr_events_t *e, const kvr_kvevent_t *event);
 
 /* Returns the tokens that entered the cache by an event. */
 uint64_t kvr_events_tokens(const kvr_kvevent_t *event);
 
 /*
- * Applies an event of stored or removed blocks.  clock: the peer's clock after it;
- * units: of a token.  Returns the number of tokens before the stored ones, or
- * KVR_EVENTS_NOWHERE.
+ * Applies an event of stored or removed blocks.  clock: the peer's clock after
+ * it; units: of a token.  Returns the number of tokens before the stored ones,
+ * or KVR_EVENTS_NOWHERE.
  */
 uint32_t kvr_events_take(kvr_events_t *e, const kvr_kvevent_t *event,
     unsigned source, uint64_t clock, double units);

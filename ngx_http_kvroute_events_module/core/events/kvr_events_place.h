@@ -12,18 +12,19 @@
  * Depths of blocks in their prompts, for blocks that others may continue.
  *
  * An event names the block before its own, but not how many tokens come before
- * that, and the blocks of a whole cache are too many to keep.  Prompts continue
- * where others ended, or branch where others have branched.  So the last block of
- * each event is kept, and all blocks of events that begin a prompt, as far as
- * there is room.
+ * that, and the blocks of a whole cache are too many to keep.  Prompts
+ * continue where others ended, or branch where others have branched.  So the
+ * last block of each event is kept, and all blocks of events that begin a
+ * prompt, as far as there is room.
  *
  * Buckets have four words, the youngest first.  At most two are last blocks of
- * events; further ones replace the oldest of these.  Otherwise a block is replaced
- * that none or only one has continued: several requests continue from the end of
- * a system prompt, which must stay.
+ * events; further ones replace the oldest of these.  Otherwise a block is
+ * replaced that none or only one has continued: several requests continue from
+ * the end of a system prompt, which must stay.
  *
- * The table is in shared memory, written by one process.  Words are independent.
- * If the process is killed while it moves a word, it is there twice or missing.
+ * The table is in shared memory, written by one process.  Words are
+ * independent.  If the process is killed while it moves a word, it is there
+ * twice or missing.
  */
 
 

@@ -76,7 +76,9 @@ typedef struct {
 } kvr_kvevent_reader_t;
 
 
-/* Returns a digest of a session's id, which is never 0; 0 if the id is empty. */
+/*
+ * Returns a digest of a session's id, which is never 0; 0 if the id is empty.
+ */
 uint64_t kvr_kvevent_session(const uint8_t *id, size_t len);
 
 /* Begins to read a payload.  It must not move until all events are read. */

@@ -12,7 +12,9 @@
 #define KVR_MSGPACK_EXT     (KVR_MSGPACK_OTHER + 2)
 
 
-/* values whose first byte is 0xc0 to 0xdf: kind, bytes of the number behind it */
+/*
+ * values whose first byte is 0xc0 to 0xdf: kind, bytes of the number behind it
+ */
 static const struct {
     uint8_t  kind;
     uint8_t  size;
@@ -28,8 +30,8 @@ static const struct {
     { KVR_MSGPACK_INT, 4 }, { KVR_MSGPACK_INT, 8 },
     { KVR_MSGPACK_SIGNED, 1 }, { KVR_MSGPACK_SIGNED, 2 },
     { KVR_MSGPACK_SIGNED, 4 }, { KVR_MSGPACK_SIGNED, 8 },
-    { KVR_MSGPACK_EXT, 0 }, { KVR_MSGPACK_EXT, 0 },              /* 1, 2, 4, 8, */
-    { KVR_MSGPACK_EXT, 0 }, { KVR_MSGPACK_EXT, 0 },              /* 16 bytes */
+    { KVR_MSGPACK_EXT, 0 }, { KVR_MSGPACK_EXT, 0 },             /* 1, 2, 4, 8, */
+    { KVR_MSGPACK_EXT, 0 }, { KVR_MSGPACK_EXT, 0 },             /* 16 bytes */
     { KVR_MSGPACK_EXT, 0 },
     { KVR_MSGPACK_STR, 1 }, { KVR_MSGPACK_STR, 2 },
     { KVR_MSGPACK_STR, 4 },

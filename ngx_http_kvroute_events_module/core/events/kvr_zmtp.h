@@ -72,9 +72,9 @@ typedef struct {
 
 
 /*
- * Begins with a greeting in out.  A subscriber receives the messages whose first
- * frame begins with the topic, of at most KVR_ZMTP_TOPIC bytes; a DEALER has
- * none.
+ * Begins with a greeting in out.  A subscriber receives the messages whose
+ * first frame begins with the topic, of at most KVR_ZMTP_TOPIC bytes; a DEALER
+ * has none.
  */
 void kvr_zmtp_init(kvr_zmtp_t *z, kvr_zmtp_role_e role, const void *topic,
     size_t len);
@@ -89,7 +89,9 @@ void kvr_zmtp_sent(kvr_zmtp_t *z, size_t n);
 /* Sends a PING, after the handshake. */
 void kvr_zmtp_ping(kvr_zmtp_t *z);
 
-/* Sends the request of a DEALER: an empty frame, and a number of eight bytes. */
+/*
+ * Sends the request of a DEALER: an empty frame, and a number of eight bytes.
+ */
 void kvr_zmtp_request(kvr_zmtp_t *z, uint64_t number);
 
 

@@ -9,8 +9,8 @@
 
 
 /*
- * Applies KV events to a zone: to the clock and floor of a peer, its capacity, and
- * with aliases to single entries of the index.
+ * Applies KV events to a zone: to the clock and floor of a peer, its capacity,
+ * and with aliases to single entries of the index.
  */
 
 

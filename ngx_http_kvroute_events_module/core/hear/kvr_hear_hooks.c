@@ -123,7 +123,7 @@ static const kvr_counter_t  kvr_hear_counters[] = {
     kvr_hear_counter_alias(COUNT, removed,
         .json = "taken_away",
         .metric = "kvroute_peer_events_entries_taken_away_total",
-        .help = "Entries of prompts removed from the server, by removed blocks."),
+        .help = "Entries of prompts removed with their blocks."),
 
     kvr_hear_counter_alias(COUNT, restored,
         .json = "given_back",

@@ -266,7 +266,9 @@ kvr_outlier_refusal(kvr_outlier_e reason)
 /* Returns the reason of a status that may be the client's fault. */
 kvr_outlier_e kvr_outlier_client(uint32_t status);
 
-/* Notes a good start or, if late, a good end: it outweighs a doubtful answer. */
+/*
+ * Notes a good start or, if late, a good end: it outweighs a doubtful answer.
+ */
 static inline void
 kvr_outlier_trust(kvr_outlier_t *o, int late)
 {

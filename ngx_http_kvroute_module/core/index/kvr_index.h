@@ -169,8 +169,8 @@ void kvr_index_prefetch(kvr_index_t *ix, const uint64_t *value, uint32_t n,
     int lines);
 
 /*
- * The age in units of what a peer has of a chain's value; returns 0 if it is not
- * known.
+ * The age in units of what a peer has of a chain's value; returns 0 if it is
+ * not known.
  */
 int kvr_index_age(kvr_index_t *ix, uint64_t value, unsigned peer,
     uint32_t *age);

@@ -83,7 +83,9 @@ kvr_index_line_t *kvr_line_insert(kvr_index_t *ix, uint64_t key,
 kvr_index_line_t *kvr_line_hold(kvr_index_t *ix, uint64_t key, unsigned peer,
     uint32_t stamp);
 
-/* Returns the oldest line of a bucket, by its own words, and its key; or NULL */
+/*
+ * Returns the oldest line of a bucket, by its own words, and its key; or NULL
+ */
 kvr_index_line_t *kvr_line_oldest(kvr_index_t *ix, kvr_index_line_t *bucket,
     uint32_t touched, uint64_t *key);
 

@@ -37,8 +37,8 @@ typedef enum {
 
 typedef struct {
     _Atomic uint64_t   told;         /* units, as configured; 0: unknown */
-    _Atomic uint32_t   until;        /* age in units at which blocks are in lower
-                                        tiers only; 0: never */
+    _Atomic uint32_t   until;        /* age in units at which blocks are in the
+                                        lower tiers only; 0: never */
     _Atomic uint32_t   price;        /* in 1/1024; 0: unknown */
 } kvr_tier_t;
 

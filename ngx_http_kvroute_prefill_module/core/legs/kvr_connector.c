@@ -79,7 +79,8 @@ static const kvr_connector_t  kvr_connectors[] = {
 
     [KVR_CONNECTOR_HEADER] = {
         .name = "header", .paths = kvr_connector_openai,
-        .limits = &kvr_connector_one, .plan = kvr_connector_decode, .alone = 1 },
+        .limits = &kvr_connector_one, .plan = kvr_connector_decode,
+        .alone = 1 },
 
     [KVR_CONNECTOR_SGLANG] = {
         .name = "sglang", .paths = kvr_connector_sglang,
@@ -92,7 +93,7 @@ static const kvr_connector_t  kvr_connectors[] = {
         .meet = kvr_connector_meet_mooncake }
 };
 
-_Static_assert(kvr_nelts(kvr_connectors) == KVR_CONNECTOR_MAX, "kvr_connectors");
+_Static_assert(kvr_nelts(kvr_connectors) == KVR_CONNECTOR_MAX, "connectors");
 
 
 static const char *const  kvr_connector_privates[] = {

@@ -12,13 +12,14 @@
  * How the KV cache of a prompt gets from the prefill server to the decode
  * server: one row for each connector of the engines.
  *
- * Such a request has a leg for each server.  The prefill leg requests the prompt
- * and a single token, the decode leg the answer.  The row has the plan, which
- * lists the legs that nginx makes, and the members that nginx adds to each leg.
+ * Such a request has a leg for each server.  The prefill leg requests the
+ * prompt and a single token, the decode leg the answer.  The row has the plan,
+ * which lists the legs that nginx makes, and the members that nginx adds to
+ * each leg.
  *
  *     header    nginx sends the client's request to the sidecar of a decode
- *               server (llm-d), with a header that names the prefill server; the
- *               sidecar makes both legs
+ *               server (llm-d), with a header that names the prefill server;
+ *               the sidecar makes both legs
  *     store     the servers share a store (LMCache): the prefill server writes
  *               to it, and the decode server finds the entries by itself
  *     nixl      vLLM's NixlConnector: the prefill server answers with a
@@ -111,18 +112,19 @@ int kvr_connector_serves(const kvr_connector_t *c, const uint8_t *path,
     size_t len);
 
 /*
- * Returns the members that control transfers.  No client may send them, since an
- * engine connects to the host that they name.  Engines read them at the root and
- * in members that they merge into their own parameters: SGLang's "parameters",
- * vLLM's "vllm_xargs" and "sampling_params.extra_args".
+ * Returns the members that control transfers.  No client may send them, since
+ * an engine connects to the host that they name.  Engines read them at the
+ * root and in members that they merge into their own parameters: SGLang's
+ * "parameters", vLLM's "vllm_xargs" and "sampling_params.extra_args".
  */
 const kvr_json_names_t *kvr_connector_private(void);
 
 /*
- * Writes what is appended to the body of a leg before the decode leg: a limit of
- * one token, no stream, and "ask".  It begins with a comma if kept is set, and
- * ends with the closing brace.  Returns its length, at most KVR_CONNECTOR_LEN; for
- * a meeting twice the length of the server's address more.
+ * Writes what is appended to the body of a leg before the decode leg: a limit
+ * of one token, no stream, and "ask".  It begins with a comma if kept is set,
+ * and ends with the closing brace.  Returns its length, at most
+ * KVR_CONNECTOR_LEN; for a meeting twice the length of the server's address
+ * more.
  */
 #define KVR_CONNECTOR_LEN  256
 

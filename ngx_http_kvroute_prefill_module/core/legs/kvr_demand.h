@@ -12,15 +12,15 @@
  * Whether a pool of servers could do all the work there is, whatever part of it
  * they are given.
  *
- * It models the queue that would form if they were given all of it: each request
- * adds its work, and the servers work all the time.  If the queue grows beyond
- * KVR_DEMAND_MOST, there is more work than they can do, until the queue would
- * have been empty once.  The queue is bounded by KVR_DEMAND_KEPT, which is
- * larger, so a short lull does not change the result.
+ * It models the queue that would form if they were given all of it: each
+ * request adds its work, and the servers work all the time.  If the queue
+ * grows beyond KVR_DEMAND_MOST, there is more work than they can do, until the
+ * queue would have been empty once.  The queue is bounded by KVR_DEMAND_KEPT,
+ * which is larger, so a short lull does not change the result.
  *
- * It is one word: the time at which the queue would be empty, in 1/16 ms, and in
- * the lowest bit whether there is too much work.  Processes that write at the
- * same time may lose some work.  All processes share the clock.
+ * It is one word: the time at which the queue would be empty, in 1/16 ms, and
+ * in the lowest bit whether there is too much work.  Processes that write at
+ * the same time may lose some work.  All processes share the clock.
  */
 
 

@@ -88,7 +88,9 @@ kvr_disaggregate(const kvr_disaggregate_t *d, kvr_demand_t *demand,
 }
 
 
-/* whether the prefill servers, or the links of either pool, have too much work */
+/*
+ * whether the prefill servers, or the links of either pool, have too much work
+ */
 static int
 kvr_disaggregate_high(const kvr_disaggregate_t *d, kvr_demand_t *demand,
     uint64_t now)

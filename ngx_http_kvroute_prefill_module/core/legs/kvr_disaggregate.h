@@ -40,10 +40,10 @@
  * Found by simulation: make bench-pd-sim, docs/prefill-decode.md.
  *
  * The policy chooses the decode server as if each had cached the whole prompt
- * and had transfer * lacks * (1 + 2 * waiting) more pending.  The request waits
- * for the transfer as for pending bytes, but delays no stream.  It shares the
- * link with transfers under way: requests that wait for their first token at the
- * decode server mostly wait for those.
+ * and had transfer * lacks * (1 + 2 * waiting) more pending.  The request
+ * waits for the transfer as for pending bytes, but delays no stream.  It
+ * shares the link with transfers under way: requests that wait for their first
+ * token at the decode server mostly wait for those.
  */
 
 
@@ -94,22 +94,22 @@ typedef struct {
 kvr_disaggregate_e kvr_disaggregate_worth(const kvr_disaggregate_t *d);
 
 /*
- * Returns the time to transfer a byte, divided by the time to compute it, 0 ..
- * 100: as configured, or from the speeds of link and servers (of kvr_prefill_t),
- * if both are known.
+ * Returns the time to transfer a byte, divided by the time to compute it, 0
+ * ..  100: as configured, or from the speeds of link and servers (of
+ * kvr_prefill_t), if both are known.
  */
 double kvr_disaggregate_transfer(double transfer, double link, uint32_t rate);
 
 /*
- * Changes a decode server's candidate for the decode leg: the part of the prompt
- * that it has not cached will be transferred.
+ * Changes a decode server's candidate for the decode leg: the part of the
+ * prompt that it has not cached will be transferred.
  */
 void kvr_disaggregate_candidate(kvr_candidate_t *c, uint64_t bytes,
     double transfer);
 
 /*
- * Returns YES or COST, and adds the prompt to the demand for the prefill servers.
- * now: ms.
+ * Returns YES or COST, and adds the prompt to the demand for the prefill
+ * servers.  now: ms.
  */
 kvr_disaggregate_e kvr_disaggregate(const kvr_disaggregate_t *d,
     kvr_demand_t *demand, uint64_t now);

@@ -105,7 +105,9 @@ kvr_edit_root(kvr_edit_t *e, kvr_json_t *j, const kvr_json_names_t *names)
 
     for ( ;; ) {
 
-        /* the next member is cut from the comma before it, if any stays there */
+        /*
+         * the next member is cut from the comma before it, if any stays there
+         */
 
         if (kvr_json_peek(j) < 0) {
             return kvr_json_peek(j);

@@ -12,10 +12,10 @@
  * Finds the bytes of a body to blank, so that its root object loses some of its
  * members, and the place where others may be appended.
  *
- * A member is cut with the comma before it, or, if no member is left before it,
- * with the comma behind it.  What is left is a JSON object with spaces where
- * members were.  A body of the same length in the same buffers can be sent again
- * after a failure, and can get its bytes back.
+ * A member is cut with the comma before it, or, if no member is left before
+ * it, with the comma behind it.  What is left is a JSON object with spaces
+ * where members were.  A body of the same length in the same buffers can be
+ * sent again after a failure, and can get its bytes back.
  *
  * Keys are compared decoded: "max\u005ftokens" is max_tokens.
  */
@@ -46,9 +46,9 @@ typedef struct {
  * Finds the members of these names.  If names->first is set, it finds them at
  * any depth, and the root may be an array.
  *
- * Returns KVR_OK, or an error: KVR_AGAIN if the text ends too early, KVR_ERROR if
- * it is not a JSON object or has something behind it, KVR_JSON_COSTLY if it has
- * more than KVR_EDIT_MAX of the members, or see kvr_json.h.
+ * Returns KVR_OK, or an error: KVR_AGAIN if the text ends too early, KVR_ERROR
+ * if it is not a JSON object or has something behind it, KVR_JSON_COSTLY if it
+ * has more than KVR_EDIT_MAX of the members, or see kvr_json.h.
  */
 int kvr_edit_find(kvr_edit_t *e, const kvr_json_names_t *names,
     kvr_json_fetch_pt fetch, void *data);

@@ -13,8 +13,8 @@
  * others.
  *
  * All hosts write batches to one stream, and each host reads all of it.  No
- * request waits for it: a decision uses the host's own index and load table.  The
- * core knows neither the stream nor its store.
+ * request waits for it: a decision uses the host's own index and load table.
+ * The core knows neither the stream nor its store.
  *
  *     publish   a worker puts a record into the ring of its host
  *     frame     the host's owner makes a batch of the records in the ring
@@ -22,44 +22,46 @@
  *     sum       the loads of other hosts are added up
  *     tick      silent hosts are removed
  *
- * Ownership.  One process of a host is the owner: it alone frames and applies.
- * The owner is a word in shared memory.  An owner that has died, or has done
- * nothing for KVR_SHARE_SILENT, is replaced.  The next owner finds everything it
- * needs there: how far the ring was sent, the number of the batch under way, and
- * the position in the stream.
+ * Ownership.  One process of a host is the owner: it alone frames and
+ * applies.  The owner is a word in shared memory.  An owner that has died, or
+ * has done nothing for KVR_SHARE_SILENT, is replaced.  The next owner finds
+ * everything it needs there: how far the ring was sent, the number of the
+ * batch under way, and the position in the stream.
  *
  * Exactly once.  A batch has a number.  End and number are stored before it is
  * sent, tail and acked after the store has confirmed it.  If number and acked
  * differ, that batch is sent again, with the same number and the same records;
- * hosts that have read it skip it.  A gap in the numbers is a lost batch, which is
- * counted and costs some cache misses.
+ * hosts that have read it skip it.  A gap in the numbers is a lost batch,
+ * which is counted and costs some cache misses.
  *
- * An owner that was stopped for long may continue while another one works, with
- * the confirmation of an old batch.  So a confirmation counts only for the batch
- * that this process framed last, and all stores are compare-and-swap.
+ * An owner that was stopped for long may continue while another one works,
+ * with the confirmation of an old batch.  So a confirmation counts only for
+ * the batch that this process framed last, and all stores are
+ * compare-and-swap.
  *
- * Load.  Each host publishes its whole load, never a difference.  The load of a
- * host that is silent for the lease no longer counts.  The sum of the others is a
- * row of the load table (kvr_share_row()), which decisions read like the rows of
- * the workers.
+ * Load.  Each host publishes its whole load, never a difference.  The load of
+ * a host that is silent for the lease no longer counts.  The sum of the others
+ * is a row of the load table (kvr_share_row()), which decisions read like the
+ * rows of the workers.
  *
  * Late loads.  A stale load is worse than none: every host would pick the peer
- * that was idle seconds ago.  Clocks are not compared, so the age of a report is
- * unknown.  But each host measures how long its own batches take to return.  If
- * that is more than KVR_SHARE_OLD, the host ignores loads and publishes that it is
- * late, so its own loads are ignored.  Late index updates are still useful.
+ * that was idle seconds ago.  Clocks are not compared, so the age of a report
+ * is unknown.  But each host measures how long its own batches take to
+ * return.  If that is more than KVR_SHARE_OLD, the host ignores loads and
+ * publishes that it is late, so its own loads are ignored.  Late index updates
+ * are still useful.
  *
- * Hot prefixes.  Each host counts the prefixes of all hosts (kvr_hot.h):
- * one of eight hosts alone would never see enough requests to replicate a prefix.
+ * Hot prefixes.  Each host counts the prefixes of all hosts (kvr_hot.h): one
+ * of eight hosts alone would never see enough requests to replicate a prefix.
  *
- * Help for a new host.  A host that has never read the stream asks for help for
- * some seconds.  One of the others publishes all lines of its index, a part with
- * each batch: the one whose turn it is, or the next one if nothing comes.  Only
- * hosts that asked use them.  A batch that is sent again has no further lines, and
- * the next one continues behind its last line.
+ * Help for a new host.  A host that has never read the stream asks for help
+ * for some seconds.  One of the others publishes all lines of its index, a
+ * part with each batch: the one whose turn it is, or the next one if nothing
+ * comes.  Only hosts that asked use them.  A batch that is sent again has no
+ * further lines, and the next one continues behind its last line.
  *
- * Names.  If a peer's slot gets another name, reports of other hosts about it are
- * forgotten, and older records in the ring about it are not sent.
+ * Names.  If a peer's slot gets another name, reports of other hosts about it
+ * are forgotten, and older records in the ring about it are not sent.
  *
  * now is in ms, of a clock that all processes of this host share.
  */
@@ -77,7 +79,7 @@
 #define KVR_SHARE_FORGET   60000         /* ms until a silent host is removed */
 #define KVR_SHARE_BEAT     1000          /* ms between two complete loads */
 #define KVR_SHARE_OLD      1000          /* ms; older loads do not count */
-#define KVR_SHARE_STUCK    100           /* ms until a writer counts as killed */
+#define KVR_SHARE_STUCK    100           /* ms until a writer counts as dead */
 #define KVR_SHARE_FLOORS   10000         /* ms between two floors of a peer */
 #define KVR_SHARE_WANTS    5000          /* ms during which a new host asks */
 #define KVR_SHARE_TURN     500           /* ms until the next host helps */
@@ -165,14 +167,14 @@ typedef struct {
     _Atomic uint64_t      wants;         /* ms; asks for help until; 0: no */
     _Atomic uint64_t      helped;        /* ms, of the last help of others */
 
-    _Atomic uint64_t      echoed;        /* ms, of the last own batch received */
+    _Atomic uint64_t      echoed;        /* ms, of its last batch received */
 
     /* a batch whose return is measured: its number, or 0; ms, when framed */
 
     _Atomic uint64_t      timed;
     _Atomic uint64_t      since;
 
-    _Atomic uint64_t      foreign_name[KVR_SHARE_NAME / 8];  /* KVR_SHARE_FOREIGN */
+    _Atomic uint64_t      foreign_name[KVR_SHARE_NAME / 8];
 
     _Atomic uint64_t      floored[KVR_PEERS];  /* ms, by another host */
 
@@ -229,7 +231,9 @@ typedef struct {
 } kvr_share_self_t;
 
 
-/* Returns the time since then; another process may have written a later time. */
+/*
+ * Returns the time since then; another process may have written a later time.
+ */
 static inline uint64_t
 kvr_share_since(uint64_t then, uint64_t now)
 {
@@ -252,9 +256,9 @@ kvr_share_word(uint64_t active, uint64_t pending)
 void kvr_share_init(kvr_share_t *s, uint64_t id);
 
 /*
- * Returns whether this process is the owner; *taken is set if it has just become
- * the owner.  alive() is called for another owner.  Must be called before each
- * action of an owner.
+ * Returns whether this process is the owner; *taken is set if it has just
+ * become the owner.  alive() is called for another owner.  Must be called
+ * before each action of an owner.
  */
 int kvr_share_own(kvr_share_t *s, kvr_load_owner_t self, uint64_t now,
     kvr_load_alive_pt alive, void *data, int *taken);
@@ -269,8 +273,8 @@ int kvr_share_owns(kvr_share_t *s, kvr_load_owner_t self);
 void kvr_share_disown(kvr_share_t *s, kvr_load_owner_t self);
 
 /*
- * Removes silent hosts and old names, and sums up the load of the others.  Must be
- * called several times within a lease.
+ * Removes silent hosts and old names, and sums up the load of the others.
+ * Must be called several times within a lease.
  */
 void kvr_share_tick(const kvr_share_self_t *self, kvr_share_owner_t *o,
     uint64_t now);
@@ -310,9 +314,9 @@ int kvr_share_due(const kvr_share_self_t *self, kvr_share_owner_t *o,
     uint64_t now);
 
 /*
- * Makes the next batch in buf, of KVR_SHARE_BATCH bytes and aligned to words, or
- * the last one again if it was not confirmed.  Returns its length; 0: another
- * process is the owner.  seconds: the clock of sessions.
+ * Makes the next batch in buf, of KVR_SHARE_BATCH bytes and aligned to words,
+ * or the last one again if it was not confirmed.  Returns its length; 0:
+ * another process is the owner.  seconds: the clock of sessions.
  */
 size_t kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
     void *buf, unsigned flags, uint64_t now, uint32_t seconds);
@@ -330,8 +334,8 @@ kvr_share_e kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
 
 
 /*
- * _names: updates the digests if a name has changed, and once a second.  Forgets
- * what is known of an earlier name of a peer.
+ * _names: updates the digests if a name has changed, and once a second.
+ * Forgets what is known of an earlier name of a peer.
  */
 void kvr_share_names(const kvr_share_self_t *self, kvr_share_names_t *names,
     uint64_t now);
@@ -349,8 +353,8 @@ void kvr_share_help_want(kvr_share_t *s, uint64_t now);
 int kvr_share_help_due(const kvr_share_self_t *self, uint64_t now);
 
 /*
- * Fills a batch with lines of the index; returns flags of the batch.  again: the
- * batch was framed before.  seconds: the clock of sessions.
+ * Fills a batch with lines of the index; returns flags of the batch.  again:
+ * the batch was framed before.  seconds: the clock of sessions.
  */
 unsigned kvr_share_help_frame(const kvr_share_self_t *self,
     kvr_share_owner_t *o, kvr_share_writer_t *w, int again, uint32_t seconds);

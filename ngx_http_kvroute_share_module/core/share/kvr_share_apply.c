@@ -11,8 +11,8 @@ _Static_assert(KVR_SHARE_RESULTS - KVR_SHARE_NONE == KVR_SHARE_IGNORED,
                "ignored");
 
 /*
- * Records applied together: their lines of the index are far apart in memory, so
- * all are prefetched before the first record is applied.
+ * Records applied together: their lines of the index are far apart in memory,
+ * so all are prefetched before the first record is applied.
  */
 #define KVR_SHARE_APPLY_AHEAD  8
 
@@ -169,8 +169,8 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
 
 /* prefetches the tags of all, which show where the lines are; then the lines */
 static void
-kvr_share_apply_prefetch(const kvr_share_self_t *self, const kvr_share_record_t *r,
-    uint32_t n)
+kvr_share_apply_prefetch(const kvr_share_self_t *self,
+    const kvr_share_record_t *r, uint32_t n)
 {
     int       lines;
     uint32_t  i;

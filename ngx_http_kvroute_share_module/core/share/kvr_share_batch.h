@@ -25,9 +25,9 @@
  * Peers are named by digest, because each host has its own slots.  A record has
  * the place of its peer in the list.
  *
- * The reader trusts nothing: it checks the whole batch before it returns the first
- * record.  XXH3 is not a MAC, so a writer who has the key can forge batches;
- * without the key a batch is ignored.
+ * The reader trusts nothing: it checks the whole batch before it returns the
+ * first record.  XXH3 is not a MAC, so a writer who has the key can forge
+ * batches; without the key a batch is ignored.
  */
 
 
@@ -43,7 +43,7 @@
 #define KVR_SHARE_BYE      1             /* the last one of this host */
 #define KVR_SHARE_WANT     2             /* it is new and asks for help */
 #define KVR_SHARE_HELP     4             /* it helps a new host */
-#define KVR_SHARE_HELPED   8             /* and this is the last batch of that */
+#define KVR_SHARE_HELPED   8             /* the last batch of that */
 #define KVR_SHARE_LATE     16            /* its loads are old */
 
 /* words of a record behind the first one, and values of an update, at most */
@@ -154,8 +154,9 @@ uint64_t kvr_share_batch_peer(const kvr_share_key_t *key, const uint8_t *name,
     size_t len);
 
 /*
- * Begins a batch of at most size bytes.  Records name peers by their slots here;
- * those of a peer without a digest are left out.  finish() returns the length.
+ * Begins a batch of at most size bytes.  Records name peers by their slots
+ * here; those of a peer without a digest are left out.  finish() returns the
+ * length.
  */
 void kvr_share_batch_begin(kvr_share_writer_t *w, void *buf, size_t size,
     const uint64_t *digest);

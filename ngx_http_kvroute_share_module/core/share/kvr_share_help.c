@@ -76,8 +76,8 @@ kvr_share_help_due(const kvr_share_self_t *self, uint64_t now)
 
 
 /*
- * Returns how many hosts are before this one in the order of helping, which is the
- * same on all hosts.  New hosts come last.
+ * Returns how many hosts are before this one in the order of helping, which is
+ * the same on all hosts.  New hosts come last.
  */
 static uint32_t
 kvr_share_help_rank(kvr_share_t *s, uint32_t wants)

@@ -91,8 +91,8 @@ static const kvr_counter_t  kvr_share_counters[] = {
     kvr_share_counter(COUNT, ignored,
         .json = "ignored", .metric = "kvroute_share_ignored_total",
         .help = "Batches ignored, by reason.",
-        .n = KVR_SHARE_IGNORED, .by = "reason", .name = kvr_share_counter_ignored,
-        .total = 1),
+        .n = KVR_SHARE_IGNORED, .by = "reason",
+        .name = kvr_share_counter_ignored, .total = 1),
 
     kvr_share_counter(COUNT, unknown,
         .json = "unknown_peers", .metric = "kvroute_share_unknown_peer_total",
@@ -108,7 +108,7 @@ static const kvr_counter_t  kvr_share_counters[] = {
 
     kvr_share_counter(COUNT, joined,
         .json = "joined", .metric = "kvroute_share_joined_total",
-        .help = "Index entries received from another host when this one was new."),
+        .help = "Index entries received when this host was new."),
 };
 
 

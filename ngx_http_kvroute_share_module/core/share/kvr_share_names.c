@@ -5,9 +5,10 @@
 
 
 /*
- * Digests of the peers' names.  Each batch looks them up, up to a thousand times a
- * second; they change when a server is added.  The registry counts added servers.
- * If a process is killed before it has counted, the update comes a second later.
+ * Digests of the peers' names.  Each batch looks them up, up to a thousand
+ * times a second; they change when a server is added.  The registry counts
+ * added servers.  If a process is killed before it has counted, the update
+ * comes a second later.
  */
 
 
@@ -19,7 +20,8 @@
 static void kvr_share_names_new(kvr_share_t *s, uint32_t peer,
     uint64_t generation);
 
-#define kvr_share_names_slot(digest)  ((uint32_t) (digest) & (KVR_SHARE_SLOTS - 1))
+#define kvr_share_names_slot(digest)                                          \
+    ((uint32_t) (digest) & (KVR_SHARE_SLOTS - 1))
 
 _Static_assert((KVR_SHARE_SLOTS & (KVR_SHARE_SLOTS - 1)) == 0, "slots");
 
