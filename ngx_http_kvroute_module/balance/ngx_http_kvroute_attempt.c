@@ -411,10 +411,9 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    /* the endpoint and mode: engines report tokens for some of them only */
+    /* engines report tokens for some paths and modes only */
 
-    settle.kind = (ngx_hash_key(r->uri.data, r->uri.len) & 15) << 1
-                  | ctx->usage.stream;
+    settle.kind = (r->uri.len & 15) << 1 | ctx->usage.stream;
     settle.seconds = (uint32_t) ngx_time();
     settle.unsized = ctx->unsized;
     settle.sampled = ctx->sampled;

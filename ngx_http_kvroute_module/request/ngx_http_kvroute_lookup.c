@@ -51,14 +51,17 @@ ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
     room = conf->zone->max_peers;
 
     if (l == NULL || l->room < room) {
-        l = ngx_palloc(r->pool, sizeof(ngx_http_kvroute_lookup_t)
-                                + 2 * room * sizeof(uint32_t));
+        ngx_free(l);
+
+        l = ngx_alloc(sizeof(ngx_http_kvroute_lookup_t)
+                      + 2 * room * sizeof(uint32_t), r->connection->log);
+        ctx->lookup = l;
+
         if (l == NULL) {
             return NULL;
         }
 
         l->room = room;
-        ctx->lookup = l;
     }
 
     /* all slots, because a peer can get one during the request */

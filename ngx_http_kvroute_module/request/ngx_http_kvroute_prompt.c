@@ -157,16 +157,17 @@ ngx_http_kvroute_prompt_reply(ngx_http_request_t *r,
         return;
     }
 
-    ctx->reply = ngx_palloc(r->pool, sizeof(kvr_reply_t));
-
     if (ctx->reply == NULL) {
-        return;
+        ctx->reply = ngx_alloc(sizeof(kvr_reply_t), r->connection->log);
     }
 
-    if (kvr_reply_init(ctx->reply, pr, zone->sh->secret, (unsigned) zone->unit,
-                       ctx->endpoint == KVR_ENDPOINT_MESSAGES)
-        != KVR_OK)
+    if (ctx->reply
+        && kvr_reply_init(ctx->reply, pr, zone->sh->secret,
+                          (unsigned) zone->unit,
+                          ctx->endpoint == KVR_ENDPOINT_MESSAGES)
+           != KVR_OK)
     {
+        ngx_free(ctx->reply);
         ctx->reply = NULL;
     }
 }

@@ -109,6 +109,9 @@ ngx_http_kvroute_request_cleanup(void *data)
 
     ngx_http_kvroute_reserve_release(&ctx->reserved);
     ngx_http_kvroute_prompt_disown(ctx);
+
+    ngx_free(ctx->lookup);
+    ngx_free(ctx->reply);
 }
 
 
@@ -157,6 +160,8 @@ ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
     ctx->extra = 0;
     ctx->entries = 0;
     ctx->output = 0;
+
+    ngx_free(ctx->reply);
     ctx->reply = NULL;
 
     ngx_str_null(&ctx->salt);

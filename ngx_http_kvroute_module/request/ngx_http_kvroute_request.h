@@ -70,10 +70,7 @@ typedef ngx_int_t (*ngx_http_kvroute_leg_body_pt)(ngx_http_request_t *r,
     ngx_http_kvroute_legs_t *legs, ngx_chain_t *in);
 
 
-/*
- * The last look-up of a prompt at the peers of an upstream, in the request's
- * pool.
- */
+/* The last look-up of a prompt at the peers of an upstream. */
 typedef struct {
     ngx_http_kvroute_srv_conf_t *conf;      /* the upstream; NULL: none */
     ngx_uint_t                   edition;   /* of its peers */

@@ -92,7 +92,7 @@ typedef struct {
     uint64_t           clock;        /* the peer's, before the insert */
     uint64_t           inserted;     /* bytes, by kvr_index_prompted() */
     uint32_t           age;          /* of the deepest of these, units */
-    uint32_t           kind;         /* of endpoint and mode, 0 .. 31 */
+    uint32_t           kind;         /* of path and mode, 0 .. 31 */
     uint32_t           block;        /* bytes */
     uint32_t           capacity;     /* units, as reported; 0: unknown */
     uint32_t           speculative;  /* predicted by an unanswered insert */

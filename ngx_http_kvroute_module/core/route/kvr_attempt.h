@@ -124,7 +124,7 @@ typedef struct {
 /* the end of a response that has started */
 typedef struct {
     kvr_tokens_t         tokens;
-    uint32_t             kind;       /* of endpoint and mode, 0 .. 31 */
+    uint32_t             kind;       /* of path and mode, 0 .. 31 */
     uint32_t             seconds;    /* of a clock that all share */
     unsigned             unsized:1;  /* bytes say nothing about tokens */
     unsigned             sampled:1;  /* see kvr_prompt_t */
