@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 
-# Real clients: curl over HTTP/1.1, HTTP/2 and HTTP/3, and the openai and
+# Real clients: curl over HTTP/1.1, HTTP/2 and HTTP/3, with and without TLS, and the openai and
 # anthropic SDKs in releases for Node.js 18 (t/clients/package.json). They get
 # the same answers from an upstream with the module as without it.
 #
@@ -24,16 +24,25 @@ $t->engines(2, '--model', 'm', '--hardware', 'none', '--output-tokens', 24,
             '--enable-prompt-tokens-details', '--host', '0.0.0.0',
             '--keepalive-timeout', 600);
 
-$t->{vars}{$_} = $t->port() for qw(PLAIN H2 PLAIN2 H3 PLAIN3);
+$t->{vars}{$_} = $t->port() for qw(PLAIN H2 PLAIN2 H3 PLAIN3 TLS PLAIN_TLS);
 
 $t->version();
 
 my @curl3 = split ' ', $ENV{KVROUTE_CURL} || 'curl';
-my $no_h3 = no_http3();
+my $no_tls = no_tls();
+my $no_h3 = $no_tls || no_http3();
 
 for (qw(H3 PLAIN3)) {
     $t->{vars}{"${_}_LISTEN"} = $no_h3 ? '' : <<"EOC";
 listen 127.0.0.1:$t->{vars}{$_} quic reuseport;
+        ssl_certificate $t->{dir}/cert.pem;
+        ssl_certificate_key $t->{dir}/key.pem;
+EOC
+}
+
+for (qw(TLS PLAIN_TLS)) {
+    $t->{vars}{"${_}_LISTEN"} = $no_tls ? '' : <<"EOC";
+listen 127.0.0.1:$t->{vars}{$_} ssl http2;
         ssl_certificate $t->{dir}/cert.pem;
         ssl_certificate_key $t->{dir}/key.pem;
 EOC
@@ -66,12 +75,14 @@ http {
         listen 127.0.0.1:%%PLAIN%%;
         listen 127.0.0.1:%%PLAIN2%% http2;
         %%PLAIN3_LISTEN%%
+        %%PLAIN_TLS_LISTEN%%
         location / { proxy_pass http://plain; }
     }
     server {
         listen 127.0.0.1:%%PORT%%;
         listen 127.0.0.1:%%H2%% http2;
         %%H3_LISTEN%%
+        %%TLS_LISTEN%%
         access_log access.log kv;
         location / { proxy_pass http://llm; }
         location /kvroute/ { kvroute_status; access_log off; }
@@ -79,11 +90,12 @@ http {
 }
 EOC
 
-my %port = (plain => [ @{$t->{vars}}{qw(PLAIN PLAIN2 PLAIN3)} ],
-            routed => [ @{$t->{vars}}{qw(PORT H2 H3)} ]);
+my %port = (plain => [ @{$t->{vars}}{qw(PLAIN PLAIN2 PLAIN3 PLAIN_TLS PLAIN_TLS)} ],
+            routed => [ @{$t->{vars}}{qw(PORT H2 H3 TLS TLS)} ]);
 my @command = ([ 'curl', '--http1.1' ], [ 'curl', '--http2-prior-knowledge' ],
-               [ @curl3, '--http3-only', '-k' ]);
-my @version = ('HTTP/1.1', 'HTTP/2', 'HTTP/3');
+               [ @curl3, '--http3-only', '-k' ], [ 'curl', '--http1.1', '-k' ],
+               [ 'curl', '--http2', '-k' ]);
+my @version = ('HTTP/1.1', 'HTTP/2', 'HTTP/3', 'HTTP/1.1 and TLS', 'HTTP/2 and TLS');
 my %engine = (plain => $t->{vars}{E0}, routed => $t->{vars}{E1});
 
 
@@ -94,12 +106,20 @@ sub aborted {
 }
 
 
-# why HTTP/3 cannot be tried, if it cannot; makes a certificate
+# why HTTP/3 or TLS cannot be tried, if it cannot
 
 sub no_http3 {
     return 'this nginx has no HTTP/3' unless $t->{version} =~ /http_v3_module/;
     return 'this curl has no HTTP/3'
         unless `@curl3 -V 2>/dev/null` =~ /^Features:.*\bHTTP3\b/m;
+    return '';
+}
+
+
+# makes a certificate
+
+sub no_tls {
+    return 'this nginx has no TLS' unless $t->{version} =~ /http_ssl_module/;
     return 'openssl is not installed' unless which('openssl');
 
     my $made = `openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -keyout $t->{dir}/key.pem -out $t->{dir}/cert.pem 2>&1`;
@@ -113,7 +133,7 @@ sub no_http3 {
 sub url {
     my ($way, $uri, $h) = @_;
 
-    return ($h == 2 ? 'https' : 'http') . "://127.0.0.1:$port{$way}[$h]$uri";
+    return ($h >= 2 ? 'https' : 'http') . "://127.0.0.1:$port{$way}[$h]$uri";
 }
 
 
@@ -187,7 +207,7 @@ sub with_curl {
           body('message', $say->(2_000, 4, stream => JSON::PP::true)) ],
         [ 'a large body', $chat, body('large', $say->(300_000, 5)) ],
         [ 'a body of unknown length', $chat,
-          $h ? () : ('-H', 'Transfer-Encoding: chunked'),
+          $v =~ /1\.1/ ? ('-H', 'Transfer-Encoding: chunked') : (),
           body('chunked', $say->(40_000, 6)) ],
         [ 'Expect', $chat, '-H', 'Expect: 100-continue',
           body('expect', $say->(4_000, 7)) ],
@@ -258,6 +278,10 @@ SKIP: {
         unless $t->{version} =~ /http_v2_module/;
 
     with_curl(1);
+
+    skip $no_tls, 1 if $no_tls;
+
+    with_curl($_) for 3, 4;
 }
 
 SKIP: {

@@ -2,7 +2,8 @@
 
 # What differs between versions of nginx: connections kept by default and in
 # any order of directives (1.29.7), sessions by nginx's own "sticky" and
-# servers that drain (1.29.6).
+# servers that drain (1.29.6), locations by values of the body and the control
+# API (1.31.5).
 
 use lib 't/lib';
 use Kvroute;
@@ -106,6 +107,119 @@ SKIP: {
          ->{headers}{'x-backend'}, 'B1', 'sessions go on');
 
     is($t->peer('drain', $t->{vars}{B1})->{state}, 'draining', 'state');
+}
+
+$t->stop('TERM');
+
+
+# --- locations by the body
+
+sub by_body {
+    $t = Kvroute->new(workers => 1);
+
+    return 'nginx has client_body_early_read since 1.31.5'
+        if $t->version() lt '001031005';
+    return 'this nginx has no http_json_module'
+        unless $t->{version} =~ /http_json_module/;
+
+    $t->backend("B$_") for 0 .. 3;
+    $t->upstream('small', 'kvroute kv_cache zone=z;', 'B0');
+    $t->upstream('large', 'kvroute kv_cache zone=z;', 'B1 B2');
+
+    my $conf = <<'EOC';
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+%%UPSTREAMS%%
+
+    access_log off;
+
+    map $request_method $is_post { POST 1; }
+    map $kvroute_model $large { large 1; }
+    map $kvroute_prompt_bytes $long { "~^[3-9][0-9]{6}" 1; }
+    map $json $json_large { json 1; }
+    json_set $json $request_body model;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        client_max_body_size 64m;
+        client_body_buffer_size 1m;
+        client_body_early_read $is_post;
+        kvroute_inspect on;
+
+        set $seen $kvroute_model;
+        add_header X-Seen $seen;
+        add_header X-Matched $kvroute_matched_bytes;
+
+        location / { proxy_pass http://small; }
+        location $large { kvroute_salt $http_x_tenant; proxy_pass http://large; }
+        location $long { proxy_pass http://127.0.0.1:%%B3%%; }
+        location $json_large { return 200 "json\n"; }
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOC
+
+    my $control = $t->port();
+
+    push @{$t->{bin}}, '-l', "127.0.0.1:$control" if $t->{version} =~ /control-api/;
+
+    $t->conf($conf)->run();
+
+    my $send = sub {
+        my ($model, $n, $seed, %headers) = @_;
+
+        my $r = $t->post('/v1/chat/completions',
+                         qq({"model":"$model","messages":[{"role":"user","content":")
+                         . text($n, $seed) . '"}]}', headers => \%headers);
+
+        return (($r->{body} =~ /^(\w+)/)[0] . " $r->{headers}{'x-seen'}",
+                $r->{headers}{'x-matched'});
+    };
+
+    is(($send->('a', 5_000, 1))[0], 'B0 a', 'another model: the prefix location');
+    like(($send->('large', 5_000, 2))[0], qr/^B[12] large/, 'the location of a model');
+    like(($send->('large', 2_000_000, 3))[0], qr/^B[12] large/, 'of a body in a file');
+    is(($send->('a', 3_500_000, 4))[0], 'B3 a', 'the location of long prompts');
+
+    is(($send->('json', 5_000, 5))[0], 'json json', "nginx's own reader of JSON");
+    is(($send->('json', 2_000_000, 5))[0], 'B0 json', 'reads no body that is in a file');
+
+    # the location's salt applies, not that of the server
+
+    my $matched = sub { ($send->('large', 5_000, 6, 'X-Tenant' => $_[0]))[1] };
+
+    is($matched->('t1'), 0, 'a new prompt');
+    cmp_ok($matched->('t1'), '>', 4_000, 'known to its tenant');
+    is($matched->('t2'), 0, 'and to no other');
+
+    return 'this nginx has no control API' unless $t->{version} =~ /control-api/;
+
+    my $patch = sub {
+        $t->conf($_[0]);
+        return `curl -si -X PATCH 127.0.0.1:$control/1/control/config`;
+    };
+
+    my @old = $t->workers();
+
+    like($patch->($conf), qr{^HTTP/1.1 200}, 'the control API reloads');
+    ok(wait_for(sub { my %now = map { $_ => 1 } $t->workers();
+                      !grep { $now{$_} } @old }), 'new workers');
+    cmp_ok($matched->('t1'), '>', 4_000, 'the zone has outlived it');
+
+    my $wrong = $patch->($conf =~ s/kvroute_inspect on/kvroute_inspect maybe/r);
+
+    like($wrong, qr{^HTTP/1.1 422}, 'the control API refuses');
+    like($wrong, qr/kvroute_inspect/, 'and says what is wrong');
+    like(($send->('large', 5_000, 2))[0], qr/^B[12] large/, 'the old configuration serves');
+    $t->expect_log(qr/\[emerg\]/);
+
+    return;
+}
+
+SKIP: {
+    my $why = by_body();
+    skip $why, 1 if $why;
 }
 
 $t->done();

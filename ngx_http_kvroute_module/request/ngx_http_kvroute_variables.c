@@ -42,6 +42,8 @@ typedef enum {
 } ngx_http_kvroute_var_e;
 
 
+static ngx_http_kvroute_ctx_t *ngx_http_kvroute_variables_ctx(
+    ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_variables_get(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_kvroute_variables_text(ngx_http_request_t *r,
@@ -197,6 +199,40 @@ ngx_http_kvroute_variables_tokens(ngx_http_request_t *r)
 }
 
 
+/*
+ * "client_body_early_read" of nginx reads the body before the location is known:
+ * "kvroute_inspect" of the server makes its values available from then on.
+ */
+static ngx_http_kvroute_ctx_t *
+ngx_http_kvroute_variables_ctx(ngx_http_request_t *r)
+{
+    ngx_http_kvroute_ctx_t       *ctx;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    ctx = ngx_http_kvroute_request_get_ctx(r);
+
+    if (ctx || r != r->main || r->request_body == NULL
+        || r->request_body->rest != 0)
+    {
+        return ctx;
+    }
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    if (!klcf->inspect || ngx_http_kvroute_inspect(r) != NGX_DECLINED) {
+        return NULL;
+    }
+
+    ctx = ngx_http_kvroute_request_get_ctx(r);
+
+    /* the location may have another salt: it reads again */
+
+    ctx->moved = 1;
+
+    return ctx;
+}
+
+
 static ngx_int_t
 ngx_http_kvroute_variables_get(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
@@ -206,7 +242,7 @@ ngx_http_kvroute_variables_get(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t        *ctx;
     ngx_http_kvroute_main_conf_t  *kmcf;
 
-    ctx = ngx_http_kvroute_request_get_ctx(r);
+    ctx = ngx_http_kvroute_variables_ctx(r);
 
     if (ctx == NULL
         || (data >= NGX_HTTP_KVROUTE_VAR_POLICY && !ctx->decided))
@@ -293,7 +329,7 @@ ngx_http_kvroute_variables_text(ngx_http_request_t *r,
 {
     ngx_http_kvroute_ctx_t  *ctx;
 
-    ctx = ngx_http_kvroute_request_get_ctx(r);
+    ctx = ngx_http_kvroute_variables_ctx(r);
 
     return ctx ? ngx_http_kvroute_variables_string(v,
                                        (ngx_str_t *) ((u_char *) ctx + data))
