@@ -18,6 +18,8 @@ my %upstreams = (
     short  => 'kvroute_eject time=200ms;',
     quick  => 'kvroute_eject time=200ms;',
     hangs  => 'kvroute_eject time=200ms;',
+    empty  => 'kvroute_eject time=200ms;',
+    gone   => 'kvroute_eject time=200ms;',
     few    => 'kvroute_eject time=1h max=25%;',
     some   => 'kvroute_eject time=1h fails=1000 share=40%;',
     budget => 'kvroute_eject off retry_budget=20%;',
@@ -161,11 +163,13 @@ my %ways = (
     'empty-stream' => 'unclear',
 );
 
-# by turns: whoever is ejected again and again is out for longer and longer
+# By turns: a server that is ejected again and again is out for longer and longer, and
+# is tried less often.
 
 my $turn = 0;
+my %own = ('hang' => 'hangs', 'empty-stream' => 'empty', 'status=404' => 'gone');
 
-for my $case ((map { [$_ eq 'hang' ? 'hangs' : 'short', $_] } sort keys %ways),
+for my $case ((map { [$own{$_} // 'short', $_] } sort keys %ways),
               (map { [quick => $_] } 'error-in-stream=1', 'empty-stream'))
 {
     my ($upstream, $way) = @$case;
@@ -176,7 +180,7 @@ for my $case ((map { [$_ eq 'hang' ? 'hangs' : 'short', $_] } sort keys %ways),
     my $n = $t->peer($upstream, $e[$i])->{ejections};
 
     ok(wait_for(sub {
-        send_some($upstream, 1, stream => JSON::PP::true);
+        send_some($upstream, 8, stream => JSON::PP::true);
         return $t->peer($upstream, $e[$i])->{ejections} > $n;
     }), "$upstream, $way: ejected");
     is($t->peer($upstream, $e[$i])->{ejected}{reason}, $ways{$way}, 'why');
