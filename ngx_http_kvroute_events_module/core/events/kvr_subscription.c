@@ -18,6 +18,8 @@ kvr_subscription_init(kvr_subscription_t *s, kvr_zmtp_role_e role,
     const void *topic, size_t len)
 {
     s->memory = NULL;
+    s->next_seq = 0;
+    s->seq_len = 0;
     s->payload = 0;
     s->reading = 0;
 

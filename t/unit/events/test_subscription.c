@@ -37,6 +37,12 @@ static void
 begin(talk_t *t, kvr_zmtp_role_e role, const char *topic)
 {
     memset(t, 0, sizeof(talk_t));
+
+    /* the connection before broke between a number and its payload */
+
+    t->s.next_seq = 5;
+    t->s.seq_len = 8;
+
     kvr_subscription_init(&t->s, role, topic, strlen(topic));
 }
 
