@@ -16,12 +16,8 @@
 
 
 static void ngx_http_kvroute_continue_move(ngx_event_t *ev);
-static ngx_int_t ngx_http_kvroute_continue_done(ngx_http_request_t *r,
-    void *data, ngx_int_t rc);
 static kvr_continue_cause_e ngx_http_kvroute_continue_cause(
     ngx_http_kvroute_continue_t *c, ngx_int_t rc);
-static kvr_continue_t *ngx_http_kvroute_continue_shared(
-    ngx_http_kvroute_continue_t *c);
 static void ngx_http_kvroute_continue_next(ngx_http_kvroute_continue_t *c,
     kvr_continue_cause_e cause);
 
@@ -36,10 +32,13 @@ ngx_http_kvroute_continue_finalize(ngx_http_request_t *r, ngx_int_t rc)
     c->finalize(r, rc);
 
     if (c->part != r || c->state == NGX_HTTP_KVROUTE_CONTINUE_ENDED
-        || rc == NGX_ERROR || rc == NGX_HTTP_CLIENT_CLOSED_REQUEST
-        || rc == NGX_HTTP_REQUEST_TIME_OUT || r->connection->error
-        || (r->upstream->pipe && r->upstream->pipe->downstream_error))
+        || ngx_http_kvroute_continue_gone(r, rc))
     {
+        return;
+    }
+
+    if (c->state == NGX_HTTP_KVROUTE_CONTINUE_THROUGH) {
+        c->torn = (rc != NGX_OK);
         return;
     }
 
@@ -48,6 +47,16 @@ ngx_http_kvroute_continue_finalize(ngx_http_request_t *r, ngx_int_t rc)
     }
 
     ngx_http_kvroute_continue_next(c, ngx_http_kvroute_continue_cause(c, rc));
+}
+
+
+ngx_uint_t
+ngx_http_kvroute_continue_gone(ngx_http_request_t *r, ngx_int_t rc)
+{
+    return rc == NGX_ERROR || rc == NGX_HTTP_CLIENT_CLOSED_REQUEST
+           || rc == NGX_HTTP_REQUEST_TIME_OUT || r->connection->error
+           || (r->upstream && r->upstream->pipe
+               && r->upstream->pipe->downstream_error);
 }
 
 
@@ -115,7 +124,7 @@ ngx_http_kvroute_continue_move(ngx_event_t *ev)
 
 
 /* called again if its output waits for the client */
-static ngx_int_t
+ngx_int_t
 ngx_http_kvroute_continue_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 {
     ngx_http_kvroute_continue_t *c = data;
@@ -169,8 +178,7 @@ ngx_http_kvroute_continue_cause(ngx_http_kvroute_continue_t *c, ngx_int_t rc)
 }
 
 
-/* Returns the module's shared memory of a zone, or NULL. */
-static kvr_continue_t *
+kvr_continue_t *
 ngx_http_kvroute_continue_shared(ngx_http_kvroute_continue_t *c)
 {
     const kvr_hook_t  *hook;
@@ -185,42 +193,59 @@ ngx_http_kvroute_continue_shared(ngx_http_kvroute_continue_t *c)
 }
 
 
+kvr_answer_cut_e
+ngx_http_kvroute_continue_another(ngx_http_kvroute_continue_t *c,
+    kvr_continue_cause_e cause, ngx_http_post_subrequest_pt done,
+    ngx_uint_t *limit)
+{
+    kvr_answer_cut_e   cut;
+    kvr_continue_t    *shared;
+
+    *limit = 0;
+
+    cut = ngx_http_kvroute_continue_start(c, done, limit);
+
+    if (cut != KVR_ANSWER_WHOLE || *limit) {
+        return cut;
+    }
+
+    c->parts++;
+    c->moves += c->moved;
+    c->retry = !c->moved;
+    c->moved = 0;
+
+    shared = ngx_http_kvroute_continue_shared(c);
+
+    if (shared) {
+        kvr_add(&shared->upstream[c->upstream->number].continued[cause], 1);
+    }
+
+    ngx_log_error(NGX_LOG_NOTICE, c->request->connection->log, 0,
+                  "kvroute_continue: the answer broke off (%s), and is "
+                  "continued by another server", kvr_continue_cause(cause));
+
+    return KVR_ANSWER_WHOLE;
+}
+
+
 /* A part has ended too early: starts another one, or ends the answer. */
 static void
 ngx_http_kvroute_continue_next(ngx_http_kvroute_continue_t *c,
     kvr_continue_cause_e cause)
 {
-    ngx_log_t             *log;
-    ngx_uint_t             limit;
-    kvr_answer_cut_e       cut;
-    kvr_continue_t        *shared;
-    kvr_continue_stats_t  *stats;
+    ngx_uint_t         limit;
+    kvr_answer_cut_e   cut;
+    kvr_continue_t    *shared;
 
-    log = c->request->connection->log;
-    shared = ngx_http_kvroute_continue_shared(c);
-    stats = shared ? &shared->upstream[c->upstream->number] : NULL;
     limit = 0;
     cut = KVR_ANSWER_WHOLE;
 
     if (!c->answer.finished) {
-        cut = ngx_http_kvroute_continue_start(c,
-                                              ngx_http_kvroute_continue_done,
-                                              &limit);
+        cut = ngx_http_kvroute_continue_another(c, cause,
+                                                ngx_http_kvroute_continue_done,
+                                                &limit);
 
         if (cut == KVR_ANSWER_WHOLE && !limit) {
-            c->parts++;
-            c->moves += c->moved;
-            c->retry = !c->moved;
-            c->moved = 0;
-
-            if (stats) {
-                kvr_add(&stats->continued[cause], 1);
-            }
-
-            ngx_log_error(NGX_LOG_NOTICE, log, 0,
-                          "kvroute_continue: the answer broke off (%s), and "
-                          "is continued by another server",
-                          kvr_continue_cause(cause));
             return;
         }
     }
@@ -230,12 +255,13 @@ ngx_http_kvroute_continue_next(ngx_http_kvroute_continue_t *c,
     c->state = NGX_HTTP_KVROUTE_CONTINUE_ENDED;
 
     if (cut != KVR_ANSWER_WHOLE) {
+        shared = ngx_http_kvroute_continue_shared(c);
 
-        if (stats) {
-            kvr_add(&stats->cut[cut], 1);
+        if (shared) {
+            kvr_add(&shared->upstream[c->upstream->number].cut[cut], 1);
         }
 
-        ngx_log_error(NGX_LOG_ERR, log, 0,
+        ngx_log_error(NGX_LOG_ERR, c->request->connection->log, 0,
                       "kvroute_continue: the answer broke off (%s), and was "
                       "not continued: %s", kvr_continue_cause(cause),
                       kvr_answer_cut_name(cut));

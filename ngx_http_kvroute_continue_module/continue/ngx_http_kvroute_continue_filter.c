@@ -15,16 +15,9 @@
 
 
 static ngx_int_t ngx_http_kvroute_continue_begin(ngx_http_request_t *r);
-static ngx_uint_t ngx_http_kvroute_continue_streams(ngx_http_request_t *r);
-static ngx_http_kvroute_attempt_t *ngx_http_kvroute_continue_attempt(
-    ngx_http_request_t *r);
-static void ngx_http_kvroute_continue_at(ngx_http_kvroute_continue_t *c,
-    ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_continue_cleanup(void *data);
 static ngx_uint_t ngx_http_kvroute_continue_read(
     ngx_http_kvroute_continue_t *c);
-static void ngx_http_kvroute_continue_bytes(ngx_http_kvroute_continue_t *c,
-    u_char *p, size_t len);
 static size_t ngx_http_kvroute_continue_events(ngx_http_kvroute_continue_t *c,
     u_char *p, size_t len);
 static void ngx_http_kvroute_continue_keep(ngx_http_kvroute_continue_t *c,
@@ -44,28 +37,24 @@ static ngx_int_t ngx_http_kvroute_continue_grow(
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
 
-static void  (*ngx_http_kvroute_continue_ends)(ngx_http_request_t *r,
-                                               ngx_int_t rc);
-static void  (*ngx_http_kvroute_continue_moves)(
-                                               ngx_http_kvroute_continue_t *c);
+static const ngx_http_kvroute_continue_calls_t
+    *ngx_http_kvroute_continue_calls;
 
 
 static ngx_int_t
 ngx_http_kvroute_continue_header_filter(ngx_http_request_t *r)
 {
-    ngx_event_t                  *wev;
-    ngx_http_kvroute_attempt_t   *at;
     ngx_http_kvroute_continue_t  *c;
 
     c = ngx_http_get_module_ctx(r, ngx_http_kvroute_continue_module);
 
     if (c == NULL) {
+        return r == r->main ? ngx_http_kvroute_continue_begin(r)
+                            : ngx_http_next_header_filter(r);
+    }
 
-        if (r == r->main && ngx_http_kvroute_continue_begin(r) != NGX_OK) {
-            return NGX_ERROR;
-        }
-
-        return ngx_http_next_header_filter(r);
+    if (c->state == NGX_HTTP_KVROUTE_CONTINUE_HELD) {
+        return ngx_http_kvroute_continue_calls->header(c, r);
     }
 
     if (c->part != r) {
@@ -74,12 +63,7 @@ ngx_http_kvroute_continue_header_filter(ngx_http_request_t *r)
 
     /* of a continuation neither the header nor an error page is sent */
 
-    wev = r->connection->write;
-    wev->timedout = 0;
-
-    if (wev->timer_set) {
-        ngx_del_timer(wev);
-    }
+    ngx_http_kvroute_continue_untimed(r);
 
     r->filter_need_in_memory = 1;
     c->broken = !ngx_http_kvroute_continue_streams(r);
@@ -90,53 +74,67 @@ ngx_http_kvroute_continue_header_filter(ngx_http_request_t *r)
         c->answer.cut = KVR_ANSWER_ENGINE;
     }
 
-    at = ngx_http_kvroute_continue_attempt(r);
-
-    ngx_http_kvroute_continue_at(c, at);
+    ngx_http_kvroute_continue_at(c, ngx_http_kvroute_continue_attempt(r));
 
     return ngx_http_next_header_filter(r);
 }
 
 
-/* Tells whether this answer can be continued. */
 static ngx_int_t
 ngx_http_kvroute_continue_begin(ngx_http_request_t *r)
 {
-    ngx_pool_cleanup_t                *cln;
-    ngx_http_kvroute_attempt_t        *at;
     ngx_http_kvroute_continue_t       *c;
     ngx_http_kvroute_continue_conf_t  *conf;
 
-    static const char  chat[] = "/chat/completions";
-    static const char  completions[] = "/completions";
-
     conf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_continue_module);
 
-    if (!conf->on || r->method != NGX_HTTP_POST || r->header_only
-        || r->post_action || !ngx_http_kvroute_continue_streams(r)
-        || r->request_body == NULL || r->request_body->bufs == NULL
-        || r->reading_body)
-    {
-        return NGX_OK;
+    if (!ngx_http_kvroute_continue_may(r, conf)) {
+        return ngx_http_next_header_filter(r);
     }
 
-    if (r->uri.len < sizeof(completions) - 1
-        || ngx_memcmp(r->uri.data + r->uri.len - (sizeof(completions) - 1),
-                      completions, sizeof(completions) - 1)
-           != 0)
-    {
-        return NGX_OK;
+    c = ngx_http_kvroute_continue_create(r, conf);
+    if (c == NULL) {
+        return NGX_ERROR;
     }
 
-    at = ngx_http_kvroute_continue_attempt(r);
+    c->part = r;
 
-    if (at == NULL) {
-        return NGX_OK;
-    }
+    ngx_http_kvroute_continue_wrap(c, r);
+    ngx_http_kvroute_continue_at(c, ngx_http_kvroute_continue_attempt(r));
+
+    return ngx_http_kvroute_continue_filter_header(c);
+}
+
+
+ngx_uint_t
+ngx_http_kvroute_continue_may(ngx_http_request_t *r,
+    ngx_http_kvroute_continue_conf_t *conf)
+{
+    static const char  completions[] = "/completions";
+
+    return conf->on && r->method == NGX_HTTP_POST && !r->header_only
+           && !r->post_action && ngx_http_kvroute_continue_streams(r)
+           && r->request_body && r->request_body->bufs && !r->reading_body
+           && r->uri.len >= sizeof(completions) - 1
+           && ngx_memcmp(r->uri.data + r->uri.len - (sizeof(completions) - 1),
+                         completions, sizeof(completions) - 1)
+              == 0
+           && ngx_http_kvroute_continue_attempt(r);
+}
+
+
+ngx_http_kvroute_continue_t *
+ngx_http_kvroute_continue_create(ngx_http_request_t *r,
+    ngx_http_kvroute_continue_conf_t *conf)
+{
+    ngx_pool_cleanup_t           *cln;
+    ngx_http_kvroute_continue_t  *c;
+
+    static const char  chat[] = "/chat/completions";
 
     cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_kvroute_continue_t));
     if (cln == NULL) {
-        return NGX_ERROR;
+        return NULL;
     }
 
     c = cln->data;
@@ -145,13 +143,9 @@ ngx_http_kvroute_continue_begin(ngx_http_request_t *r)
     cln->handler = ngx_http_kvroute_continue_cleanup;
 
     c->request = r;
-    c->part = r;
     c->conf = conf;
-    c->upstream = at->conf;
     c->keepalive = r->keepalive;
     c->last = &c->out;
-
-    ngx_http_kvroute_continue_at(c, at);
 
     c->answer.api = r->uri.len >= sizeof(chat) - 1
                     && ngx_memcmp(r->uri.data + r->uri.len
@@ -159,24 +153,42 @@ ngx_http_kvroute_continue_begin(ngx_http_request_t *r)
                                   sizeof(chat) - 1) == 0
                     ? KVR_ANSWER_CHAT : KVR_ANSWER_COMPLETION;
 
-    c->finalize = r->upstream->finalize_request;
-    r->upstream->finalize_request = ngx_http_kvroute_continue_ends;
-
     /* keep the body for a continuation */
 
     r->preserve_body = 1;
 
-    r->filter_need_in_memory = 1;
-    ngx_http_clear_content_length(r);
-    ngx_http_clear_accept_ranges(r);
-
     ngx_http_set_ctx(r, c, ngx_http_kvroute_continue_module);
 
-    return NGX_OK;
+    return c;
 }
 
 
-static ngx_uint_t
+void
+ngx_http_kvroute_continue_wrap(ngx_http_kvroute_continue_t *c,
+    ngx_http_request_t *r)
+{
+    c->finalize = r->upstream->finalize_request;
+    r->upstream->finalize_request = ngx_http_kvroute_continue_calls->finalize;
+
+    r->filter_need_in_memory = 1;
+}
+
+
+void
+ngx_http_kvroute_continue_untimed(ngx_http_request_t *r)
+{
+    ngx_event_t  *wev;
+
+    wev = r->connection->write;
+    wev->timedout = 0;
+
+    if (wev->timer_set) {
+        ngx_del_timer(wev);
+    }
+}
+
+
+ngx_uint_t
 ngx_http_kvroute_continue_streams(ngx_http_request_t *r)
 {
     ngx_str_t            *type;
@@ -199,8 +211,7 @@ ngx_http_kvroute_continue_streams(ngx_http_request_t *r)
 }
 
 
-/* Returns the attempt of the answer; NULL: of another balancer. */
-static ngx_http_kvroute_attempt_t *
+ngx_http_kvroute_attempt_t *
 ngx_http_kvroute_continue_attempt(ngx_http_request_t *r)
 {
     ngx_http_kvroute_ctx_t  *ctx;
@@ -212,11 +223,15 @@ ngx_http_kvroute_continue_attempt(ngx_http_request_t *r)
 }
 
 
-static void
+void
 ngx_http_kvroute_continue_at(ngx_http_kvroute_continue_t *c,
     ngx_http_kvroute_attempt_t *at)
 {
     kvr_registry_t  *registry;
+
+    if (c->upstream == NULL && at) {
+        c->upstream = at->conf;
+    }
 
     c->peer = at ? at->core.reservation.peer : KVR_REGISTRY_NONE;
     c->drain = NULL;
@@ -236,6 +251,14 @@ ngx_http_kvroute_continue_cleanup(void *data)
     if (c->move.posted) {
         ngx_delete_posted_event(&c->move);
     }
+
+    if (c->deadline.posted) {
+        ngx_delete_posted_event(&c->deadline);
+    }
+
+    if (c->deadline.timer_set) {
+        ngx_del_timer(&c->deadline);
+    }
 }
 
 
@@ -253,6 +276,14 @@ ngx_http_kvroute_continue_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         return ngx_http_next_body_filter(r, in);
     }
 
+    if (c->state == NGX_HTTP_KVROUTE_CONTINUE_HELD) {
+        rc = ngx_http_kvroute_continue_calls->body(c, r, in);
+
+        if (rc != NGX_DECLINED) {
+            return rc;
+        }
+    }
+
     /* drop what nginx sends at the end of a part */
 
     if (c->part != r || c->state == NGX_HTTP_KVROUTE_CONTINUE_ENDED) {
@@ -262,6 +293,10 @@ ngx_http_kvroute_continue_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         }
 
         return in ? NGX_OK : ngx_http_next_body_filter(r, NULL);
+    }
+
+    if (c->state == NGX_HTTP_KVROUTE_CONTINUE_THROUGH) {
+        return ngx_http_next_body_filter(r, in);
     }
 
     if (ngx_chain_add_copy(r->pool, &c->in, in) != NGX_OK) {
@@ -285,7 +320,7 @@ ngx_http_kvroute_continue_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     }
 
     if (c->drain && kvr_drain_moves(c->drain)) {
-        ngx_http_kvroute_continue_moves(c);
+        ngx_http_kvroute_continue_calls->moves(c);
     }
 
     if (c->in) {
@@ -338,7 +373,7 @@ ngx_http_kvroute_continue_read(ngx_http_kvroute_continue_t *c)
 }
 
 
-static void
+void
 ngx_http_kvroute_continue_bytes(ngx_http_kvroute_continue_t *c, u_char *p,
     size_t len)
 {
@@ -348,7 +383,7 @@ ngx_http_kvroute_continue_bytes(ngx_http_kvroute_continue_t *c, u_char *p,
         return;
     }
 
-    if (c->state == NGX_HTTP_KVROUTE_CONTINUE_PASSING) {
+    if (c->state != NGX_HTTP_KVROUTE_CONTINUE_READING) {
         ngx_http_kvroute_continue_put(c, p, len);
         return;
     }
@@ -564,13 +599,23 @@ ngx_http_kvroute_continue_send(ngx_http_kvroute_continue_t *c,
 }
 
 
+ngx_int_t
+ngx_http_kvroute_continue_filter_header(ngx_http_kvroute_continue_t *c)
+{
+    if (c->state == NGX_HTTP_KVROUTE_CONTINUE_READING) {
+        ngx_http_clear_content_length(c->request);
+        ngx_http_clear_accept_ranges(c->request);
+    }
+
+    return ngx_http_next_header_filter(c->request);
+}
+
+
 void
 ngx_http_kvroute_continue_filter_init(
-    void (*finalize)(ngx_http_request_t *r, ngx_int_t rc),
-    void (*moves)(ngx_http_kvroute_continue_t *c))
+    const ngx_http_kvroute_continue_calls_t *calls)
 {
-    ngx_http_kvroute_continue_ends = finalize;
-    ngx_http_kvroute_continue_moves = moves;
+    ngx_http_kvroute_continue_calls = calls;
 
     ngx_http_next_header_filter = ngx_http_top_header_filter;
     ngx_http_top_header_filter = ngx_http_kvroute_continue_header_filter;

@@ -4,7 +4,10 @@
  */
 
 
-/* kvroute_continue on | off [max=] [tries=]; */
+/*
+ *     kvroute_continue on | off [max=] [tries=];
+ *     kvroute_first_token TIME | auto | off [hedge=];
+ */
 
 
 #include "continue/ngx_http_kvroute_continue.h"
@@ -22,6 +25,8 @@ static char *ngx_http_kvroute_continue_merge(ngx_conf_t *cf, void *parent,
     void *child);
 static char *ngx_http_kvroute_continue_conf(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+static char *ngx_http_kvroute_continue_first(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 static ngx_int_t ngx_http_kvroute_continue_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 
@@ -31,6 +36,13 @@ static ngx_command_t  ngx_http_kvroute_continue_commands[] = {
     { ngx_string("kvroute_continue"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
       ngx_http_kvroute_continue_conf,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_first_token"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
+      ngx_http_kvroute_continue_first,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
@@ -98,6 +110,27 @@ static const ngx_http_kvroute_conf_param_t
 };
 
 
+static const ngx_http_kvroute_conf_param_t
+    ngx_http_kvroute_continue_first_list[] =
+{
+    { ngx_string("hedge="), ngx_http_kvroute_conf_param_percent,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_continue_conf_t, hedge),
+      1, 100, "between 1% and 100%" },
+
+    ngx_http_kvroute_conf_param_null
+};
+
+
+static const ngx_http_kvroute_continue_calls_t
+    ngx_http_kvroute_continue_calls =
+{
+    .finalize = ngx_http_kvroute_continue_race_finalize,
+    .moves = ngx_http_kvroute_continue_leave,
+    .header = ngx_http_kvroute_continue_race_header,
+    .body = ngx_http_kvroute_continue_race_body
+};
+
+
 static ngx_http_variable_t  ngx_http_kvroute_continue_vars[] = {
 
     { ngx_string("kvroute_continued"), NULL,
@@ -105,6 +138,9 @@ static ngx_http_variable_t  ngx_http_kvroute_continue_vars[] = {
 
     { ngx_string("kvroute_cut"), NULL,
       ngx_http_kvroute_continue_variable, 1, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_late"), NULL,
+      ngx_http_kvroute_continue_variable, 2, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
       ngx_http_null_variable
 };
@@ -153,6 +189,14 @@ ngx_http_kvroute_continue_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
+    if (cmcf->races
+        && ngx_http_kvroute_request_phase(cf,
+                                       ngx_http_kvroute_continue_race_handler)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
     zone = kmcf->zones.elts;
     size = sizeof(kvr_continue_t);
 
@@ -189,8 +233,7 @@ ngx_http_kvroute_continue_postconfiguration(ngx_conf_t *cf)
 
     if (cmcf->used) {
         ngx_http_kvroute_continue_filter_init(
-                                          ngx_http_kvroute_continue_finalize,
-                                          ngx_http_kvroute_continue_leave);
+                                             &ngx_http_kvroute_continue_calls);
     }
 
     return NGX_OK;
@@ -246,6 +289,7 @@ ngx_http_kvroute_continue_create_loc_conf(ngx_conf_t *cf)
     }
 
     conf->on = (uint32_t) NGX_CONF_UNSET_UINT;
+    conf->late = NGX_CONF_UNSET_MSEC;
 
     return conf;
 }
@@ -258,10 +302,21 @@ ngx_http_kvroute_continue_merge(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_kvroute_continue_conf_t *conf = child;
 
     if (conf->on == (uint32_t) NGX_CONF_UNSET_UINT) {
-        *conf = *prev;
+        conf->on = prev->on;
+        conf->tries = prev->tries;
+        conf->max = prev->max;
 
         if (conf->on == (uint32_t) NGX_CONF_UNSET_UINT) {
             conf->on = 0;
+        }
+    }
+
+    if (conf->late == NGX_CONF_UNSET_MSEC) {
+        conf->late = prev->late;
+        conf->hedge = prev->hedge;
+
+        if (conf->late == NGX_CONF_UNSET_MSEC) {
+            conf->late = 0;
         }
     }
 
@@ -316,6 +371,60 @@ ngx_http_kvroute_continue_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
+static char *
+ngx_http_kvroute_continue_first(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_kvroute_continue_conf_t *ccf = conf;
+
+    ngx_str_t                              *value;
+    ngx_http_kvroute_continue_main_conf_t  *cmcf;
+
+    if (ccf->late != NGX_CONF_UNSET_MSEC) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (ngx_strcmp(value[1].data, "off") == 0) {
+
+        if (cf->args->nelts > 2) {
+            return "is off: it takes no parameters";
+        }
+
+        ccf->late = 0;
+
+        return NGX_CONF_OK;
+    }
+
+    if (ngx_strcmp(value[1].data, "auto") == 0) {
+        ccf->late = NGX_HTTP_KVROUTE_CONTINUE_AUTO;
+
+    } else {
+        ccf->late = ngx_parse_time(&value[1], 0);
+
+        if (ccf->late == (ngx_msec_t) NGX_ERROR || ccf->late == 0) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid value \"%V\" in "
+                               "\"kvroute_first_token\": write a time such as "
+                               "2s, or auto, or off", &value[1]);
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    ccf->hedge = 2;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf,
+                                             ngx_http_kvroute_continue_module);
+    cmcf->used = 1;
+    cmcf->races = 1;
+
+    return ngx_http_kvroute_conf_param_all(cf,
+                                           ngx_http_kvroute_continue_first_list,
+                                           2, ccf)
+           == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
 static ngx_int_t
 ngx_http_kvroute_continue_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
@@ -333,7 +442,8 @@ ngx_http_kvroute_continue_variable(ngx_http_request_t *r,
         return ngx_http_kvroute_variables_number(r, v, (int64_t) c->parts);
     }
 
-    s.data = (u_char *) kvr_answer_cut_name(c->cut);
+    s.data = (u_char *) (data == 1 ? kvr_answer_cut_name(c->cut)
+                                   : kvr_continue_late(c->late));
     s.len = ngx_strlen(s.data);
 
     return ngx_http_kvroute_variables_string(v, &s);

@@ -18,13 +18,8 @@
 
 static kvr_answer_cut_e ngx_http_kvroute_continue_allowed(
     ngx_http_kvroute_continue_t *c, uint32_t *most);
-static ngx_buf_t *ngx_http_kvroute_continue_body(
-    ngx_http_kvroute_continue_t *c);
 static void ngx_http_kvroute_continue_append(void *data, const uint8_t *p,
     size_t len);
-static ngx_int_t ngx_http_kvroute_continue_clone(
-    ngx_http_kvroute_continue_t *c, ngx_buf_t *b,
-    ngx_http_post_subrequest_pt done);
 static void ngx_http_kvroute_continue_enter(ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_continue_before(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
@@ -34,10 +29,11 @@ kvr_answer_cut_e
 ngx_http_kvroute_continue_start(ngx_http_kvroute_continue_t *c,
     ngx_http_post_subrequest_pt done, ngx_uint_t *limit)
 {
-    size_t             len;
-    ngx_buf_t         *of, *b;
-    kvr_again_t        again;
-    kvr_answer_cut_e   cut;
+    size_t               len;
+    ngx_buf_t           *of, *b;
+    kvr_again_t          again;
+    kvr_answer_cut_e     cut;
+    ngx_http_request_t  *sr;
 
     cut = ngx_http_kvroute_continue_allowed(c, &again.most);
 
@@ -69,8 +65,20 @@ ngx_http_kvroute_continue_start(ngx_http_kvroute_continue_t *c,
     kvr_again_put(&again, of->pos, len, ngx_http_kvroute_continue_append, b);
     b->last_buf = 1;
 
-    return ngx_http_kvroute_continue_clone(c, b, done) == NGX_OK
-           ? KVR_ANSWER_WHOLE : KVR_ANSWER_FAILED;
+    c->part = NULL;
+
+    sr = ngx_http_kvroute_continue_clone(c, b, done);
+    if (sr == NULL) {
+        return KVR_ANSWER_FAILED;
+    }
+
+    c->part = sr;
+    c->broken = 1;
+    c->len = 0;
+    c->from = 0;
+    kvr_answer_next(&c->answer);
+
+    return KVR_ANSWER_WHOLE;
 }
 
 
@@ -160,8 +168,7 @@ ngx_http_kvroute_continue_allowed(ngx_http_kvroute_continue_t *c,
 }
 
 
-/* Returns the client's body in one piece, or NULL. */
-static ngx_buf_t *
+ngx_buf_t *
 ngx_http_kvroute_continue_body(ngx_http_kvroute_continue_t *c)
 {
     off_t         size;
@@ -216,7 +223,7 @@ ngx_http_kvroute_continue_append(void *data, const uint8_t *p, size_t len)
 }
 
 
-static ngx_int_t
+ngx_http_request_t *
 ngx_http_kvroute_continue_clone(ngx_http_kvroute_continue_t *c, ngx_buf_t *b,
     ngx_http_post_subrequest_pt done)
 {
@@ -232,12 +239,12 @@ ngx_http_kvroute_continue_clone(ngx_http_kvroute_continue_t *c, ngx_buf_t *b,
     body = ngx_pcalloc(r->pool, sizeof(ngx_http_request_body_t));
 
     if (ps == NULL || body == NULL) {
-        return NGX_ERROR;
+        return NULL;
     }
 
     body->bufs = ngx_alloc_chain_link(r->pool);
     if (body->bufs == NULL) {
-        return NGX_ERROR;
+        return NULL;
     }
 
     body->bufs->buf = b;
@@ -250,26 +257,34 @@ ngx_http_kvroute_continue_clone(ngx_http_kvroute_continue_t *c, ngx_buf_t *b,
                             NGX_HTTP_SUBREQUEST_CLONE)
         != NGX_OK)
     {
-        return NGX_ERROR;
+        return NULL;
     }
 
-    c->part = sr;
-    c->broken = 1;
-    c->len = 0;
-    c->from = 0;
-    kvr_answer_next(&c->answer);
-
-    /* out of memory: its output must not reach the client */
+    /* out of memory: its output must not reach the client, nor an error page */
 
     ngx_http_set_ctx(sr, c, ngx_http_kvroute_continue_module);
+    sr->error_page = 1;
+    sr->preserve_body = 1;
 
     ctx = ngx_http_kvroute_request_create_ctx(sr);
     if (ctx == NULL) {
-        return NGX_ERROR;
+        return NULL;
     }
 
     c->leg.before = ngx_http_kvroute_continue_before;
     ctx->leg = &c->leg;
+
+    /* nginx ends the response if a request that it wakes has nothing to send */
+
+    if (r->connection->data != sr
+        && ngx_http_kvroute_continue_send(c, r, NGX_HTTP_FLUSH) == NGX_ERROR)
+    {
+        return NULL;
+    }
+
+    if (b == NULL) {
+        return sr;
+    }
 
     sr->request_body = body;
     sr->headers_in.content_length_n = b->last - b->pos;
@@ -284,10 +299,7 @@ ngx_http_kvroute_continue_clone(ngx_http_kvroute_continue_t *c, ngx_buf_t *b,
     sr->variables[cmcf->length].valid = 0;
     sr->variables[cmcf->length].not_found = 0;
 
-    /* nginx ends the response if a request that it wakes has nothing to send */
-
-    return ngx_http_kvroute_continue_send(c, r, NGX_HTTP_FLUSH) == NGX_ERROR
-           ? NGX_ERROR : NGX_OK;
+    return sr;
 }
 
 

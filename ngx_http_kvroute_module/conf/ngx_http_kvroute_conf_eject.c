@@ -10,8 +10,6 @@
 #include "conf/ngx_http_kvroute_conf_param.h"
 
 
-static ngx_int_t ngx_http_kvroute_conf_eject_percent(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_eject_off(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 
@@ -29,7 +27,7 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_eject_list[] =
       ngx_http_kvroute_conf_eject_field(fails),
       1, 1000, "between 1 and 1000" },
 
-    { ngx_string("share="), ngx_http_kvroute_conf_eject_percent,
+    { ngx_string("share="), ngx_http_kvroute_conf_param_percent,
       ngx_http_kvroute_conf_eject_field(share),
       1, 100, "between 1% and 100%" },
 
@@ -45,11 +43,11 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_eject_list[] =
       ngx_http_kvroute_conf_eject_field(time),
       100, 3600 * 1000, "between 100ms and 1h" },
 
-    { ngx_string("max="), ngx_http_kvroute_conf_eject_percent,
+    { ngx_string("max="), ngx_http_kvroute_conf_param_percent,
       ngx_http_kvroute_conf_eject_field(max),
       1, 100, "between 1% and 100%" },
 
-    { ngx_string("retry_budget="), ngx_http_kvroute_conf_eject_percent,
+    { ngx_string("retry_budget="), ngx_http_kvroute_conf_param_percent,
       ngx_http_kvroute_conf_eject_field(budget),
       1, 100, "between 1% and 100%" },
 
@@ -85,30 +83,6 @@ ngx_http_kvroute_conf_eject(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     return ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_eject_list,
                                            1, &kscf->eject) == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_conf_eject_percent(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
-{
-    uint32_t  *percent = field;
-
-    ngx_int_t  n;
-
-    if (value->len < 2 || value->data[value->len - 1] != '%') {
-        return NGX_DECLINED;
-    }
-
-    n = ngx_atoi(value->data, value->len - 1);
-
-    if (n == NGX_ERROR || n < param->min || n > param->max) {
-        return NGX_DECLINED;
-    }
-
-    *percent = (uint32_t) n;
-
-    return NGX_OK;
 }
 
 

@@ -259,6 +259,30 @@ ngx_http_kvroute_conf_param_decimal(ngx_conf_t *cf,
 
 
 ngx_int_t
+ngx_http_kvroute_conf_param_percent(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    uint32_t  *percent = field;
+
+    ngx_int_t  n;
+
+    if (value->len < 2 || value->data[value->len - 1] != '%') {
+        return NGX_DECLINED;
+    }
+
+    n = ngx_atoi(value->data, value->len - 1);
+
+    if (n == NGX_ERROR || n < param->min || n > param->max) {
+        return NGX_DECLINED;
+    }
+
+    *percent = (uint32_t) n;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
 ngx_http_kvroute_conf_param_choice(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {

@@ -81,6 +81,10 @@ ngx_int_t ngx_http_kvroute_conf_param_msec(ngx_conf_t *cf,
 ngx_int_t ngx_http_kvroute_conf_param_sec(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 
+/* an integer of 4 bytes: a share as in 2% */
+ngx_int_t ngx_http_kvroute_conf_param_percent(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+
 /* a double with up to three decimals */
 ngx_int_t ngx_http_kvroute_conf_param_decimal(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);

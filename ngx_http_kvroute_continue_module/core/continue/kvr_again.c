@@ -275,3 +275,18 @@ kvr_again_put(const kvr_again_t *b, const uint8_t *p, size_t len,
 {
     kvr_splice_put(&b->edits, p, len, put, data);
 }
+
+
+int
+kvr_again_streams(const uint8_t *p, size_t len)
+{
+    size_t             end;
+    kvr_splice_span_t  s;
+
+    static const kvr_splice_row_t  rows[] = {
+        { "stream", 0, 0, 0 },
+        { NULL, 0, 0, 0 }
+    };
+
+    return kvr_splice_find(rows, p, len, &s, 1, &end) == KVR_OK && s.set;
+}

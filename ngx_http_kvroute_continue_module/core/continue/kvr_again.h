@@ -45,5 +45,8 @@ kvr_answer_cut_e kvr_again_read(kvr_again_t *b, const kvr_answer_t *a,
 void kvr_again_put(const kvr_again_t *b, const uint8_t *p, size_t len,
     kvr_splice_put_pt put, void *data);
 
+/* Tells whether a body asks for a stream. */
+int kvr_again_streams(const uint8_t *p, size_t len);
+
 
 #endif /* _KVR_AGAIN_H_INCLUDED_ */

@@ -19,6 +19,13 @@ _Static_assert(kvr_nelts(kvr_continue_causes) == KVR_CONTINUE_CAUSES,
     "causes");
 
 
+static const char *const  kvr_continue_lates[] = {
+    "", "twice", "first", "second", "hedge", "busy"
+};
+
+_Static_assert(kvr_nelts(kvr_continue_lates) == KVR_CONTINUE_LATES, "lates");
+
+
 static const kvr_counter_t  kvr_continue_rows[] = {
     kvr_counter(UPSTREAM, COUNT, kvr_continue_stats_t, continued,
                 .needs = KVR_COUNTER_OWN, .json = "continued",
@@ -31,7 +38,14 @@ static const kvr_counter_t  kvr_continue_rows[] = {
                 .metric = "kvroute_cut_total",
                 .help = "Answers that broke and were not continued.",
                 .n = KVR_ANSWER_CUTS, .first = 1, .sparse = 1,
-                .by = "reason", .name = kvr_answer_cut_name)
+                .by = "reason", .name = kvr_answer_cut_name),
+    kvr_counter(UPSTREAM, COUNT, kvr_continue_stats_t, late,
+                .needs = KVR_COUNTER_OWN, .json = "late",
+                .metric = "kvroute_late_total",
+                .help = "Requests whose first token was late: sent twice, the "
+                        "server that answered those, or why not.",
+                .n = KVR_CONTINUE_LATES, .first = 1, .sparse = 1,
+                .by = "result", .name = kvr_continue_late)
 };
 
 
@@ -64,4 +78,11 @@ const char *
 kvr_continue_cause(uint32_t cause)
 {
     return kvr_continue_causes[cause];
+}
+
+
+const char *
+kvr_continue_late(uint32_t late)
+{
+    return late < KVR_CONTINUE_LATES ? kvr_continue_lates[late] : NULL;
 }
