@@ -87,7 +87,7 @@ my $table = <<'END';
 14 legs           ngx_http_kvroute_legs.h    | ngx_http_kvroute_legs_    | root
 
 [ngx_http_kvroute_continue_module]
- 6 core/continue  kvr_again.h kvr_answer.h kvr_continue.h kvr_late.h kvr_splice.h || core root
+ 8 core/continue  kvr_again.h kvr_answer.h kvr_continue.h kvr_late.h kvr_splice.h || core root
 14 continue       ngx_http_kvroute_continue.h | ngx_http_kvroute_continue_ | root
 
 [t/engine]
