@@ -213,6 +213,14 @@ location | kvroute_priority $http_x_class;             | warned  | "kvroute_prio
 location | kvroute_tenant $http_x_tenant weight=2;     | warned  | "weight=" of "kvroute_tenant" in location "/" has no effect: it passes to "llm", which has no "kvroute_queue"
 location | kvroute_inspect yes;                        | refused | it must be "on" or "off"
 location | kvroute_early yes;                          | refused | it must be "on" or "off"
+location | kvroute_continue yes;                       | refused | invalid value "yes" in "kvroute_continue": write on or off
+location | kvroute_continue off tries=2;               | refused | is off: it takes no parameters
+location | kvroute_continue on tries=0;                | refused | "tries=0" must be between 1 and 100
+location | kvroute_first_token 0;                      | refused | invalid value "0" in "kvroute_first_token": write a time such as 2s, or auto, or off
+location | kvroute_first_token on;                     | refused | invalid value "on" in "kvroute_first_token": write a time such as 2s, or auto, or off
+location | kvroute_first_token off hedge=2%;           | refused | is off: it takes no parameters
+location | kvroute_first_token auto hedge=2;           | refused | "hedge=" must be between 1% and 100%
+location | kvroute_first_token 2s hedge=200%;          | refused | "hedge=" must be between 1% and 100%
 instead  | location /e/ { kvroute_early on; proxy_pass http://plain; } | warned | "kvroute_early" in location "/e/" has no effect: it passes to "plain", which has no "kvroute"
 instead  | location = /kv { kvroute_status; }          | refused | "kvroute_status" needs a format (json, prometheus or html) in location "/kv"
 instead  | location /kv { kvroute_status xml; }        | refused | unknown format "xml": known are json, prometheus and html
@@ -239,14 +247,6 @@ upstream | kvroute_events port=auto aliases=1m session=$request_id; kvroute zone
 http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+1; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+1; }
 upstream | kvroute_events port=+1000 replay=+2000 topic=kv@ ranks=2; kvroute zone=llm;
 location | kvroute_policy sticky timeout=1h; kvroute_pin $arg_p; kvroute_bypass $arg_b;
-location | kvroute_continue yes;                       | refused | invalid value "yes" in "kvroute_continue": write on or off
-location | kvroute_continue off tries=2;               | refused | is off: it takes no parameters
-location | kvroute_continue on tries=0;                | refused | "tries=0" must be between 1 and 100
-location | kvroute_first_token 0;                      | refused | invalid value "0" in "kvroute_first_token": write a time such as 2s, or auto, or off
-location | kvroute_first_token on;                     | refused | invalid value "on" in "kvroute_first_token": write a time such as 2s, or auto, or off
-location | kvroute_first_token off hedge=2%;           | refused | is off: it takes no parameters
-location | kvroute_first_token auto hedge=2;           | refused | "hedge=" must be between 1% and 100%
-location | kvroute_first_token 2s hedge=200%;          | refused | "hedge=" must be between 1% and 100%
 instead  | location / { kvroute_policy random; set $pool llm; proxy_pass http://$pool; }
 instead  | location / { kvroute_policy random; return 204; }
 http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { set $pool q; kvroute_queue_for $pool; proxy_pass http://$pool; } }

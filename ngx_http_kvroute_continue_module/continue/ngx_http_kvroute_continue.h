@@ -84,7 +84,7 @@ typedef struct {
 /* an answer, in the pool of the client's request */
 typedef struct {
     ngx_http_request_t                *request;  /* the client's */
-    ngx_http_request_t                *part;     /* that sends events now, or NULL */
+    ngx_http_request_t                *part;     /* sends events now */
     ngx_http_kvroute_continue_conf_t  *conf;
     ngx_http_kvroute_continue_state_e  state;
 
@@ -178,7 +178,7 @@ void ngx_http_kvroute_continue_wrap(ngx_http_kvroute_continue_t *c,
 /* Stops the timer of a request that waits for another one. */
 void ngx_http_kvroute_continue_untimed(ngx_http_request_t *r);
 
-/* Returns the attempt that answers; NULL: kvroute does not choose the server. */
+/* Returns the attempt of the answer; NULL: of another balancer. */
 ngx_http_kvroute_attempt_t *ngx_http_kvroute_continue_attempt(
     ngx_http_request_t *r);
 

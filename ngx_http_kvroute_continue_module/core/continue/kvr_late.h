@@ -37,7 +37,7 @@ typedef struct {
 
 
 /*
- * Returns the learned P99 of a first token; ahead: the bytes that the peer is to
+ * Returns the learned P99 of a first token; ahead: the bytes that the peer will
  * prefill, with the request's.  0: the peer's rate is unknown.
  */
 uint64_t kvr_late_after(kvr_late_t *l, kvr_prefill_t *p, uint64_t ahead,
