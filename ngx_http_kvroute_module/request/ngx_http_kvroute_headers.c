@@ -25,14 +25,16 @@ ngx_http_kvroute_headers_next(ngx_list_t *headers, ngx_str_t *name,
 
         for (i = 0; i < part->nelts; i++) {
 
-            if (!passed) {
-                passed = (&h[i] == after);
+            if (h[i].key.len != name->len) {
                 continue;
             }
 
-            if (h[i].hash
-                && h[i].key.len == name->len
-                && ngx_strncasecmp(h[i].key.data, name->data, name->len) == 0)
+            if (!passed) {
+                passed = (&h[i] == after);
+
+            } else if (h[i].hash
+                       && ngx_strncasecmp(h[i].key.data, name->data, name->len)
+                          == 0)
             {
                 return &h[i];
             }

@@ -45,7 +45,8 @@ static kvr_push_state_e kvr_push_open(kvr_push_t *p, const kvr_push_entry_t *e,
 static inline kvr_push_state_e kvr_push_close(kvr_push_t *p);
 static inline const uint8_t *kvr_push_over_scalar(const uint8_t *p,
     const uint8_t *end);
-static const uint8_t *kvr_push_over_text(const uint8_t *p, const uint8_t *end);
+static inline const uint8_t *kvr_push_over_text(const uint8_t *p,
+    const uint8_t *end);
 static inline const kvr_push_entry_t *kvr_push_find(const kvr_push_t *p,
     const kvr_push_node_t *node, const uint8_t *key, size_t len);
 
@@ -103,20 +104,23 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_node_t *table,
 
         case KVR_PUSH_AFTER:
 
-            data = kvr_push_over_scalar(data, end);
+            if (*data != ',') {
+                data = kvr_push_over_scalar(data, end);
 
-            if (data == end) {
-                break;
-            }
+                if (data == end) {
+                    break;
+                }
 
-            if (*data++ != ',') {
-                state = kvr_push_close(p);
-                break;
+                if (*data != ',') {
+                    data++;
+                    state = kvr_push_close(p);
+                    break;
+                }
             }
 
             state = KVR_PUSH_BEFORE;
 
-            if (data == end) {
+            if (++data == end) {
                 break;
             }
 
@@ -215,6 +219,17 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_node_t *table,
             }
 
             data++;
+
+            if (e == NULL) {
+                s = kvr_push_over_text(data, end);
+
+                if (kvr_likely(s < end && *s == '"')) {
+                    data = s + 1;
+                    state = KVR_PUSH_AFTER;
+                    break;
+                }
+            }
+
             state = KVR_PUSH_IN_TEXT;
 
             /* fall through */
@@ -411,7 +426,7 @@ kvr_push_over_scalar(const uint8_t *p, const uint8_t *end)
  * Returns the quote that closes a string.  If it is not there: the end, or a
  * backslash that is the last byte.
  */
-static const uint8_t *
+static inline const uint8_t *
 kvr_push_over_text(const uint8_t *p, const uint8_t *end)
 {
     for ( ;; ) {

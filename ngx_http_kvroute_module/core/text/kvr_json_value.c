@@ -289,7 +289,7 @@ kvr_json_skip(kvr_json_t *j)
 int
 kvr_json_skip_scalar(kvr_json_t *j)
 {
-    int          c;
+    int          c, len;
     unsigned     n;
     const char  *word;
 
@@ -298,6 +298,16 @@ kvr_json_skip_scalar(kvr_json_t *j)
 
     if (word == NULL && c != '-' && (c < '0' || c > '9')) {
         return KVR_ERROR;
+    }
+
+    /* usually the word is in this window */
+
+    len = 4 + (c == 'f');
+
+    if (word && j->e - j->p > len && memcmp(j->p, word, (size_t) len) == 0) {
+        word += len;
+        j->p += len;
+        c = *j->p;
     }
 
     for (n = 1; word ? *word && c == *word : kvr_json_in_number(c); n++) {

@@ -34,6 +34,7 @@ kvr_window_init(kvr_window_t *w, const void *first, kvr_piece_pt piece,
     w->mark[0] = w->at;
     w->marks = 1;
     w->max = max;
+    w->end = UINT64_MAX;
 
     w->buf[0] = buf;
     w->buf[1] = buf + KVR_WINDOW_LEN;
@@ -62,7 +63,7 @@ kvr_window_fetch(void *data, uint64_t offset, size_t *len)
 
     *len = 0;
 
-    if (kvr_window_find(w, offset, &piece) != KVR_OK) {
+    if (offset >= w->end || kvr_window_find(w, offset, &piece) != KVR_OK) {
         return NULL;
     }
 
@@ -109,6 +110,7 @@ kvr_window_next(kvr_window_t *w, kvr_piece_t *piece)
     kvr_window_mark_t  *last;
 
     if (piece->next == NULL) {
+        w->end = w->at.offset + piece->len;
         return KVR_DECLINED;
     }
 

@@ -67,6 +67,7 @@ typedef struct {
     kvr_piece_read_pt     read;
 
     kvr_window_mark_t     at;        /* the current piece */
+    uint64_t              end;       /* of the text, once it is known */
 
     kvr_window_mark_t    *mark;      /* in the order of the text */
     size_t                marks;
