@@ -4,6 +4,7 @@
  */
 
 
+#include "util_hot.h"
 #include "world.h"
 
 #include <sys/mman.h>
@@ -525,7 +526,7 @@ check_stats(void)
                begun.observed);
 
     kvr_hot_keys(chain[0], UNITS, &keys);
-    count = kvr_hot_count(&world->hot, keys.key[0], NOW);
+    count = util_hot_count(&world->hot, keys.key[0], NOW);
     util_check(count <= begun.hot + 0.01, "a beginning of %g requests, "
                "not %u", count, begun.hot);
 }

@@ -221,20 +221,6 @@ kvr_hot_decayed(uint64_t word, uint32_t now)
 }
 
 
-double
-kvr_hot_count(kvr_hot_t *p, uint32_t key, uint64_t now)
-{
-    uint64_t  word;
-
-    if (kvr_hot_find(kvr_hot_bucket(p, key), key, &word) == NULL) {
-        return 0;
-    }
-
-    return (double) (int32_t) kvr_hot_decayed(word, kvr_hot_time(now))
-           / KVR_HOT_ONE;
-}
-
-
 void
 kvr_hot_view(kvr_hot_t *p, const kvr_hot_keys_t *keys,
     uint64_t unit, uint64_t now, kvr_hot_view_t *view)

@@ -80,9 +80,6 @@ void kvr_hot_keys(const uint64_t *chain, uint32_t entries,
 void kvr_hot_add(kvr_hot_t *p, const kvr_hot_keys_t *keys,
     uint64_t now);
 
-/* Returns the count of keys->key[i]. */
-double kvr_hot_count(kvr_hot_t *p, uint32_t key, uint64_t now);
-
 /*
  * Reads the counts of a chain in units of so many bytes.  Counts that differ
  * by less than an eighth become the least of them: usually there is one common

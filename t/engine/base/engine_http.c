@@ -312,7 +312,6 @@ void
 kve_http_headers(struct evhttp_request *req, kve_conn_t *c)
 {
     char               s[64];
-    const char        *id;
     kve_server_t      *server;
     kve_settings_t    *set;
     struct evkeyvalq  *h;
@@ -336,11 +335,6 @@ kve_http_headers(struct evhttp_request *req, kve_conn_t *c)
         snprintf(s, sizeof(s), "timeout=%.0f, max=%d", set->keepalive_timeout,
                  set->keepalive_max);
         evhttp_add_header(h, "Keep-Alive", s);
-    }
-
-    id = kve_http_header(req, "X-Request-Id");
-    if (id && server->engine->opt.request_id_headers) {
-        evhttp_add_header(h, "X-Request-Id", id);
     }
 
     /* HTTP/1.0 has no other way to end a reply of unknown length */

@@ -50,7 +50,6 @@ static const kve_opt_t  kve_opts[] = {
             "names for the API (the model's)"),
     KVE_OPT("lora-modules", KVE_OPT_LIST, loras,
             "names, or JSON objects with a name"),
-    KVE_OPT("max-loras", KVE_OPT_INT, max_loras, "for the metrics (1)"),
 
     KVE_OPT("hardware", KVE_OPT_STR, hw_name,
             "model and card; \"list\" shows them"),
@@ -83,8 +82,6 @@ static const kve_opt_t  kve_opts[] = {
             "in a step (8192)"),
     KVE_OPT("max-model-len", KVE_OPT_LONG, max_model_len,
             "prompt and reply (131072)"),
-    KVE_OPT("max-waiting-queue-length", KVE_OPT_INT, max_waiting,
-            "429 beyond (no limit)"),
     KVE_OPT("max-num-queued-reqs", KVE_OPT_INT, max_queued,
             "vLLM: 503 beyond so many that run or wait (no limit)"),
     KVE_OPT("enable-prefix-caching", KVE_OPT_FLAG, caching, "(true)"),
@@ -98,12 +95,6 @@ static const kve_opt_t  kve_opts[] = {
             "that an image makes (256)"),
     KVE_SET("output-tokens", KVE_OPT_NUM, output_tokens,
             "of a reply, when the request leaves it open (128)"),
-    KVE_SET("output-spread", KVE_OPT_NUM, output_spread,
-            "0.5: from half to one and a half of it (0)"),
-    KVE_SET("reasoning-tokens", KVE_OPT_INT, reasoning_tokens,
-            "in front of every chat reply (0)"),
-    KVE_SET("tool-call-rate", KVE_OPT_NUM, tool_call_rate,
-            "share of replies that call a tool, if there is one (0)"),
 
     KVE_OPT("enable-prompt-tokens-details", KVE_OPT_FLAG,
             prompt_tokens_details, "vLLM: cached tokens in usage"),
@@ -111,8 +102,6 @@ static const kve_opt_t  kve_opts[] = {
             "vLLM: usage in every stream"),
     KVE_OPT("enable-cache-report", KVE_OPT_FLAG, cache_report,
             "SGLang: cached tokens in usage"),
-    KVE_OPT("enable-request-id-headers", KVE_OPT_FLAG, request_id_headers,
-            "X-Request-Id comes back"),
     KVE_OPT("disable-log-stats", KVE_OPT_FLAG, no_log_stats,
             "vLLM: /metrics without vllm: names"),
     KVE_OPT("disable-metrics", KVE_OPT_FLAG, no_metrics, "/metrics is 404"),
@@ -126,8 +115,6 @@ static const kve_opt_t  kve_opts[] = {
             "s of 503 after the start (0)"),
     KVE_OPT("headers", KVE_OPT_STR, headers,
             "of a stream: at-once or first-token"),
-    KVE_SET("sse-ping", KVE_OPT_NUM, sse_ping,
-            "s between comments before the first token (0: none)"),
     KVE_SET("keepalive-timeout", KVE_OPT_NUM, keepalive_timeout,
             "s until an idle connection is closed (5)"),
     KVE_SET("keepalive-max", KVE_OPT_INT, keepalive_max,
@@ -152,8 +139,6 @@ static const kve_opt_t  kve_opts[] = {
     KVE_OPT("kv-topic", KVE_OPT_STR, kv_topic, "of KV events (kv)"),
     KVE_OPT("kv-buffer", KVE_OPT_INT, kv_buffer,
             "messages kept for a replay (10000)"),
-    KVE_SET("kv-late", KVE_OPT_NUM, kv_late_ms,
-            "ms that KV events are late (0)"),
     KVE_OPT("kv-lease", KVE_OPT_NUM, kv_lease,
             "ms that a transfer may be asked for (30000)"),
     KVE_OPT("kv-bandwidth", KVE_OPT_NUM, kv_bandwidth,
@@ -306,14 +291,12 @@ kve_options_defaults(kve_options_t *opt)
     opt->host = "127.0.0.1";
     opt->dialect_name = "vllm";
     opt->model = "emulated";
-    opt->max_loras = 1;
     opt->hw_name = "llama-8b-bf16-h100";
     opt->speed = 1;
     opt->replica_speed = 1;
     opt->bytes_per_token = 4;
     opt->image_tokens = 256;
     opt->max_model_len = 131072;
-    opt->max_waiting = -1;
     opt->max_queued = -1;
     opt->metrics_engines = 1;
     opt->ranks = 1;

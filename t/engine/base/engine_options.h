@@ -39,7 +39,6 @@ typedef struct {
     double              delay_ms;           /* before a request is read */
     int                 health_status;      /* 0: by the engine's state */
     int                 first_token_headers;
-    double              sse_ping;           /* s, 0: none */
     double              keepalive_timeout;  /* s */
     int                 keepalive_max;      /* requests, 0: any */
 
@@ -47,11 +46,7 @@ typedef struct {
     double              metrics_delay_ms;
 
     double              output_tokens;
-    double              output_spread;      /* fraction of the mean */
-    double              tool_call_rate;
-    int                 reasoning_tokens;
 
-    double              kv_late_ms;         /* of KV events */
     int                 kv_lose;            /* messages to come */
     int                 kv_double;
     int                 kv_swap;
@@ -79,7 +74,6 @@ typedef struct {
     kve_names_t         loras;              /* JSON objects or names */
     int                 nloras;
     char               *lora[KVE_NAMES_MAX];
-    int                 max_loras;
     const char         *hw_name;
     kve_config_t        config;
     double              speed;              /* times faster than real */
@@ -97,7 +91,6 @@ typedef struct {
     int                 bytes_per_token;
     int                 image_tokens;
     int64_t             max_model_len;
-    int                 max_waiting;
     int                 max_queued;
     double              loading;            /* s of 503 after the start */
     int                 metrics_engines;    /* series per gauge */
@@ -133,7 +126,6 @@ typedef struct {
     int                 prompt_tokens_details;
     int                 force_include_usage;
     int                 cache_report;
-    int                 request_id_headers;
 
     kve_settings_t      settings;
 } kve_options_t;

@@ -11,7 +11,6 @@
 #include "model/replica.h"
 
 
-#define KVE_LORA_SETS      8
 #define KVE_STORED         256
 #define KVE_CONN_SLOTS     256
 
@@ -113,9 +112,6 @@ struct kve_server_s {
 
     kve_hist_t          ttft, itl, e2e, queue, prefill, decode;
 
-    char               *lora_set[KVE_LORA_SETS];
-    double              lora_seen[KVE_LORA_SETS];
-    int                 nlora_sets;
     kve_buf_t           frozen;             /* metrics */
     uint64_t            steps_read;         /* by TensorRT-LLM's /metrics */
 

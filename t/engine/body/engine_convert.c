@@ -50,19 +50,6 @@ kve_message_text(cJSON *m, const char *text)
 
 
 static void
-kve_message_image(cJSON *m, const char *url)
-{
-    cJSON  *part, *image;
-
-    part = cJSON_CreateObject();
-    cJSON_AddStringToObject(part, "type", "image_url");
-    image = cJSON_AddObjectToObject(part, "image_url");
-    cJSON_AddStringToObject(image, "url", url);
-    cJSON_AddItemToArray(kve_message_content(m), part);
-}
-
-
-static void
 kve_message_call(cJSON *m, const char *id, const char *name, const char *args)
 {
     cJSON  *calls, *call, *function;
@@ -110,29 +97,6 @@ kve_convert_system(cJSON *m, const cJSON *content)
 
 
 static void
-kve_convert_image(cJSON *m, const cJSON *block)
-{
-    kve_buf_t     url = { 0 };
-    const char   *type, *data;
-    const cJSON  *source;
-
-    source = kve_json_get(block, "source");
-    data = kve_json_str(source, "url");
-
-    if (data == NULL) {
-        type = kve_json_str(source, "media_type");
-        data = kve_json_str(source, "data");
-        kve_buf_printf(&url, "data:%s;base64,", type ? type : "image/jpeg");
-        kve_buf_str(&url, data ? data : "");
-        data = url.data;
-    }
-
-    kve_message_image(m, data);
-    kve_buf_free(&url);
-}
-
-
-static void
 kve_convert_tool_result(cJSON *messages, const cJSON *block)
 {
     cJSON        *m;
@@ -155,9 +119,6 @@ kve_convert_tool_result(cJSON *messages, const cJSON *block)
 
         if (text) {
             kve_message_text(m, text);
-
-        } else if (kve_json_get(item, "source")) {
-            kve_convert_image(m, item);
         }
     }
 }
@@ -196,9 +157,6 @@ kve_convert_message(cJSON *messages, const cJSON *msg)
 
             if (strcmp(type, "text") == 0 && text) {
                 kve_message_text(m, text);
-
-            } else if (strcmp(type, "image") == 0) {
-                kve_convert_image(m, block);
 
             } else if (strcmp(type, "tool_use") == 0) {
                 args = cJSON_PrintUnformatted(kve_json_get(block, "input"));

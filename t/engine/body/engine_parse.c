@@ -274,7 +274,6 @@ kve_parse_body(kve_server_t *s, kve_api_e api, const char *data, size_t len,
     p->include_usage = kve_json_true(options, "include_usage", 0)
                        || opt->force_include_usage;
     p->continuous_usage = kve_json_true(options, "continuous_usage_stats", 0);
-    p->return_progress = kve_json_true(p->body, "return_progress", 0);
     p->timings_per_token = kve_json_true(p->body, "timings_per_token", 0);
     p->background = api == KVE_RESPONSES && !p->stream
                     && kve_json_true(p->body, "background", 0);

@@ -33,7 +33,6 @@ typedef struct {
     unsigned            continuous_usage:1;
     unsigned            continues:1;        /* its own reply, maybe */
     unsigned            ignore_eos:1;
-    unsigned            return_progress:1;
     unsigned            timings_per_token:1;
     unsigned            tools_allowed:1;
     unsigned            skip_cache:1;       /* all is computed anew */

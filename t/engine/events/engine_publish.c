@@ -17,7 +17,6 @@ typedef struct kve_message_s  kve_message_t;
 struct kve_message_s {
     uint64_t            seq;
     kve_buf_t           payload;
-    double              due;                /* monotonic, of a late one */
     kve_message_t      *next;
 };
 
@@ -38,17 +37,11 @@ struct kve_publisher_s {
     uint64_t            nkept;              /* its size */
     uint64_t            seq;                /* of the next message */
 
-    kve_message_t      *late;               /* copies, the first due first */
-    kve_message_t     **late_tail;
     kve_message_t      *swapped;            /* waits for the one behind it */
-    struct event       *timer;
 
     kve_published_t     told;
     uint64_t            random;
 };
-
-
-static void kve_publisher_timer(evutil_socket_t fd, short what, void *data);
 
 
 static void
@@ -90,13 +83,11 @@ kve_publisher_create(kve_server_t *s, int rank)
 
     p->server = s;
     p->number = s->index * s->ranks + rank;
-    p->late_tail = &p->late;
     p->nkept = s->engine->opt.kv_buffer;
     p->kept = calloc(p->nkept, sizeof(kve_message_t *));
-    p->timer = event_new(s->engine->base, -1, 0, kve_publisher_timer, p);
     p->random = kve_mix(s->port + rank);
 
-    if (p->kept == NULL || p->timer == NULL) {
+    if (p->kept == NULL) {
         abort();
     }
 
@@ -109,7 +100,6 @@ kve_publisher_free(kve_publisher_t *p)
 {
     kve_publisher_close(p);
     kve_publisher_renumber(p);
-    event_free(p->timer);
     free(p->kept);
     free(p);
 }
@@ -386,75 +376,6 @@ kve_publisher_frames(kve_publisher_t *p, const kve_message_t *m)
 }
 
 
-static void
-kve_publisher_arm(kve_publisher_t *p)
-{
-    double          left;
-    struct timeval  tv;
-
-    left = p->late->due - kve_now();
-    left = left > 0 ? left : 0;
-
-    tv.tv_sec = (time_t) left;
-    tv.tv_usec = (suseconds_t) ((left - tv.tv_sec) * 1e6);
-
-    event_add(p->timer, &tv);
-}
-
-
-static void
-kve_publisher_timer(evutil_socket_t fd, short what, void *data)
-{
-    kve_message_t    *m;
-    kve_publisher_t  *p;
-
-    (void) fd;
-    (void) what;
-
-    p = data;
-
-    while (p->late && p->late->due <= kve_now()) {
-        m = p->late;
-        p->late = m->next;
-
-        if (p->late == NULL) {
-            p->late_tail = &p->late;
-        }
-
-        kve_publisher_frames(p, m);
-        kve_message_free(m);
-    }
-
-    if (p->late) {
-        kve_publisher_arm(p);
-    }
-}
-
-
-/* now, or late; those that are sent after it are not before it */
-
-static void
-kve_publisher_out(kve_publisher_t *p, const kve_message_t *m)
-{
-    kve_message_t  *copy;
-
-    if (p->late == NULL && p->server->settings.kv_late_ms <= 0) {
-        kve_publisher_frames(p, m);
-        return;
-    }
-
-    copy = kve_message_copy(m);
-    copy->due = kve_now() + p->server->settings.kv_late_ms / 1000;
-
-    *p->late_tail = copy;
-    p->late_tail = &copy->next;
-
-    if (p->late == copy) {
-        kve_publisher_arm(p);
-    }
-}
-
-
 void
 kve_publisher_send(kve_publisher_t *p, kve_buf_t *payload)
 {
@@ -487,15 +408,15 @@ kve_publisher_send(kve_publisher_t *p, kve_buf_t *payload)
         return;
     }
 
-    kve_publisher_out(p, m);
+    kve_publisher_frames(p, m);
 
     if (set->kv_double > 0) {
         set->kv_double--;
-        kve_publisher_out(p, m);
+        kve_publisher_frames(p, m);
     }
 
     if (p->swapped) {
-        kve_publisher_out(p, p->swapped);
+        kve_publisher_frames(p, p->swapped);
         kve_message_free(p->swapped);
         p->swapped = NULL;
     }
@@ -505,22 +426,12 @@ kve_publisher_send(kve_publisher_t *p, kve_buf_t *payload)
 void
 kve_publisher_renumber(kve_publisher_t *p)
 {
-    uint64_t        i;
-    kve_message_t  *m;
+    uint64_t  i;
 
     for (i = 0; i < p->nkept; i++) {
         kve_message_free(p->kept[i]);
         p->kept[i] = NULL;
     }
-
-    while (p->late) {
-        m = p->late;
-        p->late = m->next;
-        kve_message_free(m);
-    }
-
-    p->late_tail = &p->late;
-    event_del(p->timer);
 
     kve_message_free(p->swapped);
     p->swapped = NULL;

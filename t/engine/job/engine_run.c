@@ -298,13 +298,6 @@ kve_server_events(kve_server_t *s, const kve_event_t *ev, size_t n)
             s->counters.prompt_tokens += ev->req->prompt_tokens;
             s->counters.cached_tokens += ev->req->cached_tokens;
 
-            if (sub->job->parsed.stream && sub->job->parsed.return_progress
-                && s->engine->opt.dialect == KVE_LLAMACPP)
-            {
-                kve_job_headers(sub->job);
-                kve_stream_admitted(sub->job, sub);
-            }
-
             break;
 
         case KVE_DONE:

@@ -96,21 +96,9 @@ kve_job_timer(evutil_socket_t fd, short what, void *data)
 
     job = data;
 
-    if (!job->submitted) {
-        event_free(job->timer);
-        job->timer = NULL;
-        kve_job_start(job);
-        return;
-    }
-
-    if (job->begun) {
-        event_del(job->timer);
-        return;
-    }
-
-    kve_job_headers(job);
-    kve_buf_str(&job->out, ": ping\n\n");
-    kve_send_flush(job);
+    event_free(job->timer);
+    job->timer = NULL;
+    kve_job_start(job);
 }
 
 
@@ -338,18 +326,6 @@ kve_job_check(kve_job_t *job)
         return -1;
     }
 
-    if (opt->max_waiting >= 0) {
-
-        if (st.waiting >= (uint32_t) opt->max_waiting
-            && st.running >= kve_replica_config(job->server->model)->max_seqs
-                             * (uint32_t) job->server->ranks)
-        {
-            kve_job_error(job, 429, "rate_limit_error",
-                          "The waiting queue is full.");
-            return -1;
-        }
-    }
-
     return 0;
 }
 
@@ -439,10 +415,6 @@ kve_job_start(kve_job_t *job)
 
         if (!set->first_token_headers) {
             kve_job_headers(job);
-        }
-
-        if (set->sse_ping > 0) {
-            kve_job_timer_set(job, set->sse_ping, EV_PERSIST);
         }
     }
 

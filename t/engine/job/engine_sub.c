@@ -20,7 +20,6 @@ static const char *
 kve_job_tool(kve_job_t *job, uint64_t seed)
 {
     int              n;
-    double           rate;
     const cJSON     *tool;
     kve_parsed_t    *p;
 
@@ -31,11 +30,8 @@ kve_job_tool(kve_job_t *job, uint64_t seed)
     }
 
     n = cJSON_GetArraySize(p->tools);
-    rate = job->want_tool ? 1 : job->server->settings.tool_call_rate;
 
-    if (n == 0 || !p->tools_allowed
-        || (kve_mix(seed) >> 11) * (1.0 / 9007199254740992.0) >= rate)
-    {
+    if (n == 0 || !p->tools_allowed || !job->want_tool) {
         return NULL;
     }
 
@@ -48,25 +44,20 @@ kve_job_tool(kve_job_t *job, uint64_t seed)
 /* how many tokens the reply has, and why it ends there */
 
 static uint32_t
-kve_job_length(kve_job_t *job, uint64_t seed, int64_t prompt, int64_t given,
+kve_job_length(kve_job_t *job, int64_t prompt, int64_t given,
     const char **finish)
 {
-    double           u;
     int64_t          n, max;
     kve_parsed_t    *p;
-    kve_settings_t  *set;
 
     p = &job->parsed;
-    set = &job->server->settings;
     *finish = "stop";
 
     if (p->api == KVE_EMBEDDINGS) {
         return 1;
     }
 
-    u = (kve_mix(seed + 1) >> 11) * (1.0 / 9007199254740992.0);
-    n = (int64_t) (set->output_tokens
-                   * (1 + set->output_spread * (2 * u - 1)) + 0.5);
+    n = (int64_t) (job->server->settings.output_tokens + 0.5);
     max = job->server->engine->opt.max_model_len - prompt;
 
     if (p->max_tokens > 0 && p->max_tokens < max) {
@@ -231,7 +222,7 @@ kve_sub_init(kve_job_t *job, int i, const kve_buf_t *prompt)
     sub->req.skip = job->parsed.skip_cache;
     sub->req.given = job->given;
 
-    tokens = kve_job_length(job, seed, sub->req.prompt_tokens, given, &finish);
+    tokens = kve_job_length(job, sub->req.prompt_tokens, given, &finish);
     sub->req.output_tokens = tokens;
 
     tool = NULL;
@@ -241,9 +232,7 @@ kve_sub_init(kve_job_t *job, int i, const kve_buf_t *prompt)
         || job->parsed.api == KVE_MESSAGES)
     {
         tool = kve_job_tool(job, seed);
-        reasoning = job->want_reasoning >= 0
-                    ? job->want_reasoning
-                    : job->server->settings.reasoning_tokens;
+        reasoning = job->want_reasoning;
     }
 
     if (job->parsed.api != KVE_EMBEDDINGS) {

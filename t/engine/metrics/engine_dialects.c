@@ -46,120 +46,6 @@ kve_metrics_process(kve_scrape_t *m)
 
 
 static void
-kve_metrics_lora_sets(kve_scrape_t *m)
-{
-    int            i;
-    kve_server_t  *s;
-
-    s = m->s;
-
-    kve_metrics_head(m, "vllm:lora_requests_info", "gauge",
-                     "Running stats on lora requests.");
-
-    for (i = 0; i < s->nlora_sets; i++) {
-        kve_buf_printf(m->b, "vllm:lora_requests_info{%s} ", s->lora_set[i]);
-        kve_metrics_number(m->b, s->lora_seen[i]);
-        kve_buf_str(m->b, "\n");
-    }
-}
-
-
-/* old sets of labels stay, so a reader must take the newest */
-
-static void
-kve_metrics_loras(kve_scrape_t *m)
-{
-    int             i, k, oldest, waits, runs;
-    char           *set;
-    kve_buf_t       b[2] = { 0 }, text = { 0 };
-    kve_job_t      *job;
-    kve_server_t   *s;
-    kve_options_t  *opt;
-
-    s = m->s;
-    opt = &s->engine->opt;
-
-    if (opt->nloras == 0) {
-        if (s->nlora_sets) {
-            kve_metrics_lora_sets(m);
-        }
-
-        return;
-    }
-
-    kve_buf_str(&b[0], "");
-    kve_buf_str(&b[1], "");
-
-    for (i = 0; i < opt->nloras; i++) {
-        waits = 0;
-        runs = 0;
-
-        for (job = s->jobs; job; job = job->next) {
-            if (job->lora != i || !job->submitted) {
-                continue;
-            }
-
-            for (k = 0; k < job->nsubs; k++) {
-                if (kve_req_is_running(&job->subs[k].req)) {
-                    runs = 1;
-
-                } else if (!job->subs[k].done) {
-                    waits = 1;
-                }
-            }
-        }
-
-        if (runs) {
-            kve_buf_printf(&b[0], "%s%s", b[0].len ? "," : "",
-                           opt->lora[i]);
-        }
-
-        if (waits) {
-            kve_buf_printf(&b[1], "%s%s", b[1].len ? "," : "",
-                           opt->lora[i]);
-        }
-    }
-
-    kve_buf_printf(&text, "max_lora=\"%d\",running_lora_adapters=\"%s\","
-                   "waiting_lora_adapters=\"%s\"", opt->max_loras,
-                   b[0].data, b[1].data);
-    set = text.data;
-
-    kve_buf_free(&b[0]);
-    kve_buf_free(&b[1]);
-
-    for (i = 0, oldest = 0; i < s->nlora_sets; i++) {
-        if (strcmp(s->lora_set[i], set) == 0) {
-            break;
-        }
-
-        if (s->lora_seen[i] < s->lora_seen[oldest]) {
-            oldest = i;
-        }
-    }
-
-    if (i == s->nlora_sets) {
-        if (i == KVE_LORA_SETS) {
-            i = oldest;
-            free(s->lora_set[i]);
-
-        } else {
-            s->nlora_sets++;
-        }
-
-        s->lora_set[i] = set;
-
-    } else {
-        free(set);
-    }
-
-    s->lora_seen[i] = kve_wall();
-
-    kve_metrics_lora_sets(m);
-}
-
-
-static void
 kve_metrics_vllm_config(kve_scrape_t *m)
 {
     int                  e;
@@ -342,7 +228,6 @@ kve_metrics_vllm(kve_scrape_t *m)
                      "Histogram of time spent in DECODE phase for request.",
                      &s->decode);
 
-    kve_metrics_loras(m);
     kve_metrics_vllm_config(m);
 }
 

@@ -279,13 +279,6 @@ kve_metrics_handle(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 void
 kve_metrics_free(kve_server_t *s)
 {
-    int  i;
-
-    for (i = 0; i < s->nlora_sets; i++) {
-        free(s->lora_set[i]);
-    }
-
-    s->nlora_sets = 0;
     s->steps_read = 0;
     kve_buf_free(&s->frozen);
 }

@@ -447,13 +447,6 @@ kve_replica_tier(const kve_replica_t *r, kve_tier_e tier)
 }
 
 
-int
-kve_req_is_running(const kve_req_t *req)
-{
-    return req->state == KVE_PREFILL || req->state == KVE_DECODE;
-}
-
-
 uint32_t
 kve_req_tokens(const kve_replica_t *r, const kve_req_t *req)
 {

@@ -260,7 +260,6 @@ const kve_blocks_t *kve_replica_blocks(const kve_replica_t *r);
 /* NULL: there is no such tier */
 const kve_blocks_t *kve_replica_tier(const kve_replica_t *r, kve_tier_e tier);
 
-int kve_req_is_running(const kve_req_t *req);
 
 /* tokens computed so far, seen by the client or not yet */
 uint32_t kve_req_tokens(const kve_replica_t *r, const kve_req_t *req);

@@ -76,29 +76,14 @@ kve_stream_choice_end(kve_job_t *job, const char *finish)
 /* the first event of a chat, and llama.cpp's news of the prefill */
 
 static void
-kve_stream_role(kve_job_t *job, kve_sub_t *sub, int progress)
+kve_stream_role(kve_job_t *job, kve_sub_t *sub)
 {
-    uint32_t  total;
-
     kve_stream_choice(job, sub);
     kve_buf_str(&job->out, kve_is_llamacpp(job)
                            ? "\"role\":\"assistant\",\"content\":null"
                            : "\"role\":\"assistant\",\"content\":\"\"");
 
-    if (!progress) {
-        kve_stream_choice_end(job, NULL);
-        return;
-    }
-
-    total = sub->req.prompt_tokens;
-
-    kve_buf_str(&job->out, "},\"finish_reason\":null}]");
-    kve_buf_add(&job->out, job->tail.data, job->tail.len);
-    kve_buf_printf(&job->out, ",\"prompt_progress\":{\"total\":%u,"
-                   "\"cache\":%u,\"processed\":%u,\"time_ms\":%.0f}}\n\n",
-                   total, sub->req.cached_tokens,
-                   progress == 1 ? sub->req.cached_tokens : total,
-                   (kve_now() - job->arrived) * 1000);
+    kve_stream_choice_end(job, NULL);
 }
 
 
@@ -157,28 +142,13 @@ kve_stream_open(kve_job_t *job)
 }
 
 
-/* llama.cpp with return_progress: the cached count, before the prefill */
-
-void
-kve_stream_admitted(kve_job_t *job, kve_sub_t *sub)
-{
-    if (job->parsed.return_progress && kve_is_llamacpp(job)
-        && job->parsed.api == KVE_CHAT)
-    {
-        kve_stream_role(job, sub, 1);
-        kve_send_flush(job);
-    }
-}
-
-
 void
 kve_stream_first(kve_job_t *job, kve_sub_t *sub)
 {
     switch (job->parsed.api) {
 
     case KVE_CHAT:
-        kve_stream_role(job, sub, job->parsed.return_progress
-                                  && kve_is_llamacpp(job) ? 2 : 0);
+        kve_stream_role(job, sub);
         break;
 
     case KVE_RESPONSES:

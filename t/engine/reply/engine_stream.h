@@ -10,7 +10,6 @@
 
 
 void kve_stream_open(kve_job_t *job);
-void kve_stream_admitted(kve_job_t *job, kve_sub_t *sub);
 void kve_stream_first(kve_job_t *job, kve_sub_t *sub);
 void kve_stream_token(kve_job_t *job, kve_sub_t *sub, uint32_t n);
 void kve_stream_finish(kve_job_t *job, kve_sub_t *sub);

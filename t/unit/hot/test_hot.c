@@ -10,6 +10,7 @@
  */
 
 
+#include "util_hot.h"
 #include "util.h"
 #include "core/hot/kvr_hot.h"
 
@@ -47,7 +48,7 @@ count(unsigned entry, uint64_t now)
 
     i = keys.n - 1;
 
-    return kvr_hot_count(&hot, keys.key[i], now);
+    return util_hot_count(&hot, keys.key[i], now);
 }
 
 
@@ -215,7 +216,7 @@ TEST(test_hot_bucket)
     /* the last one has worn down the lowest, and got no place for it */
 
     for (i = 0; i < 5; i++) {
-        have = kvr_hot_count(&hot, keys[i].key[0], 1000);
+        have = util_hot_count(&hot, keys[i].key[0], 1000);
         util_check(have == (i == 0 ? 7 : i == 4 ? 0 : counts[i]), "%u: %.2f",
                    i, have);
     }
@@ -226,10 +227,10 @@ TEST(test_hot_bucket)
         kvr_hot_add(&hot, &keys[4], 1000);
     }
 
-    have = kvr_hot_count(&hot, keys[4].key[0], 1000);
+    have = util_hot_count(&hot, keys[4].key[0], 1000);
     util_check(have == 1, "%.2f", have);
 
-    have = kvr_hot_count(&hot, keys[0].key[0], 1000);
+    have = util_hot_count(&hot, keys[0].key[0], 1000);
     util_check(have == 0, "%.2f", have);
 }
 
@@ -279,7 +280,7 @@ plainly(unsigned entries, unsigned from, unsigned active, double least,
 
         for (k = 0; k < keys.n; k++) {
             if ((k == keys.n - 1 ? entries : 1U << 2 * k) > i) {
-                n = fmax(n, kvr_hot_count(&hot, keys.key[k], now));
+                n = fmax(n, util_hot_count(&hot, keys.key[k], now));
             }
         }
 

@@ -10,6 +10,7 @@
  */
 
 
+#include "util_hot.h"
 #include "share/hosts.h"
 
 
@@ -21,7 +22,7 @@ hot(unsigned h, const uint64_t *c)
 
     kvr_hot_keys(c, 40, &keys);
 
-    return kvr_hot_count(host[h].zone.hot, keys.key[keys.n - 1], now);
+    return util_hot_count(host[h].zone.hot, keys.key[keys.n - 1], now);
 }
 
 
@@ -217,7 +218,7 @@ TEST(test_share_hot)
         util_check(there > 29.5 && there < 30.5, "host %u: %.2f", h, there);
 
         for (i = 0; i < keys.n; i++) {
-            there = kvr_hot_count(host[h].zone.hot, keys.key[i], now);
+            there = util_hot_count(host[h].zone.hot, keys.key[i], now);
             util_check(there > 29.5 && there < 30.5, "%u: %.2f", i, there);
         }
     }
