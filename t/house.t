@@ -51,7 +51,7 @@ my $table = <<'END';
  1 core/hash      kvr_block.h kvr_block_vec.h kvr_vec.h || core root
  1 core/index     kvr_index.h kvr_index_line.h kvr_index_snapshot.h | kvr_index_  | core root
  1 core/policy    kvr_policy.h  | kvr_policy_ | core root any
- 1 core/learn     kvr_feedback.h kvr_retention.h kvr_prefill.h kvr_resume.h kvr_tier.h kvr_ttft.h || core root
+ 1 core/learn     kvr_feedback.h kvr_retention.h kvr_prefill.h kvr_ratio.h kvr_resume.h kvr_tier.h kvr_ttft.h || core root
  1 core/queue     kvr_queue.h   | kvr_queue_  | core root
  2 core/text      kvr_json.h kvr_json_push.h kvr_text.h kvr_window.h || core root
  3 core/prompt    kvr_prompt.h kvr_canon.h kvr_endpoint.h kvr_document.h | kvr_prompt_ | core root
@@ -89,6 +89,10 @@ my $table = <<'END';
 [ngx_http_kvroute_continue_module]
  8 core/continue  kvr_again.h kvr_answer.h kvr_continue.h kvr_late.h kvr_splice.h || core root
 14 continue       ngx_http_kvroute_continue.h | ngx_http_kvroute_continue_ | root
+
+[ngx_http_kvroute_budget_module]
+ 6 core/budget    kvr_budget.h  || core root any
+14 budget         ngx_http_kvroute_budget.h | ngx_http_kvroute_budget_ | root
 
 [t/engine]
  0 model     replica.h blocks.h hardware.h | kve_

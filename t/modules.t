@@ -64,7 +64,8 @@ sub order {
 my %directive = (share => 'kvroute_share zone=z server=redis://127.0.0.1:1;',
                  events => 'upstream: kvroute_events port=1;',
                  prefill => 'kvroute_prefill off;',
-                 continue => 'kvroute_continue off;');
+                 continue => 'kvroute_continue off;',
+                 budget => 'kvroute_budget off;');
 
 for my $file (@extensions) {
     my ($name) = $file =~ /ngx_http_kvroute_(\w+)_module\.so$/;

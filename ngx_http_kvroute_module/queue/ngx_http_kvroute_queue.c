@@ -263,23 +263,8 @@ ngx_http_kvroute_queue_park(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
 
     queue = w->conf->queue;
 
-    if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK) {
+    if (ngx_http_kvroute_request_park(r) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    r->write_event_handler = ngx_http_request_empty_handler;
-
-    /* detect that the client closes the connection */
-
-    if (r->post_action) {
-        r->read_event_handler = ngx_http_block_reading;
-
-    } else {
-        r->read_event_handler = ngx_http_test_reading;
-
-        if (r->connection->read->ready && !r->connection->read->posted) {
-            ngx_post_event(r->connection->read, &ngx_posted_events);
-        }
     }
 
     timeout = queue->timeout;
@@ -357,11 +342,7 @@ ngx_http_kvroute_queue_event(ngx_event_t *ev)
     }
 
     if (w->state == NGX_HTTP_KVROUTE_QUEUE_WAITED) {
-
-        r->read_event_handler = ngx_http_block_reading;
-        r->write_event_handler = ngx_http_core_run_phases;
-
-        ngx_http_core_run_phases(r);
+        ngx_http_kvroute_request_resume(r);
 
     } else {
         ngx_http_finalize_request(r, ngx_http_kvroute_queue_reject(r, w));

@@ -69,6 +69,10 @@ ngx_http_kvroute_queue_item(ngx_http_kvroute_wait_t *w)
         class = (n == NGX_ERROR) ? class : ngx_max(class, n);
     }
 
+    if (ctx->lowest) {
+        class = KVR_QUEUE_CLASSES - 1;
+    }
+
     if (ngx_http_kvroute_tally_tenant(ctx, w->conf->zone) == NGX_OK) {
         tenant = kvr_queue_tenant(shared, ctx->tenant_hash, w->start);
     }

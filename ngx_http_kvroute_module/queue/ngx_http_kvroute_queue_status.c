@@ -117,11 +117,8 @@ static ngx_int_t
 ngx_http_kvroute_queue_refuse(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w)
 {
-    u_char                    *value;
-    ngx_uint_t                 i;
-    kvr_tally_counts_t         counts;
-    ngx_http_err_page_t       *page;
-    ngx_http_core_loc_conf_t  *clcf;
+    u_char              *value;
+    kvr_tally_counts_t   counts;
 
     if (w->again) {
         return NGX_OK;
@@ -148,17 +145,6 @@ ngx_http_kvroute_queue_refuse(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
-
-    if (clcf->error_pages) {
-        page = clcf->error_pages->elts;
-
-        for (i = 0; i < clcf->error_pages->nelts; i++) {
-            if (page[i].status == (ngx_int_t) w->conf->queue->status) {
-                return NGX_DECLINED;
-            }
-        }
-    }
-
-    return NGX_OK;
+    return ngx_http_kvroute_send_paged(r, w->conf->queue->status)
+           ? NGX_DECLINED : NGX_OK;
 }

@@ -30,20 +30,69 @@ ngx_http_kvroute_request_get_ctx(ngx_http_request_t *r)
 
     /* an internal redirect resets contexts: find it by its cleanup handler */
 
-    for (cln = r->pool->cleanup; cln; cln = cln->next) {
+    cln = r->pool->cleanup;
 
-        if (cln->handler == ngx_http_kvroute_request_cleanup) {
-            ctx = cln->data;
+    do {
+        ctx = ngx_http_kvroute_request_next(&cln);
+    } while (ctx && ctx->request != r);
 
-            if (ctx->request == r) {
-                ctx->moved = 1;
-                ngx_http_set_ctx(r, ctx, ngx_http_kvroute_module);
-                return ctx;
-            }
+    if (ctx) {
+        ctx->moved = 1;
+        ngx_http_set_ctx(r, ctx, ngx_http_kvroute_module);
+    }
+
+    return ctx;
+}
+
+
+ngx_http_kvroute_ctx_t *
+ngx_http_kvroute_request_next(ngx_pool_cleanup_t **cln)
+{
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    for (ctx = NULL; *cln && ctx == NULL; *cln = (*cln)->next) {
+        if ((*cln)->handler == ngx_http_kvroute_request_cleanup) {
+            ctx = (*cln)->data;
         }
     }
 
-    return NULL;
+    return ctx;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_request_park(ngx_http_request_t *r)
+{
+    if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    r->write_event_handler = ngx_http_request_empty_handler;
+
+    /* detect that the client closes the connection */
+
+    if (r->post_action) {
+        r->read_event_handler = ngx_http_block_reading;
+
+    } else {
+        r->read_event_handler = ngx_http_test_reading;
+
+        if (r->connection->read->ready && !r->connection->read->posted) {
+            ngx_post_event(r->connection->read, &ngx_posted_events);
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_kvroute_request_resume(ngx_http_request_t *r)
+{
+    r->read_event_handler = ngx_http_block_reading;
+    r->write_event_handler = ngx_http_core_run_phases;
+
+    ngx_http_core_run_phases(r);
 }
 
 

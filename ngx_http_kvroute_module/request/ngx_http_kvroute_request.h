@@ -201,6 +201,7 @@ typedef struct {
     unsigned                     ranked:1;  /* $kvroute_rank was read */
     unsigned                     ttft_set:1;
     unsigned                     prioritized:1;
+    unsigned                     lowest:1;  /* class of the queue */
     unsigned                     early:2;   /* _KEPT or _MOVED; 0: no early
                                                decision */
 } ngx_http_kvroute_ctx_t;
@@ -215,6 +216,19 @@ ngx_http_kvroute_ctx_t *ngx_http_kvroute_request_get_ctx(
     ngx_http_request_t *r);
 ngx_http_kvroute_ctx_t *ngx_http_kvroute_request_create_ctx(
     ngx_http_request_t *r);
+
+/*
+ * Returns the next context of a request and its subrequests, whose cleanups
+ * begin at *cln; or NULL.
+ */
+ngx_http_kvroute_ctx_t *ngx_http_kvroute_request_next(
+    ngx_pool_cleanup_t **cln);
+
+/* Lets a request wait in its phase, while the client may leave. */
+ngx_int_t ngx_http_kvroute_request_park(ngx_http_request_t *r);
+
+/* Continues with the phases. */
+void ngx_http_kvroute_request_resume(ngx_http_request_t *r);
 
 /* Clears values of another location; called before the body is used. */
 void ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx);
@@ -397,6 +411,10 @@ ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_pass_expected(
 /* _send: Sends a part of a JSON tree, and deletes the tree. */
 ngx_int_t ngx_http_kvroute_send_json(ngx_http_request_t *r, cJSON *json,
     cJSON *part);
+
+/* Tells whether an error_page responds to a status. */
+ngx_uint_t ngx_http_kvroute_send_paged(ngx_http_request_t *r,
+    ngx_uint_t status);
 
 /* Sends an error, with a text of at most 128 bytes. */
 ngx_int_t ngx_http_kvroute_send_error(ngx_http_request_t *r, ngx_uint_t status,

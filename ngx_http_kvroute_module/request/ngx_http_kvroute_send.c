@@ -36,6 +36,29 @@ ngx_http_kvroute_send_json(ngx_http_request_t *r, cJSON *json, cJSON *part)
 }
 
 
+ngx_uint_t
+ngx_http_kvroute_send_paged(ngx_http_request_t *r, ngx_uint_t status)
+{
+    ngx_uint_t                 i;
+    ngx_http_err_page_t       *page;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    if (clcf->error_pages) {
+        page = clcf->error_pages->elts;
+
+        for (i = 0; i < clcf->error_pages->nelts; i++) {
+            if (page[i].status == (ngx_int_t) status) {
+                return 1;
+            }
+        }
+    }
+
+    return 0;
+}
+
+
 ngx_int_t
 ngx_http_kvroute_send_error(ngx_http_request_t *r, ngx_uint_t status,
     const char *text)

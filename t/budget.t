@@ -1,0 +1,305 @@
+#!/usr/bin/perl
+
+# Budgets: what requests are charged, what happens over the limit, and that it
+# holds over workers, reloads and killed workers.
+
+use lib 't/lib';
+use Kvroute;
+
+use JSON::PP ();
+
+my $t = Kvroute->new(workers => 2);
+
+plan(skip_all => 'no module for budgets')
+    unless grep { /kvroute_budget_module/ } $t->modules();
+
+$t->engines(2, '--hardware', 'none', '--model', 'm',
+            '--enable-prompt-tokens-details');
+$t->engines(1, '--hardware', 'none', '--model', 'm');
+
+$t->upstream('llm', 'E0 E1 max_fails=0');
+$t->upstream('mute', 'E2 max_fails=0');
+$t->upstream('queued', 'kvroute_queue max=9 timeout=1h;', 'E0 max_conns=1 max_fails=0');
+
+# rates of a day: nothing is paid during a test
+
+my $conf = <<'EOC';
+    log_format kv '$arg_n $status "$kvroute_budget" $kvroute_budget_remaining '
+                  '$kvroute_budget_charged $kvroute_computed_tokens '
+                  '$kvroute_prompt_tokens $kvroute_completion_tokens '
+                  '$kvroute_budget_retry';
+    access_log %%DIR%%/access.log kv;
+
+    map $http_x_rate $rate { default 1500/d; '~.' $http_x_rate; }
+
+    client_body_buffer_size 1m;
+    kvroute_tenant $http_x_key name=$http_x_key;
+    kvroute_budget $http_x_key zone=z rate=1500/d;
+
+    location /v1/ { proxy_pass http://llm; }
+    location /free/ { kvroute_budget off; proxy_pass http://llm/; }
+    location /prompt/ {
+        kvroute_budget p$http_x_key zone=z rate=1500/d charge=prompt;
+        proxy_pass http://llm/;
+    }
+    location /all/ {
+        kvroute_budget a$http_x_key zone=z rate=100k/d charge=all;
+        proxy_pass http://mute/;
+    }
+    location /rate/ {
+        kvroute_budget r$http_x_key zone=z rate=$rate burst=100;
+        proxy_pass http://llm/;
+    }
+    location /low/ {
+        kvroute_budget $http_x_key zone=z rate=1500/d over=low;
+        proxy_pass http://queued/;
+    }
+    location /wait/ {
+        kvroute_budget w$http_x_key zone=z rate=$rate burst=0 over=queue
+                       timeout=1h;
+        proxy_pass http://llm/;
+    }
+    location /short/ {
+        kvroute_budget w$http_x_key zone=z rate=$rate burst=0 over=queue
+                       timeout=10ms;
+        proxy_pass http://llm/;
+    }
+    location /paged/ {
+        error_page 429 = @paged;
+        proxy_pass http://llm/;
+    }
+    location @paged { kvroute_budget off; return 200 "elsewhere"; }
+    location /looped/ {
+        error_page 429 /v1/chat/completions;
+        proxy_pass http://llm/;
+    }
+    location /api/ { kvroute_api write=on; }
+EOC
+
+$t->conf($conf)->run();
+
+my $chat = 'v1/chat/completions';
+my ($n, $seed) = (0, 0);
+
+# a request of this many characters, four a token, of a new prompt or of one that
+# was there
+
+sub ask {
+    my ($path, $key, $len, %arg) = @_;
+    my $old = delete $arg{seed};
+
+    $n++;
+
+    return $t->post("/$path?n=$n", chat(text($len, $old // ++$seed), %{$arg{body} // {}}),
+                    headers => { 'X-Key' => $key, %{$arg{headers} // {}} });
+}
+
+# what the log says of a request
+
+sub logged {
+    my ($n) = @_;
+    my @line;
+
+    wait_for(sub { @line = $t->access_log() =~
+                   /^$n (\d+) "(\S*)" (\S+) (\S+) (\S+) (\S+) (\S+) (\S+)$/m });
+
+    my %l;
+    @l{qw(status budget remaining charged computed prompt completion retry)} = @line;
+
+    return \%l;
+}
+
+sub budget { return $t->status()->{zones}{z}{budget} }
+
+
+# --- computed tokens: up to the burst, which is the rate's amount
+
+is(ask($chat, 'acme', 4000)->{status}, 200, 'within the limit');
+my $l = logged($n);
+is($l->{budget}, 'admitted', 'in the log');
+cmp_ok($l->{computed}, '>', 900, 'tokens were computed');
+is($l->{charged}, $l->{computed}, 'these are charged');
+
+is(ask($chat, 'acme', 4000)->{status}, 200, 'the last one may exceed it');
+
+my $r = ask($chat, 'acme', 40);
+is($r->{status}, 429, 'over the limit');
+like($r->{headers}{'retry-after'}, qr/^\d{4,5}$/, 'Retry-After');
+is($r->{headers}{'x-ratelimit-limit-tokens'}, 1500, 'the limit');
+is($r->{headers}{'x-ratelimit-remaining-tokens'}, 0, 'nothing is left');
+like($r->{headers}{'x-ratelimit-reset-tokens'}, qr/^\d{5,6}s$/, 'until all is paid');
+is(JSON::PP::decode_json($r->{body})->{error}{code}, 'rate_limit_exceeded', 'OpenAI\'s error');
+
+$l = logged($n);
+is("$l->{status} $l->{budget} $l->{remaining} $l->{charged}", '429 rejected 0 0', 'in the log');
+is($l->{retry}, $r->{headers}{'retry-after'}, 'in a variable');
+
+is(ask($chat, 'beta', 400)->{status}, 200, 'others are not limited by it');
+is(ask($chat, '', 400)->{status}, 200, 'who has no name has no limit');
+is(logged($n)->{budget}, '-', 'and no budget');
+is(ask("free/$chat", 'acme', 400)->{status}, 200, 'off');
+is($t->get('/v1/models', headers => { 'X-Key' => 'acme' })->{status}, 200, 'no prompt');
+
+my ($tenant) = grep { $_->{name} eq 'acme' } @{$t->status()->{upstreams}{llm}{tenants}};
+is($tenant->{rejects}, 1, 'counted for the tenant');
+
+# --- cached prompts cost nothing
+
+ask($chat, 'gamma', 4000, seed => 1000);
+is(ask($chat, 'gamma', 4000, seed => 1000)->{status}, 200, "cached, $_") for 1 .. 10;
+
+$l = logged($n);
+cmp_ok($l->{charged}, '<', 100, 'next to nothing');
+is($l->{charged}, $l->{computed}, 'by the engine\'s count');
+
+is(ask("prompt/$chat", 'gamma', 4000, seed => 1000)->{status}, 200, 'charge=prompt');
+$l = logged($n);
+is($l->{charged}, $l->{prompt}, 'cached tokens count');
+is(ask("prompt/$chat", 'gamma', 4000, seed => 1000)->{status}, 200, 'until over the limit');
+is(ask("prompt/$chat", 'gamma', 4000, seed => 1000)->{status}, 429, 'the third one is');
+
+# --- all: with and without usage
+
+is(ask("all/$chat", 'delta', 4000, body => { max_tokens => 64 })->{status}, 200, 'charge=all');
+$l = logged($n);
+is($l->{charged}, $l->{prompt} + $l->{completion}, 'prompt and answer');
+cmp_ok($l->{completion}, '==', 64, 'all of it');
+
+is(ask("all/$chat", 'delta', 4000, body => { max_tokens => 64, stream => JSON::PP::true })
+   ->{status}, 200, 'a stream without usage');
+my $known = $l->{charged};
+$l = logged($n);
+is($l->{prompt}, '-', 'nothing is reported');
+cmp_ok($l->{charged}, '>', 0.9 * $known, 'charged by its length');
+cmp_ok($l->{charged}, '<', 1.5 * $known, 'roughly');
+
+# --- what fails costs nothing
+
+is(ask($chat, 'eps', 4000, headers => { 'X-Engine-Fault' => 'status=500' })->{status}, 500,
+   'it fails') for 1 .. 3;
+is(logged($n)->{charged}, 0, 'for nothing');
+is(ask($chat, 'eps', 4000)->{status}, 200, 'so it is within the limit');
+
+# --- rates of their own; one that is none does not limit
+
+is(ask("rate/$chat", 'zeta', 4000, headers => { 'X-Rate' => '10/d' })->{status}, 200, 'a rate');
+is(ask("rate/$chat", 'zeta', 4000, headers => { 'X-Rate' => '10/d' })->{status}, 429, 'over it');
+is(ask("rate/$chat", 'zeta', 4000, headers => { 'X-Rate' => 'much' })->{status}, 200, 'invalid');
+$t->expect_log(qr/invalid rate "much", expected e\.g\. 100k\/m/);
+
+# --- over the limit: the lowest class
+
+is(ask("low/$chat", 'acme', 400)->{status}, 200, 'over=low: served');
+is(logged($n)->{budget}, 'lowered', 'in the log');
+is(ask("low/$chat", 'fresh', 400)->{status}, 200, 'within the limit');
+
+my @class = @{$t->status()->{upstreams}{queued}{queue}{classes}};
+my %passed = map { $_ => $class[$_]{passed} } grep { $class[$_]{passed} } 0 .. $#class;
+is_deeply(\%passed, { 3 => 1, $#class => 1 }, 'one in the lowest class');
+
+# --- or wait: 1000 tokens at 10k/s
+
+is(ask("wait/$chat", 'eta', 4000, headers => { 'X-Rate' => '10k/s' })->{status}, 200, "waits, $_")
+    for 1 .. 4;
+cmp_ok(budget()->{waited}, '>=', 1, 'some have waited');
+is(logged($n)->{budget}, 'admitted', 'and are admitted');
+
+is(ask("wait/$chat", 'theta', 400, headers => { 'X-Rate' => '10/d' })->{status}, 200, 'slow');
+is(ask("short/$chat", 'theta', 400, headers => { 'X-Rate' => '10/d' })->{status}, 429, 'too long');
+
+my @held = map { $t->start("POST /wait/$chat?n=h$_", chat(text(400, 2000 + $_)),
+                           headers => { 'X-Key' => 'theta', 'X-Rate' => '10/d' }) } 1 .. 3;
+
+close $held[1];
+ok(wait_for(sub { $t->access_log() =~ /^h2 499 "gone"/m }), 'a client may leave');
+close $_ for @held[0, 2];
+ok(wait_for(sub { $t->access_log() =~ /^h3 499 "gone"/m }), 'all of them may');
+
+# --- error_page
+
+is(ask("paged/$chat", 'acme', 400)->{body}, 'elsewhere', 'another location responds');
+ok(!$t->get('/paged/')->{headers}{'retry-after'}, 'without our headers');
+is(ask("looped/$chat", 'acme', 400)->{status}, 429, 'and no way round the limit');
+
+# --- status
+
+my $metrics = $t->get('/kvroute/metrics')->{body};
+my $b = budget();
+
+for my $kind (qw(admitted lowered rejected unknown)) {
+    like($metrics, qr/^kvroute_budget_requests_total\{zone="z",result="$kind"\} $b->{$kind}$/m,
+         "metrics: $kind");
+}
+
+my $log = $t->access_log();
+my ($sum, $rejected) = (0, 0);
+$sum += $1 while $log =~ /^\w+ \d+ "admitted" \S+ (\d+)/mg;
+$rejected++ while $log =~ /"rejected"/g;
+
+cmp_ok(abs($b->{charged_tokens} - $sum), '<', 20, 'charged: as in the log');
+is($b->{rejected}, $rejected, 'rejected: as in the log');
+cmp_ok($b->{admitted}, '>', 20, 'admitted');
+
+# --- it holds over reloads, and over killed workers
+
+$t->reload();
+is(ask($chat, 'acme', 40)->{status}, 429, 'a reload forgets nothing');
+
+for (1 .. 2) {
+    my ($pid) = $t->workers();
+    $t->kill_worker($pid);
+}
+
+wait_for(sub { $t->workers() == 2 });
+is(ask($chat, 'acme', 40)->{status}, 429, 'nor does a killed worker');
+is(ask($chat, 'beta', 40)->{status}, 200, 'or it limits others');
+
+# what a killed worker had in flight stays charged by its estimate, and is paid:
+# 1000 tokens at 2000 tokens a second
+
+my $s = $t->start("POST /rate/$chat?n=k", chat(text(4000, 3000), max_tokens => 8),
+                  headers => { 'X-Key' => 'iota', 'X-Rate' => '2k/s',
+                               'X-Engine-Fault' => 'slow=2000',
+                               'X-Engine-Output-Tokens' => 8 });
+
+wait_for(sub { ($t->load())[0] });
+
+$t->kill_worker($_) for $t->workers();
+wait_for(sub { $t->workers() == 2 });
+close $s;
+
+ok(wait_for(sub { ask("rate/$chat", 'iota', 40, headers => { 'X-Rate' => '2k/s' })->{status}
+                  == 200 }), 'a reservation of a killed worker heals');
+
+ok($t->idle(), 'nothing is left');
+
+# --- nginx -t
+
+sub refused {
+    my ($line, $re) = @_;
+
+    $t->conf($conf =~ s/kvroute_budget \$http_x_key zone=z rate=1500\/d;/$line/r);
+
+    my ($ok, $out) = $t->check();
+    ok(!$ok, "refused: $line");
+    like($out, $re, 'and why');
+}
+
+refused('kvroute_budget;', qr/invalid number of arguments/);
+refused('kvroute_budget $http_x_key;', qr/must have a string, such as \$tenant, and "zone" and "rate"/);
+refused('kvroute_budget $http_x_key zone=z;', qr/"zone" and "rate" parameters, such as "zone=NAME rate=100k\/m"/);
+refused('kvroute_budget $http_x_key zone=y rate=1/s;', qr/zone "y" is unknown in "kvroute_budget": declare "kvroute_zone zone=y:16m;"/);
+refused("kvroute_budget \$http_x_key zone=z rate=$_;",
+        qr{"rate=" must be tokens per s, m, h or d such as 100k/m, or a variable: invalid value in parameter "rate=\Q$_\E"})
+    for qw(100k 0/m 1.5k/m 100k/y -5/s);
+refused("kvroute_budget \$http_x_key zone=z rate=1/s burst=x;", qr/"burst=" must be a number of tokens such as 100k/);
+refused("kvroute_budget \$http_x_key zone=z rate=1/s charge=cached;", qr/"charge=" must be one of "computed prompt all"/);
+refused("kvroute_budget \$http_x_key zone=z rate=1/s over=503;", qr/"over=" must be one of "429 queue low"/);
+refused("kvroute_budget \$http_x_key zone=z rate=1/s timeout=0;", qr/"timeout=" must be between 1ms and 24h/);
+refused("kvroute_budget \$http_x_key zone=z rate=1/s speed=9;", qr/invalid parameter "speed=9": known are/);
+refused("kvroute_budget \$http_x_key zone=z rate=1/s rate=2/s;", qr/duplicate parameter/);
+refused('kvroute_budget off zone=z;', qr/is off: it takes no parameters/);
+refused('kvroute_budget off; kvroute_budget off;', qr/is duplicate/);
+
+$t->expect_log(qr/\[emerg\]/);
+$t->done();
