@@ -260,6 +260,45 @@ is("$client->{error} $client->{done} $client->{log}", '1 1 0 -', 'a client\'s er
 
 cut(ask('/tgi', 'chat', {}, @fault), 'engine', 'an engine that cannot');
 
+# --- APIs that engines do not continue: an error event of theirs, or once more
+
+my %other = (
+    messages => [encode_json({ model => 'emulated', stream => $true, max_tokens => 20,
+                               messages => [{ role => 'user', content => 'hello' }] }),
+                 qr/event: message_stop\n.*\n\n\z/, qr/event: error\ndata: (\{"type":"error","error":\{.*\}\})\n\n\z/],
+    responses => [encode_json({ model => 'emulated', stream => $true, max_output_tokens => 20, input => 'hello' }),
+                  qr/event: response\.(completed|incomplete)\n.*\n\n\z/, qr/event: error\ndata: (\{"type":"error".*\})\n\n\z/],
+);
+
+for my $api (sort keys %other) {
+    my ($json, $end, $error) = @{$other{$api}};
+
+    my $get = sub {
+        my ($where, %headers) = @_;
+        return $t->post("$where/v1/$api", $json, headers => { 'X-N' => ++$n, %headers });
+    };
+
+    my $r = $get->('');
+    like($r->{body}, $end, "$api: whole");
+    is(logged($n), '0 -', "$api: nothing broke");
+    unlike($r->{body}, qr/event: error/, "$api: no error");
+
+    $r = $get->('/short');
+    unlike($r->{body}, qr/event: error/, "$api: an event longer than max=");
+
+    for my $fault (qw(truncate=5 reset-mid-stream=5 stall=5)) {
+        $r = $get->('', 'X-Fault' => $fault);
+        ok($r->{complete}, "$api: $fault");
+        my ($e) = $r->{body} =~ $error;
+        ok(eval { decode_json($e) }, "$api: ends with an error event");
+        like(logged($n), qr/^0 api$/, "$api: why");
+    }
+
+    $r = $get->('', 'X-Fault' => 'reset-after-headers');
+    like($r->{body}, $end, "$api: sent once more");
+    is(logged($n), '1 -', "$api: once");
+}
+
 # --- off: nothing is changed
 
 my $off = $t->post("/off$paths{chat}", body('chat'), headers => { 'X-Fault' => 'truncate=5', 'X-N' => ++$n });

@@ -318,3 +318,14 @@ def save(path, result):
     with open(path, "w") as f:
         json.dump(result, f, indent=2)
         f.write("\n")
+
+
+def merge(path, **parts):
+    """Replaces members of a JSON object that other commands write too."""
+    try:
+        with open(path) as f:
+            whole = json.load(f)
+    except (OSError, ValueError):
+        whole = {}
+
+    save(path, dict(whole, **parts))

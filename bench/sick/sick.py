@@ -9,18 +9,24 @@ is shown is the choice.  Then the engine
 that answers 500 at once again, with the settings that docs/setup.md has for
 retries.
 
+Then one engine stalls before one of 50 first tokens, with kvroute_first_token
+and without: P99.9 of the first tokens, and prompt tokens that were computed,
+also into build/bench/unbroken.json.
+
 Prints a table, with each row's aim: at most a quarter of round robin's; and 0
 failed with retries, but for the first 20 that the sick engine gets.  Writes
 build/bench/sick.json.
 
     KINDS="fail-fast stalled"   these only
     RATE=16 SECONDS=30          requests a second, seconds of sickness
+    FIRST_RATE=32 FIRST=120     the same of the first tokens
 """
 
 import json
 import multiprocessing
 import os
 import random
+import re
 import select
 import socket
 import sys
@@ -30,7 +36,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 "../common"))
 
-from rig import RESULTS, Engines, Nginx, quantile, request, save  # noqa: E402
+from rig import (RESULTS, Engines, Nginx, get, merge, quantile,  # noqa: E402
+                 request, save)
 
 ENGINES = 8
 HARDWARE = "devstral-24b-fp8-h100"
@@ -41,6 +48,11 @@ GIVE_UP = 15                    # of a client
 
 RATE = float(os.environ.get("RATE") or 16)
 SECONDS = float(os.environ.get("SECONDS") or 30)
+
+FIRST_RATE = float(os.environ.get("FIRST_RATE") or 32)
+FIRST_SECONDS = float(os.environ.get("FIRST") or 120)
+STALL = 10                      # seconds before a first token, one of 50
+FIRST = "first token"
 
 POLICIES = {
     "kvroute": "kvroute kv_cache zone=llm;",
@@ -86,6 +98,7 @@ HTTP = """
             proxy_buffering off;
             proxy_read_timeout @timeout@s;
             @next@
+            @first@
         }
         location /kvroute/ { kvroute_status; }
     }
@@ -98,14 +111,14 @@ def text(seed, size):
                     for _ in range(size // 8))[:size]
 
 
-def requests(kind):
+def requests(kind, rate=RATE, seconds=SECONDS):
     """(seconds, body) of each: a system prompt that all share, and its own."""
     r = random.Random(kind)
     at, due = 0, []
 
     while True:
-        at += r.expovariate(RATE)
-        if at > HEALTHY + SECONDS:
+        at += r.expovariate(rate)
+        if at > HEALTHY + seconds:
             return due
         due.append((at, json.dumps({
             "model": "emulated", "stream": True, "max_tokens": TOKENS,
@@ -124,6 +137,7 @@ class Request:
         self.due = due
         self.start = time.monotonic()
         self.end = None
+        self.first = None
         self.got = b""
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.sendall(
@@ -137,6 +151,8 @@ class Request:
         try:
             part = self.socket.recv(1 << 18)
             self.got += part
+            if self.first is None and b"\ndata: {" in self.got:
+                self.first = time.monotonic() - self.start
             if part:
                 return False
         except BlockingIOError:
@@ -189,7 +205,7 @@ def run(policy, kind, following, results):
     engines = Engines(ENGINES, "--hardware", HARDWARE)
     nginx = Nginx(HTTP, workers=2, connections=1024, timeout=TIMEOUT,
                   balancer=POLICIES[policy], servers=engines.servers("max_fails=0"),
-                  next=NEXT[following],
+                  next=NEXT[following], first="",
                   zone="kvroute_zone zone=llm:16m;"
                        if "kvroute" in POLICIES[policy] else "")
 
@@ -226,6 +242,69 @@ def run(policy, kind, following, results):
     results.put((policy, row))
 
 
+def computed(engines):
+    """Prompt tokens that engines have computed, or had begun to."""
+    text = "".join(get(p, "/metrics").decode() for p in engines.ports)
+
+    def total(name):
+        return sum(float(v) for v in re.findall(
+            r"^vllm:prefix_cache_%s_total\S* (\S+)$" % name, text, re.M))
+
+    return total("queries") - total("hits")
+
+
+def first_tokens(first, results):
+    engines = Engines(ENGINES, "--hardware", HARDWARE)
+    nginx = Nginx(HTTP, workers=2, connections=1024, timeout=60, first=first,
+                  balancer=POLICIES["kvroute"],
+                  servers=engines.servers("max_fails=0"), next=NEXT["off"],
+                  zone="kvroute_zone zone=llm:16m;")
+    due = requests(FIRST, FIRST_RATE, FIRST_SECONDS)
+
+    request(engines.port, "POST", "/control",
+            {"fault": "stall=0", "fault_rate": 0.02, "stall_ms": 1000 * STALL})
+
+    made = play(nginx.port, due)
+    after = [r for r in made if r.due >= HEALTHY]
+    late = nginx.status()["upstreams"]["llm"].get("late", {})
+
+    row = {"requests": len(after), "late": late,
+           "failed": sum(not r.good() for r in after),
+           "computed_tokens": computed(engines)}
+
+    for q in (0.5, 0.99, 0.999):
+        row["ttft_p%g_s" % (100 * q)] = round(
+            quantile([r.first or GIVE_UP for r in after], q), 4)
+
+    nginx.stop()
+    engines.stop()
+    results.put((first, row))
+
+
+def first_token():
+    """The same requests with the directive and without, at the same time."""
+    results = multiprocessing.Queue()
+    ways = ("kvroute_first_token auto;", "")
+    processes = [multiprocessing.Process(target=first_tokens,
+                                         args=(way, results)) for way in ways]
+
+    for process in processes:
+        process.start()
+
+    found = dict(results.get(timeout=HEALTHY + FIRST_SECONDS + 120)
+                 for _ in processes)
+
+    for process in processes:
+        process.join()
+
+    on, off = (found[way] for way in ways)
+
+    return {"p999_ratio": round(on["ttft_p99.9_s"] / off["ttft_p99.9_s"], 4),
+            "extra_prefill": round(on["computed_tokens"]
+                                   / off["computed_tokens"] - 1, 5),
+            "with": on, "without": off}
+
+
 def together(kind, following):
     results = multiprocessing.Queue()
     processes = [multiprocessing.Process(target=run, args=(
@@ -247,6 +326,15 @@ def together(kind, following):
 def main():
     kinds = [k for k in KINDS if k in os.environ["KINDS"]] \
         if os.environ.get("KINDS") else list(KINDS)
+
+    if not os.environ.get("KINDS") or FIRST in os.environ["KINDS"]:
+        first = first_token()
+        merge(os.path.join(RESULTS, "unbroken.json"), first_token=first)
+        print("a stall before 1 of 50 first tokens of one engine:\n%s\n"
+              % json.dumps(first, indent=1))
+
+        if not kinds:
+            return
 
     rows, aims = [], {}
 

@@ -4,7 +4,8 @@
     ENGINES=4 CLIENTS=8 TOKENS=400
 
 Clients stream answers of known text through nginx, from llama-server with a
-model of words at temperature 0.  Writes build/bench/unbroken.json.
+model of words at temperature 0.  Writes build/bench/unbroken.json, in which
+bench/unbroken/move.py and `make bench-sick` write their parts.
 """
 
 import http.client
@@ -19,8 +20,11 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "examples", "demo"))
 
+sys.path.insert(0, os.path.join(HERE, "..", "common"))
+
 import engines                                          # noqa: E402
 import model                                            # noqa: E402
+from rig import merge                                   # noqa: E402
 
 BUILD = os.environ.get("BUILD", "build")
 OUT = os.path.join(BUILD, "bench", "unbroken")
@@ -245,11 +249,7 @@ def main():
         text = f.read()
 
     out["alerts"] = text.count("[alert]") + text.count("[crit]")
-    path = os.path.join(BUILD, "bench", "unbroken.json")
-
-    with open(path, "w") as f:
-        json.dump(out, f, indent=1)
-
+    merge(os.path.join(BUILD, "bench", "unbroken.json"), **out)
     print(json.dumps(out, indent=1))
     return out["cut"] > 0 or out["same_text"] < .99 or out["alerts"] > 0
 

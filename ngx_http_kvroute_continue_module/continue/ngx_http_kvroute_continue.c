@@ -46,6 +46,14 @@ ngx_http_kvroute_continue_finalize(ngx_http_request_t *r, ngx_int_t rc)
         return;
     }
 
+    /* the final event of an API that is only watched may have another name */
+
+    if (c->answer.api >= KVR_ANSWER_MESSAGES && rc == NGX_OK
+        && !c->answer.failed)
+    {
+        return;
+    }
+
     ngx_http_kvroute_continue_next(c, ngx_http_kvroute_continue_cause(c, rc));
 }
 

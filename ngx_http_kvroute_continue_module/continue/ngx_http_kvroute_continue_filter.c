@@ -110,15 +110,10 @@ ngx_uint_t
 ngx_http_kvroute_continue_may(ngx_http_request_t *r,
     ngx_http_kvroute_continue_conf_t *conf)
 {
-    static const char  completions[] = "/completions";
-
     return conf->on && r->method == NGX_HTTP_POST && !r->header_only
            && !r->post_action && ngx_http_kvroute_continue_streams(r)
            && r->request_body && r->request_body->bufs && !r->reading_body
-           && r->uri.len >= sizeof(completions) - 1
-           && ngx_memcmp(r->uri.data + r->uri.len - (sizeof(completions) - 1),
-                         completions, sizeof(completions) - 1)
-              == 0
+           && kvr_answer_api(r->uri.data, r->uri.len) != KVR_ANSWER_APIS
            && ngx_http_kvroute_continue_attempt(r);
 }
 
@@ -129,8 +124,6 @@ ngx_http_kvroute_continue_create(ngx_http_request_t *r,
 {
     ngx_pool_cleanup_t           *cln;
     ngx_http_kvroute_continue_t  *c;
-
-    static const char  chat[] = "/chat/completions";
 
     cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_kvroute_continue_t));
     if (cln == NULL) {
@@ -147,11 +140,7 @@ ngx_http_kvroute_continue_create(ngx_http_request_t *r,
     c->keepalive = r->keepalive;
     c->last = &c->out;
 
-    c->answer.api = r->uri.len >= sizeof(chat) - 1
-                    && ngx_memcmp(r->uri.data + r->uri.len
-                                  - (sizeof(chat) - 1), chat,
-                                  sizeof(chat) - 1) == 0
-                    ? KVR_ANSWER_CHAT : KVR_ANSWER_COMPLETION;
+    c->answer.api = (uint8_t) kvr_answer_api(r->uri.data, r->uri.len);
 
     /* keep the body for a continuation */
 

@@ -132,6 +132,7 @@ class Life:
             ENGINE, "--port", str(port), "--model", "m", "--speed", "200",
             "--output-tokens", "30", "--max-model-len", "4000000",
             "--kv-cache-size", "4000000", "--enable-prompt-tokens-details",
+            "--continue",
             "--kv-transfers", self.dir + "/transfers", *more)
 
     def configure(self):
@@ -457,7 +458,8 @@ class Life:
     async def api(self):
         peer = "127.0.0.1:%d" % self.rng.choice(self.engines[conf.WORKING:])
         path = self.rng.choice((
-            "drain?peer=" + peer, "undrain?peer=" + peer, "flush?peer=" + peer,
+            "drain?peer=" + peer, "drain?peer=%s&move=1&rate=1000" % peer,
+            "undrain?peer=" + peer, "flush?peer=" + peer,
             "capacity?peer=%s&size=64m" % peer,
             "capacity?peer=%s&size=auto" % peer))
         self.judge.count["api_calls"] += 1
@@ -579,6 +581,12 @@ class Life:
 
         status = await self.status()
         after = judge.counted(status) if status else {}
+
+        for key in ("continued", "late") if status else ():
+            n = sum(status["upstreams"]["unbroken"][key].values())
+            judge.count[key] += max(0, n - self.known.get(key, 0))
+            self.known[key] = n
+
         log = self.lines("access.log")
 
         if self.before is not None and self.summable:
@@ -627,7 +635,7 @@ class Life:
             self.judge.count["disaggregated"] += all_of - before[0]
             self.judge.count[name] += all_of - before[0]
 
-        self.known = now
+        self.known.update(now)
 
     async def index(self, did):
         """What an engine holds of prompts that two of them were given is known
@@ -719,7 +727,8 @@ async def main():
     for key in ("kills", "kills_exiting", "step_kills", "remedies", "reloads", "pauses", "engine_faults",
                 "api_calls", "requests", "answered", "cut", "lost", "stuck",
                 "wrong_counts", "wrong_index", "alerts", "disaggregated",
-                "nixl", "mooncake", "sglang", "corrupt", "idle_ms_worst"):
+                "nixl", "mooncake", "sglang", "corrupt", "continued", "late",
+                "idle_ms_worst"):
         result[key] = judge.count[key]
 
     result.update(rss_growth_kb=memory, fds_growth=files,

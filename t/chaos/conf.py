@@ -28,6 +28,8 @@ LEGS = (
     "when=always min=2k max_params=1k", "when=always min=2k connector=mooncake",
 )
 
+FIRST = ("off", "5ms hedge=50%", "50ms hedge=20%", "auto hedge=10%")
+
 # many requests: none may wait for an engine as long as clients have patience
 
 PATIENCE = "10s"
@@ -100,6 +102,14 @@ http {
         keepalive 8;
         keepalive_timeout 1s;
     }
+    upstream unbroken {
+        zone unbroken 128k;
+        kvroute @policy@ zone=kept capacity=1024m;
+        @servers@
+        keepalive 8;
+        keepalive_timeout 1s;
+        @probe@
+    }
     upstream other {
         zone other 128k;
         kvroute kv_cache zone=@zone_name@;
@@ -167,6 +177,14 @@ http {
             proxy_buffering off;
             proxy_pass http://rooms/;
         }
+        location /unbroken/ {
+            set $up unbroken;
+            access_log @dir@/access.log chaos;
+            kvroute_continue @continue@;
+            kvroute_first_token @first@;
+            proxy_buffering @buffering@;
+            proxy_pass http://unbroken/;
+        }
         location /other/ {
             set $up other;
             access_log @dir@/access.log chaos;
@@ -220,12 +238,14 @@ def text(rng, fixed, ports, rooms):
         others=servers(rng, ports),
         queue=rng.choice(QUEUES), probe=rng.choice(PROBES),
         health=rng.choice(("", "", "kvroute_health interval=200ms timeout=1s;")),
-        legs=rng.choice(LEGS),
+        legs=rng.choice(LEGS), first=rng.choice(FIRST),
+        buffering=rng.choice(("on", "off")),
         rooms_prefill=listed(rooms[:len(rooms) // 2], rng),
         rooms=listed(rooms[len(rooms) // 2:], rng),
         patience=PATIENCE,
         buffer=rng.choice(("8k", "64k", "1m", "8m")),
         inspect=rng.choice(("on", "off")))
+    names["continue"] = rng.choice(("on", "on", "on tries=1 max=1k", "off"))
 
     out = CONF
 

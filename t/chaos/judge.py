@@ -14,11 +14,12 @@ LISTEN = "0A"        # in /proc/net/tcp
 
 LOGGED = {"plain": "plain", "buffered": "plain", "held": "plain",
           "queued": "queued", "legs": "plain", "turns": "queued",
-          "rooms": "rooms", "other": "other"}
+          "rooms": "rooms", "other": "other", "unbroken": "unbroken"}
 
-# of these the log knows less, or nothing: leg 1 is a subrequest
+# of these the log knows less, or nothing: leg 1 is a subrequest, and so are
+# continuations and second requests
 
-UNLOGGED = ("other", "prefill", "rooms_prefill")
+UNLOGGED = ("other", "prefill", "rooms_prefill", "unbroken")
 
 
 class Judge:

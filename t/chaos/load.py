@@ -15,7 +15,7 @@ KINDS = (("stream", 30), ("whole", 30), ("slow", 10), ("get", 5),
          ("abort_at_once", 8), ("abort_body", 5), ("abort_late", 12))
 
 PLACES = (("plain", 30), ("buffered", 15), ("queued", 25), ("legs", 15),
-          ("turns", 5), ("rooms", 5), ("other", 10))
+          ("turns", 5), ("rooms", 5), ("other", 10), ("unbroken", 25))
 
 FAMILIES = 40        # of prompts that share a prefix
 

@@ -104,7 +104,8 @@ static const struct {
 
 static const char *const  kvr_answer_names[] = {
     "", "choices", "logprobs", "structured", "tools", "reasoning", "media",
-    "request", "event", "engine", "max", "tries", "budget", "prefill", "failed"
+    "request", "event", "engine", "max", "tries", "budget", "prefill", "failed",
+    "api"
 };
 
 _Static_assert(kvr_nelts(kvr_answer_names) == KVR_ANSWER_CUTS, "names");
@@ -165,6 +166,11 @@ kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
     kvr_splice_t       e;
     const uint8_t     *json;
     kvr_splice_span_t  s[KVR_OF_FIELDS];
+
+    if (a->api >= KVR_ANSWER_MESSAGES) {
+        kvr_answer_watch(a, p, len, put, data);
+        return;
+    }
 
     if (kvr_answer_same(a, p, len)) {
         put(data, p, len);
@@ -562,65 +568,6 @@ kvr_answer_next(kvr_answer_t *a)
     a->held = 0;
     a->failed = 0;
     a->after = 0;
-}
-
-
-void
-kvr_answer_end(kvr_answer_t *a, int limit, kvr_splice_put_pt put, void *data)
-{
-    size_t   len;
-    uint8_t  digits[20];
-
-#define kvr_answer_str(s)  put(data, (const uint8_t *) s, sizeof(s) - 1)
-
-    if (a->finished) {
-        kvr_answer_str("data: [DONE]\n\n");
-        return;
-    }
-
-    if (limit) {
-        kvr_answer_str("data: {\"id\":\"");
-        put(data, a->id.data, a->id.len);
-
-        if (a->api == KVR_ANSWER_CHAT) {
-            kvr_answer_str("\",\"object\":\"chat.completion.chunk\"");
-
-        } else {
-            kvr_answer_str("\",\"object\":\"text_completion\"");
-        }
-
-        len = kvr_splice_decimal(digits, a->created);
-
-        kvr_answer_str(",\"created\":");
-        put(data, digits, len);
-        kvr_answer_str(",\"model\":\"");
-        put(data, a->model.data, a->model.len);
-        kvr_answer_str("\",\"choices\":[{\"index\":0,");
-
-        if (a->api == KVR_ANSWER_CHAT) {
-            kvr_answer_str("\"delta\":{}");
-
-        } else {
-            kvr_answer_str("\"text\":\"\"");
-        }
-
-        kvr_answer_str(",\"finish_reason\":\"length\"}]}\n\n"
-                       "data: [DONE]\n\n");
-        return;
-    }
-
-    if (a->failed && a->held) {
-        put(data, a->hold, a->held);
-
-    } else {
-        kvr_answer_str("data: {\"error\":{\"message\":\"The answer broke off "
-                       "and could not be continued.\",\"type\":"
-                       "\"server_error\",\"param\":null,\"code\":502}}\n\n");
-    }
-
-    kvr_answer_str("data: [DONE]\n\n");
-
-#undef kvr_answer_str
 }
 
 

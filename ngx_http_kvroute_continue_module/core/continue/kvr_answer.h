@@ -37,7 +37,13 @@
 /* the API of the events */
 typedef enum {
     KVR_ANSWER_CHAT = 0,
-    KVR_ANSWER_COMPLETION
+    KVR_ANSWER_COMPLETION,
+
+    /* from here on events are only watched: engines cannot continue them */
+
+    KVR_ANSWER_MESSAGES,
+    KVR_ANSWER_RESPONSES,
+    KVR_ANSWER_APIS
 } kvr_answer_api_e;
 
 
@@ -58,6 +64,7 @@ typedef enum {
     KVR_ANSWER_BUDGET,           /* no retry budget left */
     KVR_ANSWER_PREFILL,          /* two servers serve the request */
     KVR_ANSWER_FAILED,           /* the last continuation failed */
+    KVR_ANSWER_API,              /* engines do not continue this one's */
     KVR_ANSWER_CUTS
 } kvr_answer_cut_e;
 
@@ -101,6 +108,9 @@ typedef struct {
 } kvr_answer_t;
 
 
+/* Returns the API of a path; KVR_ANSWER_APIS: another one. */
+kvr_answer_api_e kvr_answer_api(const uint8_t *path, size_t len);
+
 /*
  * Returns the length of the first event with the empty line that ends it; 0:
  * it is incomplete.  The search starts at from.
@@ -112,6 +122,10 @@ size_t kvr_answer_scan(const uint8_t *p, size_t len, size_t *from);
  * for all bytes of the event.
  */
 void kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
+    kvr_splice_put_pt put, void *data);
+
+/* The same for an API whose events are only watched. */
+void kvr_answer_watch(kvr_answer_t *a, const uint8_t *p, size_t len,
     kvr_splice_put_pt put, void *data);
 
 /* Starts a further part. */
