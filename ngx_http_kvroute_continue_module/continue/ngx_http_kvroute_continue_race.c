@@ -504,6 +504,7 @@ ngx_http_kvroute_continue_race_won(ngx_http_kvroute_continue_t *c,
     kvr_late_t                         *late;
     ngx_http_request_t                 *loser;
     kvr_continue_t                     *shared;
+    ngx_http_kvroute_attempt_t         *at;
     ngx_http_kvroute_continue_racer_t  *racer, *other;
 
     racer = ngx_http_kvroute_continue_racer(c, r, &other);
@@ -513,13 +514,21 @@ ngx_http_kvroute_continue_race_won(ngx_http_kvroute_continue_t *c,
 
     shared = c->upstream ? ngx_http_kvroute_continue_shared(c) : NULL;
 
-    if (c->deadline.timer_set) {
-        ngx_del_timer(&c->deadline);
+    at = ngx_http_kvroute_continue_attempt(r);
 
-        if (racer->header && c->conf->late == NGX_HTTP_KVROUTE_CONTINUE_AUTO) {
-            late = &shared->late[c->upstream->number];
+    if (shared && racer->header && at && at->core.started
+        && c->conf->late == NGX_HTTP_KVROUTE_CONTINUE_AUTO)
+    {
+        late = &shared->late[c->upstream->number];
+        kvr_late_first(late, at->core.ttft);
+
+        if (c->deadline.timer_set) {
             kvr_late_seen(late, 0);
         }
+    }
+
+    if (c->deadline.timer_set) {
+        ngx_del_timer(&c->deadline);
     }
 
     if (c->hedged && shared) {
@@ -533,7 +542,7 @@ ngx_http_kvroute_continue_race_won(ngx_http_kvroute_continue_t *c,
                ? NGX_HTTP_KVROUTE_CONTINUE_READING
                : NGX_HTTP_KVROUTE_CONTINUE_THROUGH;
 
-    ngx_http_kvroute_continue_at(c, ngx_http_kvroute_continue_attempt(r));
+    ngx_http_kvroute_continue_at(c, at);
 
     if (loser) {
         ngx_http_kvroute_continue_race_close(loser);

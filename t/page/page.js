@@ -232,6 +232,15 @@ const main = async () => {
   ok((await page.textContent("#missing h2")).includes("missing")
      && await page.isVisible("#missing"), "under a heading");
 
+  is(await page.evaluate(() => {
+    const s = structuredClone(last);
+    s.upstreams.mixed.cut = { tools: 2, reasoning: 0 };
+    take(s);
+    draw();
+    return document.querySelector('#signals [data-signal="cut"]').textContent
+      .split(".")[0];
+  }), "Answers broke off and were not continued: 2 (tools)", "what was cut");
+
   /* the queue: one is served, two wait, two classes */
 
   const held = [3, 5, 5].map((c) => fetch(base

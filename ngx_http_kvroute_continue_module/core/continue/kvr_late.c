@@ -9,11 +9,14 @@
 
 /* the first factor, and its bounds, 1/256 */
 #define KVR_LATE_FACTOR  (4 * 256)
-#define KVR_LATE_LEAST   256
+#define KVR_LATE_LEAST   (2 * 256)
 #define KVR_LATE_MOST    (64 * 256)
 
 /* noise of a first token, ms */
 #define KVR_LATE_NOISE   16
+
+/* first tokens in the mean, about */
+#define KVR_LATE_MEAN    16
 
 
 uint64_t
@@ -22,17 +25,32 @@ kvr_late_after(kvr_late_t *l, kvr_prefill_t *p, uint64_t ahead, uint64_t now)
     uint64_t  ms, rate, factor;
 
     rate = kvr_get(&p->rate);
+    ms = kvr_get(&l->mean) / 16;
 
-    if (rate == 0) {
+    if (rate) {
+        ms = kvr_get(&p->base) / 256 + kvr_prefill_delay(p, now) / 16
+             + ahead * KVR_PREFILL_RATE / rate;
+
+    } else if (ms == 0) {
         return 0;
     }
 
     factor = kvr_get(&l->factor);
 
-    ms = KVR_LATE_NOISE + kvr_get(&p->base) / 256
-         + kvr_prefill_delay(p, now) / 16 + ahead * KVR_PREFILL_RATE / rate;
+    return (KVR_LATE_NOISE + ms) * (factor ? factor : KVR_LATE_FACTOR) / 256;
+}
 
-    return ms * (factor ? factor : KVR_LATE_FACTOR) / 256;
+
+void
+kvr_late_first(kvr_late_t *l, uint64_t ms)
+{
+    int64_t  mean, last;
+
+    last = (int64_t) (16 * kvr_min(ms, INT32_MAX / 16));
+    mean = kvr_get(&l->mean);
+    mean = mean ? mean + (last - mean) / KVR_LATE_MEAN : last;
+
+    kvr_set(&l->mean, (uint32_t) kvr_max(mean, 1));
 }
 
 

@@ -13,8 +13,9 @@
  * may be sent to a second peer.
  *
  * The P99 is learned as a factor of the time that a prompt should take at its
- * peer: the factor rises by a fifth for each late first token, and falls by a
- * 512th for each other, so it rests where one of a hundred is late.
+ * peer, or if that is unknown, of the mean time.  The factor rises by a fifth
+ * for each late first token, and falls by a 512th for each other, so it rests
+ * where one of a hundred is late, but not below 2.
  *
  * In shared memory, in independent words.  Times are in ms.
  */
@@ -32,16 +33,20 @@
 
 typedef struct {
     _Atomic uint32_t  factor;    /* 1/256; 0: KVR_LATE_FACTOR */
+    _Atomic uint32_t  mean;      /* 1/16 ms; 0: unknown */
     _Atomic uint32_t  credit;    /* 1/100 of a second request */
 } kvr_late_t;
 
 
 /*
  * Returns the learned P99 of a first token; ahead: the bytes that the peer will
- * prefill, with the request's.  0: the peer's rate is unknown.
+ * prefill, with the request's.  0: unknown.
  */
 uint64_t kvr_late_after(kvr_late_t *l, kvr_prefill_t *p, uint64_t ahead,
     uint64_t now);
+
+/* Notes the time of a first token. */
+void kvr_late_first(kvr_late_t *l, uint64_t ms);
 
 /* Notes whether a first token was late by kvr_late_after(). */
 void kvr_late_seen(kvr_late_t *l, int late);
