@@ -14,12 +14,10 @@ my @engine = ('--hardware', 'none', '--inter-token-latency', '1ms', '--continue'
               '--request-log', 500);
 
 $t->engines(1, @engine) for 0 .. 3;
-$t->engines(1, @engine, '--sse-ping', .02) for 4, 5;
 
 # X-Fault is for the first server, X-Fault1 for the second one
 
 $t->upstream('llm', 'kvroute_eject off;', map { "E$_ max_fails=0" } 0 .. 3);
-$t->upstream('ping', 'kvroute_eject off;', map { "E$_ max_fails=0" } 4, 5);
 $t->upstream('one', 'E0 max_fails=0');
 $t->upstream('few', 'kvroute_eject off;', map { "E$_ max_fails=0" } 0 .. 3);
 
@@ -60,7 +58,6 @@ $t->conf(<<'EOC')->run();
     location /page/ { proxy_read_timeout 200ms; error_page 502 504 = @page; proxy_pass http://llm/; }
     location @page { return 200 "the page"; }
     location /both/ { proxy_read_timeout 200ms; kvroute_continue on tries=2; proxy_pass http://llm/; }
-    location /ping/ { proxy_pass http://ping/; }
     location /one/ { proxy_read_timeout 200ms; proxy_pass http://one/; }
     location /few/ { proxy_read_timeout 200ms; kvroute_first_token 50ms hedge=1%; proxy_pass http://few/; }
     location /auto/ { kvroute_first_token auto hedge=100%; proxy_pass http://llm/; }
@@ -143,10 +140,14 @@ for my $where ('', '/buffered', '/continue') {
 same(ask('/file', { messages => [{ role => 'user', content => 'hello' }], pad => 'x' x 20000 }, 'hang'),
      'second', 'a body in a file');
 
-# --- pings come before the first event
+# --- the events of Responses before the first token are those of the answer
 
-my $ping = ask('/ping', {}, 'stall=0');
-is("$ping->{status} $ping->{done} $ping->{late} $ping->{text}", "200 1 second $whole->{text}", 'pings');
+my $two = $t->post('/v1/responses', encode_json({ model => 'emulated', stream => $true, input => 'hello',
+                                                  max_output_tokens => 20 }),
+                   headers => { 'X-N' => ++$n, 'X-Fault' => 'stall=0' });
+is(answer($two)->{late}, 'second', 'Responses');
+is_deeply([$two->{body} =~ /"sequence_number":(\d+)/g],
+          [0 .. (() = $two->{body} =~ /^event: /mg) - 1], 'and each event is there once');
 
 # --- the first one answers after all, whatever the second one does
 
