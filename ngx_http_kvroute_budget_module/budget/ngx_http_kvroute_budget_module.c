@@ -16,8 +16,6 @@
 static ngx_int_t ngx_http_kvroute_budget_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_kvroute_budget_postconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_kvroute_budget_init(ngx_conf_t *cf);
-static ngx_http_kvroute_zone_t *ngx_http_kvroute_budget_zone(ngx_conf_t *cf,
-    ngx_str_t *name);
 static ngx_int_t ngx_http_kvroute_budget_attach(ngx_cycle_t *cycle);
 static void *ngx_http_kvroute_budget_create_main_conf(ngx_conf_t *cf);
 static void *ngx_http_kvroute_budget_create_loc_conf(ngx_conf_t *cf);
@@ -210,7 +208,7 @@ ngx_http_kvroute_budget_init(ngx_conf_t *cf)
 
     for (i = 0; i < budgets->nelts; i++) {
 
-        bc[i]->zone = ngx_http_kvroute_budget_zone(cf, &bc[i]->zone_name);
+        bc[i]->zone = ngx_http_kvroute_conf_zone_find(cf, &bc[i]->zone_name);
 
         if (bc[i]->zone == NULL) {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
@@ -239,29 +237,6 @@ ngx_http_kvroute_budget_init(ngx_conf_t *cf)
     }
 
     return NGX_OK;
-}
-
-
-static ngx_http_kvroute_zone_t *
-ngx_http_kvroute_budget_zone(ngx_conf_t *cf, ngx_str_t *name)
-{
-    ngx_uint_t                      i;
-    ngx_http_kvroute_zone_t       **zone;
-    ngx_http_kvroute_main_conf_t   *kmcf;
-
-    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
-
-    zone = kmcf->zones.elts;
-
-    for (i = 0; i < kmcf->zones.nelts; i++) {
-        if (zone[i]->name.len == name->len
-            && ngx_memcmp(zone[i]->name.data, name->data, name->len) == 0)
-        {
-            return zone[i];
-        }
-    }
-
-    return NULL;
 }
 
 

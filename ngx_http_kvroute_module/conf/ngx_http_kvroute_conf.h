@@ -48,6 +48,10 @@ typedef struct {
 char *ngx_http_kvroute_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
+/* Returns the zone of a name, or NULL. */
+ngx_http_kvroute_zone_t *ngx_http_kvroute_conf_zone_find(ngx_conf_t *cf,
+    ngx_str_t *name);
+
 /* Sets a pointer to the key that a file has. */
 ngx_int_t ngx_http_kvroute_conf_key(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);

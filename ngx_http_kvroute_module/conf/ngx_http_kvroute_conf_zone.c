@@ -286,3 +286,26 @@ ngx_http_kvroute_conf_zone_snapshot(ngx_conf_t *cf,
 
     return NGX_OK;
 }
+
+
+ngx_http_kvroute_zone_t *
+ngx_http_kvroute_conf_zone_find(ngx_conf_t *cf, ngx_str_t *name)
+{
+    ngx_uint_t                     i;
+    ngx_http_kvroute_zone_t      **zone;
+    ngx_http_kvroute_main_conf_t  *kmcf;
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+
+    zone = kmcf->zones.elts;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+        if (zone[i]->name.len == name->len
+            && ngx_memcmp(zone[i]->name.data, name->data, name->len) == 0)
+        {
+            return zone[i];
+        }
+    }
+
+    return NULL;
+}

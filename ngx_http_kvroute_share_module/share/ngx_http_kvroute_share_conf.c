@@ -37,8 +37,6 @@ static ngx_int_t ngx_http_kvroute_share_conf_password(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_share_conf_name(ngx_conf_t *cf,
     ngx_http_kvroute_share_conf_t *share);
-static ngx_http_kvroute_zone_t *ngx_http_kvroute_share_conf_zone(
-    ngx_conf_t *cf, ngx_str_t *name);
 static ngx_int_t ngx_http_kvroute_share_conf_memory(ngx_conf_t *cf,
     ngx_http_kvroute_share_conf_words_t *sh, ngx_http_kvroute_zone_t *zone);
 static ngx_int_t ngx_http_kvroute_share_conf_shm(ngx_shm_zone_t *shm_zone,
@@ -140,7 +138,7 @@ ngx_http_kvroute_share_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    zone = ngx_http_kvroute_share_conf_zone(cf, &sh->zone);
+    zone = ngx_http_kvroute_conf_zone_find(cf, &sh->zone);
 
     if (zone == NULL) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
@@ -385,29 +383,6 @@ ngx_http_kvroute_share_conf_name(ngx_conf_t *cf,
     share->name.len = ngx_min(share->name.len, KVR_SHARE_NAME - 1);
 
     return NGX_OK;
-}
-
-
-static ngx_http_kvroute_zone_t *
-ngx_http_kvroute_share_conf_zone(ngx_conf_t *cf, ngx_str_t *name)
-{
-    ngx_uint_t                     i;
-    ngx_http_kvroute_zone_t      **zone;
-    ngx_http_kvroute_main_conf_t  *kmcf;
-
-    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
-
-    zone = kmcf->zones.elts;
-
-    for (i = 0; i < kmcf->zones.nelts; i++) {
-        if (zone[i]->name.len == name->len
-            && ngx_memcmp(zone[i]->name.data, name->data, name->len) == 0)
-        {
-            return zone[i];
-        }
-    }
-
-    return NULL;
 }
 
 
