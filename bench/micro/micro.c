@@ -26,6 +26,7 @@ main(int argc, char **argv)
     micro_shape();
     micro_index();
     micro_pick();
+    micro_event();
 
     /* ONLY="lookup": cases with that in their names */
 

@@ -20,6 +20,7 @@ void micro_text(void);
 void micro_shape(void);
 void micro_index(void);
 void micro_pick(void);
+void micro_event(void);
 
 /* measured apart from the others */
 void micro_procs(cJSON *results);
