@@ -22,7 +22,7 @@ my $t = Kvroute->new();
 
 $t->engines(2, '--model', 'm', '--hardware', 'none', '--output-tokens', 24,
             '--enable-prompt-tokens-details', '--host', '0.0.0.0',
-            '--keepalive-timeout', 600);
+            '--keepalive-timeout', 600, '--continue');
 
 $t->{vars}{$_} = $t->port() for qw(PLAIN H2 PLAIN2 H3 PLAIN3 TLS PLAIN_TLS);
 
@@ -60,6 +60,12 @@ http {
                   '$kvroute_matched_bytes';
     access_log off;
 
+    map $kvroute_continued $fault {
+        volatile;
+        default none;
+        "" truncate=5;
+    }
+
     upstream plain {
         server 127.0.0.1:%%E0%%;
         keepalive 8;
@@ -77,6 +83,7 @@ http {
         %%PLAIN3_LISTEN%%
         %%PLAIN_TLS_LISTEN%%
         location / { proxy_pass http://plain; }
+        location /broken/ { proxy_pass http://plain/; }
     }
     server {
         listen 127.0.0.1:%%PORT%%;
@@ -85,6 +92,12 @@ http {
         %%TLS_LISTEN%%
         access_log access.log kv;
         location / { proxy_pass http://llm; }
+        location /broken/ {
+            kvroute_continue on;
+            proxy_set_header X-Engine-Fault $fault;
+            proxy_set_header Connection "";
+            proxy_pass http://llm/;
+        }
         location /kvroute/ { kvroute_status; access_log off; }
     }
 }

@@ -86,6 +86,21 @@ const openai = (base) => {
     streamed: async () => all(await chat({ stream: true,
       stream_options: { include_usage: true }, messages: [user(words(3))] })),
 
+    /* at /broken the routed engine breaks it off, and another continues it */
+
+    "continued": async () => {
+      const d = new OpenAI({ baseURL: base + "/broken/v1", apiKey: "sk-none",
+                             maxRetries: 0 });
+      const list = await all(await d.chat.completions.create({ model: "m",
+        max_tokens: 24, stream: true, messages: [user(words(30))] }));
+      const runner = d.beta.chat.completions.stream({ model: "m",
+        max_tokens: 24, messages: [user(words(31))] });
+      return { list, whole: await runner.finalChatCompletion(),
+               text: (await all(await d.completions.create({ model: "m",
+                 max_tokens: 24, stream: true, prompt: words(32) })))
+                 .map((x) => x.choices[0]?.text).join("") };
+    },
+
     tools: async () => {
       const tools = [{ type: "function",
                        function: { ...weather, parameters: schema } }];
@@ -216,6 +231,15 @@ const main = async () => {
         ok(b === 2, `${sdk}: ${name}: in the middle`, b);
     }
   }
+
+  /* messages are not continued: the SDK gets the error as one */
+
+  const c = new Anthropic({ baseURL: process.env.ROUTED + "/broken",
+                            apiKey: "sk-none", maxRetries: 0 });
+  const e = await c.messages.stream({ model: "m", max_tokens: 24,
+    messages: [user(words(33))] }).finalMessage().catch((x) => x);
+  ok(/broke off/.test(`${e.message} ${e.cause?.message}`),
+     "anthropic: a broken stream", String(e));
 
   console.log(`1..${n}`);
 };
