@@ -1391,7 +1391,7 @@ kve_test_same(const kve_life_t *a, const kve_life_t *b, double tolerance)
 }
 
 
-TEST_LOOP(bulk_is_step_by_step, 20)
+TEST_LOOP(bulk_is_step_by_step, 10)
 {
     uint64_t     told;
     kve_life_t  *bulk, *steps;
@@ -1432,7 +1432,7 @@ TEST_LOOP(deterministic, 4)
 }
 
 
-TEST_LOOP(upheaval, 20)
+TEST_LOOP(upheaval, 10)
 {
     kve_life_t  *a;
 
