@@ -583,7 +583,7 @@ class Life:
         after = judge.counted(status) if status else {}
 
         for key in ("continued", "late") if status else ():
-            n = sum(status["upstreams"]["unbroken"][key].values())
+            n = sum(status["upstreams"]["unbroken"].get(key, {}).values())
             judge.count[key] += max(0, n - self.known.get(key, 0))
             self.known[key] = n
 
