@@ -146,6 +146,11 @@ lines:          ## code lines by module and room: build/lines.json
 	@t/lines $(BUILD)/lines.json
 
 
+.PHONY: directives
+directives:     ## counts and lists directives and parameters
+	@t/directives list
+
+
 .PHONY: kubernetes
 kubernetes:     ## examples/kubernetes/nginx.yaml, of the chart's defaults
 	@{ printf '%s\n' '---' \

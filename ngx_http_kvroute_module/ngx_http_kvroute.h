@@ -45,15 +45,14 @@ typedef struct {
     ngx_array_t                  named;     /* ngx_http_kvroute_conf_named_t */
     ngx_array_t                  extensions;  /* their tables */
     ngx_http_upstream_init_pt    init_upstream;
+    ngx_http_event_handler_pt    decide;    /* before the balancer is asked */
 
-    size_t                       max_body;  /* maximum of all locations */
     ngx_uint_t                   early;     /* reservations before the content
                                                phase are possible */
     ngx_uint_t                   tokens;    /* variables: _TOKENS_... */
-    ngx_uint_t                   decided;   /* early decisions are possible:
-                                               kvroute_early, kvroute_ranks */
     ngx_uint_t                   queues;    /* there is a kvroute_queue */
-    ngx_uint_t                   queue_for; /* there is a kvroute_queue_for */
+    ngx_uint_t                   expected;  /* there is an upstream= of
+                                               kvroute_request */
     ngx_uint_t                   variable;  /* a "proxy_pass" has a variable */
 } ngx_http_kvroute_main_conf_t;
 
@@ -80,7 +79,7 @@ typedef struct {
 } ngx_http_kvroute_list_t;
 
 
-/* kvroute_probe or kvroute_health */
+/* kvroute_probe or kvroute_health, with the words of kvroute_engine */
 typedef struct {
     ngx_msec_t                   interval;
     ngx_msec_t                   timeout;
@@ -89,15 +88,10 @@ typedef struct {
     ngx_addr_t                  *addr;      /* NULL: the server's */
     uint32_t                     engine;    /* a dialect */
     uint32_t                     fails;     /* health: consecutive checks */
-    uint32_t                     passes;
-    uint32_t                     first;     /* lowest status that passes */
-    uint32_t                     last;      /* highest one */
     ngx_str_t                    header;    /* lines to send, with line ends */
     ngx_str_t                    name;      /* of the host; empty: none */
     ngx_str_t                    trusted;   /* file of certificates */
     void                        *ssl;       /* ngx_ssl_t; NULL: no TLS */
-    uint32_t                     verify;
-    uint32_t                     mandatory;
     uint32_t                     secure;    /* "ssl" */
 } ngx_http_kvroute_probe_conf_t;
 
@@ -106,10 +100,7 @@ typedef struct {
 typedef struct {
     ngx_shm_zone_t              *shm_zone;  /* data: kvr_queue_shared_t */
     ngx_uint_t                   max;
-    size_t                       max_bytes; /* 0: no limit */
     ngx_msec_t                   timeout;
-    ngx_uint_t                   status;
-    ngx_uint_t                   fifo;
 
     kvr_queue_t                  waiting;   /* in this worker */
     ngx_event_t                 *freed;     /* posted when there is room */
@@ -121,6 +112,18 @@ typedef struct {
     kvr_policy_conf_t            conf;
     ngx_http_complex_value_t    *key;       /* of sticky; NULL: auto */
 } ngx_http_kvroute_policy_t;
+
+
+/* kvroute_request; NULL: not set */
+typedef struct {
+    ngx_http_complex_value_t    *tenant;
+    ngx_http_complex_value_t    *weight;    /* of the tenant */
+    ngx_http_complex_value_t    *name;      /* of the tenant in the status */
+    ngx_http_complex_value_t    *priority;
+    ngx_http_complex_value_t    *max_priority;
+    ngx_http_complex_value_t    *deadline;
+    ngx_http_complex_value_t    *upstream;
+} ngx_http_kvroute_words_t;
 
 
 typedef struct {
@@ -136,6 +139,7 @@ typedef struct {
     ngx_int_t                    max_waiting;  /* in the engine, or UNSET */
     time_t                       slow_start;
     kvr_outlier_conf_t           eject;
+    ngx_http_kvroute_probe_conf_t  engine;  /* only what kvroute_engine has */
     ngx_http_kvroute_probe_conf_t  *probe;  /* or NULL */
     ngx_http_kvroute_probe_conf_t  *health;
     ngx_http_kvroute_queue_t    *queue;     /* or NULL */
@@ -168,6 +172,7 @@ typedef struct {
     unsigned                     stuck:2;   /* sweeps that found it locked */
     unsigned                     ready:1;
     unsigned                     eject_set:1;
+    unsigned                     engine_set:1;
     unsigned                     in_use:1;  /* initialized by nginx */
     unsigned                     shadow:1;  /* another balancer routes */
     unsigned                     named:1;   /* by a literal "proxy_pass" */
@@ -180,21 +185,11 @@ typedef struct {
 
 
 typedef struct {
-    size_t                       max_body;
     ngx_http_complex_value_t    *salt;
     ngx_http_complex_value_t    *pin;
     ngx_http_kvroute_policy_t   *policy;    /* NULL: the upstream's */
-    ngx_array_t                 *bypass;    /* predicates */
-    ngx_http_complex_value_t    *priority;
-    ngx_http_complex_value_t    *priority_max;
-    ngx_http_complex_value_t    *tenant;
-    ngx_http_complex_value_t    *weight;    /* of the tenant */
-    ngx_http_complex_value_t    *title;     /* its name in the status */
-    ngx_http_complex_value_t    *deadline;
-    ngx_http_complex_value_t    *queue_for; /* the upstream */
-    ngx_flag_t                   inspect;
-    ngx_flag_t                   early;
-    ngx_flag_t                   learn_reply;
+    ngx_http_kvroute_words_t    *request;   /* or NULL */
+    ngx_uint_t                   variable;  /* "proxy_pass" has a variable */
     ngx_flag_t                   api;
     ngx_flag_t                   write;     /* of the API */
     ngx_uint_t                   status;    /* format */
@@ -235,7 +230,7 @@ struct ngx_http_kvroute_zone_s {
 
     ngx_uint_t                   unit;      /* blocks per entry */
     ngx_uint_t                   max_peers;
-    ngx_uint_t                   processes; /* 0: by worker_processes */
+    ngx_uint_t                   processes;
     ngx_uint_t                   hosts;     /* hosts with the same peers */
     uint8_t                     *key;       /* KVR_SECRET_LEN bytes, or NULL */
     ngx_http_kvroute_snapshot_t  *snapshot; /* or NULL */

@@ -187,7 +187,7 @@ ngx_http_kvroute_mode(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
 
     if (at->ctx->parsed
-        || klcf->tenant
+        || (klcf->request && klcf->request->tenant)
         || ngx_http_kvroute_variables_tokens(r)
         || at->ctx->endpoint == KVR_ENDPOINT_RESPONSES)
     {

@@ -14,8 +14,7 @@
 #include "balance/ngx_http_kvroute_balance.h"
 
 
-#define NGX_HTTP_KVROUTE_MAX_BODY   (16 * 1024 * 1024)
-#define NGX_HTTP_KVROUTE_CAPACITY   (64 * 1024 * 1024)
+#define NGX_HTTP_KVROUTE_CAPACITY  (64 * 1024 * 1024)
 
 
 static ngx_int_t ngx_http_kvroute_preconfiguration(ngx_conf_t *cf);
@@ -72,39 +71,11 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       0,
       NULL },
 
-    { ngx_string("kvroute_queue_for"),
-      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
-      ngx_http_set_complex_value_slot,
+    { ngx_string("kvroute_request"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
+      ngx_http_kvroute_conf_request,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_kvroute_loc_conf_t, queue_for),
-      NULL },
-
-    { ngx_string("kvroute_priority"),
-      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
-      ngx_http_kvroute_conf_queue_priority,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_kvroute_loc_conf_t, priority),
-      NULL },
-
-    { ngx_string("kvroute_tenant"),
-      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE123,
-      ngx_http_kvroute_conf_queue_tenant,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_kvroute_loc_conf_t, tenant),
-      NULL },
-
-    { ngx_string("kvroute_deadline"),
-      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
-      ngx_http_kvroute_conf_param_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_kvroute_loc_conf_t, deadline),
-      NULL },
-
-    { ngx_string("kvroute_max_body"),
-      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_size_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_kvroute_loc_conf_t, max_body),
+      0,
       NULL },
 
     { ngx_string("kvroute_salt"),
@@ -122,39 +93,11 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       0,
       NULL },
 
-    { ngx_string("kvroute_bypass"),
-      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
-      ngx_http_kvroute_conf_param_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_kvroute_loc_conf_t, bypass),
-      NULL },
-
     { ngx_string("kvroute_pin"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
       ngx_http_kvroute_conf_param_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_kvroute_loc_conf_t, pin),
-      NULL },
-
-    { ngx_string("kvroute_inspect"),
-      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
-      ngx_conf_set_flag_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_kvroute_loc_conf_t, inspect),
-      NULL },
-
-    { ngx_string("kvroute_early"),
-      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
-      ngx_conf_set_flag_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_kvroute_loc_conf_t, early),
-      NULL },
-
-    { ngx_string("kvroute_learn_reply"),
-      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
-      ngx_conf_set_flag_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_kvroute_loc_conf_t, learn_reply),
       NULL },
 
     { ngx_string("kvroute_api"),
@@ -167,6 +110,13 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
     { ngx_string("kvroute_ranks"),
       NGX_HTTP_UPS_CONF|NGX_CONF_TAKE1,
       ngx_http_kvroute_conf_upstream_ranks,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_engine"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
+      ngx_http_kvroute_conf_probe_engine,
       NGX_HTTP_SRV_CONF_OFFSET,
       0,
       NULL },
@@ -198,6 +148,16 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
+
+    ngx_http_kvroute_conf_removed("kvroute_bypass"),
+    ngx_http_kvroute_conf_removed("kvroute_deadline"),
+    ngx_http_kvroute_conf_removed("kvroute_early"),
+    ngx_http_kvroute_conf_removed("kvroute_inspect"),
+    ngx_http_kvroute_conf_removed("kvroute_learn_reply"),
+    ngx_http_kvroute_conf_removed("kvroute_max_body"),
+    ngx_http_kvroute_conf_removed("kvroute_priority"),
+    ngx_http_kvroute_conf_removed("kvroute_queue_for"),
+    ngx_http_kvroute_conf_removed("kvroute_tenant"),
 
       ngx_null_command
 };
@@ -252,6 +212,11 @@ ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
 {
     ngx_http_kvroute_main_conf_t  *kmcf;
 
+    static const char *const  body[] = {
+        "kvroute_model", "kvroute_session", "kvroute_service_tier",
+        "kvroute_body_priority", "kvroute_prompt_bytes", NULL
+    };
+
     if (ngx_http_kvroute_conf_attach_check(cf) != NGX_OK) {
         return NGX_ERROR;
     }
@@ -263,13 +228,15 @@ ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
     /* nginx runs the handlers of a phase in reverse order */
 
     if (ngx_http_kvroute_extension_init(cf) != NGX_OK
-        || ngx_http_kvroute_early_init(cf) != NGX_OK
         || ngx_http_kvroute_queue_init(cf) != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    return ngx_http_kvroute_inspect_init(cf);
+    /* the body is read where it may choose the upstream */
+
+    return kmcf->variable && ngx_http_kvroute_variables_used(cf, body)
+           ? ngx_http_kvroute_inspect_init(cf) : NGX_OK;
 }
 
 
@@ -322,8 +289,8 @@ ngx_http_kvroute_create_main_conf(ngx_conf_t *cf)
         return NULL;
     }
 
-    kmcf->max_body = NGX_HTTP_KVROUTE_MAX_BODY;
     kmcf->init_upstream = ngx_http_kvroute_upstream_init;
+    kmcf->decide = ngx_http_kvroute_early_decide;
 
     return kmcf;
 }
@@ -361,6 +328,7 @@ ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf)
             return NGX_CONF_ERROR;
         }
 
+        ngx_http_kvroute_conf_probe_tls(kscf);
         ngx_http_kvroute_conf_queue_check(cf, kscf);
 
         if (kscf->shadow) {
@@ -422,22 +390,15 @@ ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf)
      * set by ngx_pcalloc():
      *
      *     conf->policy = NULL;
+     *     conf->request = NULL;
+     *     conf->variable = 0;
      *     conf->api = 0;
      *     conf->write = 0;
      *     conf->status = 0;
      */
 
-    conf->max_body = NGX_CONF_UNSET_SIZE;
     conf->salt = NGX_CONF_UNSET_PTR;
     conf->pin = NGX_CONF_UNSET_PTR;
-    conf->bypass = NGX_CONF_UNSET_PTR;
-    conf->inspect = NGX_CONF_UNSET;
-    conf->early = NGX_CONF_UNSET;
-    conf->learn_reply = NGX_CONF_UNSET;
-    conf->priority = NGX_CONF_UNSET_PTR;
-    conf->tenant = NGX_CONF_UNSET_PTR;
-    conf->deadline = NGX_CONF_UNSET_PTR;
-    conf->queue_for = NGX_CONF_UNSET_PTR;
 
     return conf;
 }
@@ -457,15 +418,14 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     ngx_http_kvroute_conf_check_location(cf, conf);
 
-    ngx_conf_merge_size_value(conf->max_body, prev->max_body,
-                              NGX_HTTP_KVROUTE_MAX_BODY);
-
     ngx_conf_merge_ptr_value(conf->salt, prev->salt, NULL);
     ngx_conf_merge_ptr_value(conf->pin, prev->pin, NULL);
-    ngx_conf_merge_ptr_value(conf->bypass, prev->bypass, NULL);
-    ngx_conf_merge_value(conf->inspect, prev->inspect, 0);
-    ngx_conf_merge_value(conf->early, prev->early, 0);
-    ngx_conf_merge_value(conf->learn_reply, prev->learn_reply, 1);
+
+    /* a directive is inherited with its parameters */
+
+    if (conf->request == NULL) {
+        conf->request = prev->request;
+    }
 
     if (conf->policy == NULL) {
         conf->policy = prev->policy;
@@ -488,22 +448,6 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         conf->prefix = prev->prefix;
     }
 
-    /* a directive is inherited with its parameters */
-
-    if (conf->priority == NGX_CONF_UNSET_PTR) {
-        conf->priority_max = prev->priority_max;
-    }
-
-    if (conf->tenant == NGX_CONF_UNSET_PTR) {
-        conf->weight = prev->weight;
-        conf->title = prev->title;
-    }
-
-    ngx_conf_merge_ptr_value(conf->priority, prev->priority, NULL);
-    ngx_conf_merge_ptr_value(conf->tenant, prev->tenant, NULL);
-    ngx_conf_merge_ptr_value(conf->deadline, prev->deadline, NULL);
-    ngx_conf_merge_ptr_value(conf->queue_for, prev->queue_for, NULL);
-
     ctx = cf->ctx;
     uscf = ngx_http_kvroute_pass_upstream(ctx->loc_conf);
 
@@ -517,13 +461,11 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     /* a handler without a literal upstream usually has a variable */
 
     if (clcf->handler && uscf == NULL && !conf->status && !conf->api) {
+        conf->variable = 1;
         kmcf->variable = 1;
     }
 
-    kmcf->max_body = ngx_max(kmcf->max_body, conf->max_body);
-    kmcf->queue_for |= (conf->queue_for != NULL);
-    kmcf->early |= conf->early;
-    kmcf->decided |= conf->early;
+    kmcf->expected |= (conf->request && conf->request->upstream);
 
     return NGX_CONF_OK;
 }

@@ -33,7 +33,7 @@ my $conf = <<'EOC';
     map $http_x_rate $rate { default 1500/d; '~.' $http_x_rate; }
 
     client_body_buffer_size 1m;
-    kvroute_tenant $http_x_key name=$http_x_key;
+    kvroute_request tenant=$http_x_key name=$http_x_key;
     kvroute_budget $http_x_key zone=z rate=1500/d;
 
     location /v1/ { proxy_pass http://llm; }

@@ -43,11 +43,10 @@ my $zone = 'kvroute_zone zone=z:1m;';
 good('plain', $zone, 'kvroute kv_cache zone=z;');
 good('default policy', $zone, 'kvroute zone=z;');
 good('alias', $zone, 'kvroute least_conn zone=z;');
-good('all of it', 'kvroute_zone zone=z:2m block=1024 max_peers=8 processes=4;'
-     . 'kvroute_max_body 1m; kvroute_salt $arg_tenant;',
-     'kvroute round_robin zone=z capacity=4m;',
-     'kvroute_max_body 2m; kvroute_salt x;');
+good('all of it', 'kvroute_zone zone=z:2m max_peers=8; kvroute_salt $arg_tenant;',
+     'kvroute round_robin zone=z capacity=4m;', 'kvroute_salt x;');
 good('capacity that holds', $zone, 'kvroute zone=z capacity=4m!;');
+good('capacity of tiers', $zone, 'kvroute zone=z capacity=4m!+64m+1g;');
 good('with keepalive after', $zone, 'kvroute zone=z; keepalive 4;');
 good('several zones', 'kvroute_zone zone=a:1m; kvroute_zone zone=z:1m;',
      'kvroute zone=z;');
@@ -74,6 +73,8 @@ bad('capacity', qr/invalid value in parameter "capacity=4m!!" $at/,
     $zone, 'kvroute zone=z capacity=4m!!;');
 bad('capacity', qr/"capacity=" must be a size such as 64m, .*or 64m!.*"capacity=!" $at/,
     $zone, 'kvroute zone=z capacity=!;');
+bad('capacity of a fourth tier', qr/invalid value in parameter "capacity=1m\+1m\+1m\+1m" $at/,
+    $zone, 'kvroute zone=z capacity=1m+1m+1m+1m;');
 bad('capacity of nothing', qr/invalid value in parameter "capacity=0" $at/,
     $zone, 'kvroute zone=z capacity=0;');
 
@@ -85,46 +86,29 @@ bad('zone of no size', qr/invalid zone size "zone=z:big".* $at/,
     'kvroute_zone zone=z:big;', 'kvroute zone=z;');
 bad('small zone', qr/zone "zone=z:64k" is too small, it needs \d+k at least $at/,
     'kvroute_zone zone=z:64k;', 'kvroute zone=z;');
-bad('zone too small for its rows', qr/zone "zone=z:600k" is too small, it needs \d+k at least $at/,
-    'kvroute_zone zone=z:600k processes=1024;', 'kvroute zone=z;');
 
-# as docs/setup.md has it: a fleet takes 1 MB, and the rows of processes
+# the table of docs/setup.md, but for what a field more or less makes
 
 sub least {
-    my ($peers, $processes) = @_;
+    my ($peers) = @_;
 
-    my ($k) = (try_conf("kvroute_zone zone=z:64k max_peers=$peers processes=$processes;",
+    my ($k) = (try_conf("kvroute_zone zone=z:64k max_peers=$peers;",
                         'kvroute zone=z;'))[1] =~ /needs (\d+)k at least/;
 
     return $k;
 }
 
-my ($one, $many) = (least(1, 1), least(512, 1));
-
-cmp_ok($many, '>', $one, '512 servers take memory');
-cmp_ok($many - $one, '<=', 1024, '1 MB at most, beyond what a zone of one takes');
-cmp_ok(least(512, 24) - $many, '<=', 23 * 18, 'and 18k for each process more');
-
-# the table there, but for what a field more or less makes
-
 my ($said, $wrong) = (0, '');
-my @processes;
 
 for (split /\n/, Kvroute::slurp("$FindBin::Bin/../docs/setup.md")) {
-    @processes = /`processes=(\d+)`/g if /^\| \|/;
-    my ($peers, @k) = /^\| `max_peers=(\d+)` \|((?: \d+k \|)+)/ or next;
+    my ($peers, $k) = /^\| `max_peers=(\d+)` \| (\d+)k \|/ or next;
+    my $least = least($peers);
 
-    @k = map { /(\d+)k/g } @k;
-
-    for my $i (0 .. $#k) {
-        my $least = least($peers, $processes[$i]);
-
-        $said++;
-        $wrong .= "$peers peers, $processes[$i] processes: ${least}k " if abs($least - $k[$i]) > 24;
-    }
+    $said++;
+    $wrong .= "$peers peers: ${least}k " if abs($least - $k) > 24;
 }
 
-is("$said $wrong", '9 ', 'the table in docs/setup.md is what nginx -t says');
+is("$said $wrong", '3 ', 'the table in docs/setup.md is what nginx -t says');
 
 bad('zone twice', qr/duplicate kvroute_zone "z" $at/,
     'kvroute_zone zone=z:1m; kvroute_zone zone=z:1m;', 'kvroute zone=z;');
@@ -132,24 +116,15 @@ bad('zone of another kind', qr/"z" is already declared for a different use/,
     'limit_req_zone $uri zone=z:1m rate=1r/s; kvroute_zone zone=z:1m;',
     'kvroute zone=z;');
 bad('no zone', qr/"kvroute_zone" must have "zone" parameter.* $at/,
-    'kvroute_zone block=256;', 'kvroute zone=z;');
-bad('block', qr/value of parameter "block=128" must be a power of two, between 256 and 4k/,
-    'kvroute_zone zone=z:1m block=128;', 'kvroute zone=z;');
-bad('odd block', qr/value of parameter "block=300" must be a power of two/,
-    'kvroute_zone zone=z:1m block=300;', 'kvroute zone=z;');
-bad('block of words', qr/invalid value in parameter "block=big" $at/,
-    'kvroute_zone zone=z:1m block=big;', 'kvroute zone=z;');
+    'kvroute_zone max_peers=8;', 'kvroute zone=z;');
 bad('peers', qr/value of parameter "max_peers=513" must be between 1 and 512/,
     'kvroute_zone zone=z:1m max_peers=513;', 'kvroute zone=z;');
-bad('processes', qr/parameter "processes=0" must be between 1 and 1024/,
-    'kvroute_zone zone=z:1m processes=0;', 'kvroute zone=z;');
 
 # what is said twice: one of the two would count
 
-for my $twice ('zone=y:1m', 'block=256', 'max_peers=8', 'processes=64') {
+for my $twice ('zone=y:1m', 'max_peers=8') {
     my ($name) = $twice =~ /^(\w+=)/;
-    my %first = ('zone=' => '', 'block=' => 'block=512',
-                 'max_peers=' => 'max_peers=9', 'processes=' => 'processes=9');
+    my %first = ('zone=' => '', 'max_peers=' => 'max_peers=9');
 
     bad("zone: $name twice", qr/duplicate parameter "\Q$twice\E" $at/,
         "kvroute_zone zone=z:1m $first{$name} $twice;", 'kvroute zone=z;');
@@ -173,11 +148,8 @@ bad('kvroute_policy: key again', qr/duplicate parameter "key=\$uri" $at/,
     $zone, 'kvroute zone=z;', 'kvroute_policy sticky key=auto key=$uri;');
 bad('kvroute_queue: max again', qr/duplicate parameter "max=5" $at/,
     $zone, 'kvroute zone=z max_pending=1m; kvroute_queue max=4 max=5;');
-bad('kvroute_queue: order again', qr/duplicate parameter "order=fifo" $at/,
-    $zone, 'kvroute zone=z max_pending=1m;'
-         . 'kvroute_queue max=4 order=priority order=fifo;');
-bad('kvroute_probe: mandatory again', qr/duplicate parameter "mandatory" $at/,
-    $zone, 'kvroute zone=z; kvroute_probe mandatory mandatory;');
+bad('kvroute_engine: ssl again', qr/duplicate parameter "ssl" $at/,
+    $zone, 'kvroute zone=z; kvroute_engine ssl ssl;');
 bad('kvroute_health: uri again', qr/duplicate parameter "uri=\/b" $at/,
     $zone, 'kvroute zone=z; kvroute_health uri=/a uri=/b;');
 bad('kvroute_api again', qr/"kvroute_api" directive is duplicate $at/,
@@ -214,8 +186,7 @@ good('inherited', "$zone kvroute_policy random;", $up);
 good('in if', $zone, $up,
      'if ($arg_x) { kvroute_policy sticky; proxy_pass http://u; }');
 good('caps', $zone, 'kvroute kv_cache max_pending=256k slow_start=30s zone=z;');
-good('bypass, pin, inspect', $zone, $up, 'kvroute_bypass $arg_a $arg_b;'
-     . 'kvroute_pin $http_x_peer; kvroute_inspect on;');
+good('pin', $zone, $up, 'kvroute_pin $http_x_peer;');
 good('API', $zone, $up, 'kvroute_api write=on; } location /x {');
 good('API read-only', $zone, $up, 'kvroute_api; } location /x {');
 
@@ -262,10 +233,6 @@ bad('max_pending', qr/invalid value in parameter "max_pending=0" $at/,
 bad('slow_start', qr/invalid value in parameter "slow_start=slow" $at/,
     $zone, 'kvroute kv_cache zone=z slow_start=slow;');
 
-bad('body', qr/"kvroute_max_body" directive invalid value $at/,
-    "$zone kvroute_max_body big;", 'kvroute zone=z;');
-bad('body twice', qr/"kvroute_max_body" directive is duplicate $at/,
-    "$zone kvroute_max_body 1m; kvroute_max_body 1m;", 'kvroute zone=z;');
 bad('wrong context', qr/"kvroute" directive is not allowed here $at/,
     "$zone kvroute zone=z;", 'kvroute zone=z;');
 bad('salt of an unknown variable', qr/unknown "no_such" variable/,
@@ -374,10 +341,6 @@ my $kv = 'kvroute zone=z;';
 for my $c ([ 'no max', '', qr/"kvroute_queue" must have "max" parameter.* $at/ ],
            [ 'max', 'max=0', qr/"max=0"/ ],
            [ 'timeout', 'max=1 timeout=0', qr/between 1ms and 24h: invalid value in parameter "timeout=0" $at/ ],
-           [ 'max_bytes', 'max=1 max_bytes=x',
-             qr/invalid value in parameter "max_bytes=x" $at/ ],
-           [ 'status', 'max=1 status=200', qr/"status=200"/ ],
-           [ 'order', 'max=1 order=lifo', qr/"order=" must be one of "priority fifo": invalid value in parameter "order=lifo" $at/ ],
            [ 'unknown', 'max=1 speed=9', qr/invalid parameter "speed=9".* $at/ ])
 {
     bad("queue: $c->[0]", $c->[2], $zone,
@@ -388,10 +351,8 @@ bad('queue: duplicate', qr/"kvroute_queue" directive is duplicate $at/, $zone,
     "$kv kvroute_queue max=1; kvroute_queue max=2;");
 bad('queue: before kvroute', qr/must come after "kvroute"/, $zone,
     "kvroute_queue max=1; $kv");
-bad('priority: unknown', qr/invalid parameter "min=1".* $at/, $zone, $kv,
-    'kvroute_priority $arg_p min=1;');
-bad('tenant: unknown', qr/invalid parameter "max=1".* $at/, $zone, $kv,
-    'kvroute_tenant $arg_t max=1;');
+bad('request: unknown', qr/invalid parameter "min=1".* $at/, $zone, $kv,
+    'kvroute_request priority=$arg_p min=1;');
 bad('max_waiting', qr/"max_waiting=x"/, $zone, 'kvroute zone=z max_waiting=x;');
 
 for my $c ([ "$kv kvroute_queue max=1;", qr/"kvroute_queue" in upstream "u" $at has no effect without a cap/ ],

@@ -22,9 +22,9 @@ $t->engines(1, @engine, '--inter-token-latency', '20ms') for 6, 7;
 # X-Fault is for the first part of an answer, X-Fault<N> for continuation N
 
 $t->upstream('llm', 'kvroute_eject off;', map { "E$_ max_fails=0" } 0 .. 2);
-$t->upstream('tgi', 'kvroute_probe interval=50ms engine=tgi;', map { "E$_ max_fails=0" } 3, 4);
+$t->upstream('tgi', 'kvroute_probe interval=50ms; kvroute_engine tgi;', map { "E$_ max_fails=0" } 3, 4);
 $t->upstream('one', 'E5 max_fails=0');
-$t->upstream('limited', 'kvroute_eject fails=1000 share=100% retry_budget=1%;', map { "E$_ max_fails=0" } 0 .. 2);
+$t->upstream('limited', 'kvroute_eject fails=1000 retry_budget=1%;', map { "E$_ max_fails=0" } 0 .. 2);
 $t->upstream('moved', 'kvroute_eject fails=1 retry_budget=1%;', map { "E$_" } 6, 7);
 $t->upstream('queue', 'kvroute_queue max=8 timeout=60s;', 'kvroute_eject off;',
              map { "E$_ max_fails=0 max_conns=1" } 0, 1);
@@ -60,7 +60,6 @@ $t->conf(<<'EOC')->run();
     location /buffered/ { proxy_buffering on; proxy_pass http://llm/; }
     location /file/ { client_body_buffer_size 1k; proxy_pass http://llm/; }
     location /off/ { kvroute_continue off; proxy_pass http://llm/; }
-    location /short/ { kvroute_continue on max=1k; proxy_pass http://llm/; }
     location /once/ { kvroute_continue on tries=1; proxy_pass http://llm/; }
     location /salted/ { kvroute_salt $http_x_salt; proxy_pass http://llm/; }
     location /tgi/ { proxy_pass http://tgi/; }
@@ -244,8 +243,6 @@ cut(ask('', 'chat', { max_tokens => 100, tools => [{ type => 'function', functio
                       headers => { 'X-Engine-Tool-Call' => 1 } }, 'truncate=12'),
     'tools', 'a call of a tool');
 cut(ask('', 'chat', {}, 'truncate=5', 'status=400'), 'engine', 'an engine that refuses');
-cut(ask('/short', 'chat', { max_tokens => 400, ignore_eos => $true }, 'truncate=300'),
-    'max', 'a long text');
 cut(ask('/once', 'chat', {}, 'truncate=5', 'truncate=5'), 'tries', 'tries');
 cut(ask('', 'chat', {}, ('truncate=2') x 4), 'tries', 'an engine that ends each stream');
 

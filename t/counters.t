@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
 # Counters are exact: clients that leave, killed workers, reloads, forced
-# shutdowns, more processes than rows.
+# shutdowns.
 
 use lib 't/lib';
 use Kvroute;
@@ -16,21 +16,13 @@ $t->upstream('limited', 'B0 B1 max_conns=1');
 my $conf = <<'EOF';
 worker_shutdown_timeout %%SHUTDOWN%%;
     kvroute_zone zone=z:2m;
-    kvroute_zone zone=few:2m processes=1;
 
 %%UPSTREAMS%%
-    upstream few {
-        zone few_peers 64k;
-        kvroute kv_cache zone=few;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-    }
 
     proxy_buffering off;
 
     location / { proxy_pass http://u; }
     location /limited/ { proxy_pass http://limited; }
-    location /few/ { proxy_pass http://few; }
 EOF
 
 $t->{vars}{SHUTDOWN} = '1h';
@@ -237,18 +229,6 @@ for my $round (1 .. 2) {
     wait_for(sub { $t->active_workers() == $t->{workers} });
     ok($t->idle(), 'requests of workers that were terminated');
     close $_ for @s;
-}
-
-# more processes than rows: they share one
-
-{
-    my @s = hanging(6, '/few/', 'wait few');
-    is(active(), 6, 'counted in a shared row');
-    $t->step('few');
-    is($t->finish($_)->{status}, 200, 'served') for @s;
-    ok($t->idle(), 'and taken back');
-    like($t->log(), qr/\[warn\].*"few" has no row for this process/,
-         'a warning says so') if $t->{workers} > 1;
 }
 
 is(($t->load())[2], 0, "nothing is left in nginx's count");

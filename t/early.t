@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Early decisions: headers of the upstream request name the server, and its
-# reservation is always released.
+# Headers of the upstream request name the server, and its reservation is always
+# released.
 
 use lib 't/lib';
 use Kvroute;
@@ -91,23 +91,18 @@ $t->conf(<<'EOF');
     proxy_set_header X-Told-Matched $kvroute_matched_bytes;
     proxy_set_header X-Told-Reason $kvroute_reason;
     proxy_set_header X-Told-Early $kvroute_early;
+    proxy_set_header X-Told-Model $kvroute_model;
 
-    kvroute_early on;
     kvroute_pin $http_x_pin;
 
     location / { proxy_pass http://u; }
-    location /late/ { kvroute_early off; proxy_pass http://u; }
-    location /bypass/ { kvroute_bypass 1; proxy_pass http://u; }
+    location /late/ { proxy_set_header X-None 1; proxy_pass http://u; }
+    location /bypass/ { kvroute_policy off; proxy_pass http://u; }
     location /again/ {
         proxy_next_upstream error timeout non_idempotent;
         proxy_pass http://u;
     }
-    location /named/ { kvroute_queue_for $pool; proxy_pass http://$pool; }
-    location /other/ {
-        kvroute_queue_for $pool;
-        set $to one;
-        proxy_pass http://$to;
-    }
+    location /named/ { proxy_pass http://$pool; }
     location /held/ {
         proxy_cache c;
         proxy_cache_methods POST;
@@ -117,17 +112,6 @@ $t->conf(<<'EOF');
         proxy_cache_lock_timeout 60s;
         proxy_cache_lock_age 60s;
         proxy_pass http://falls;
-    }
-    location /nobody/ {
-        mirror /mirror;
-        proxy_cache c;
-        proxy_cache_methods POST;
-        proxy_cache_key $uri;
-        proxy_cache_lock on;
-        proxy_cache_lock_timeout 60s;
-        proxy_cache_lock_age 60s;
-        proxy_next_upstream off;
-        proxy_pass http://nobody;
     }
     location /sent/ { proxy_pass http://u; }
     location /failed/ {
@@ -156,7 +140,7 @@ $t->conf(<<'EOF');
     }
     location @out { error_page 502 = @one; proxy_pass http://out; }
     location @one { proxy_pass http://one; }
-    location @late { kvroute_early off; proxy_pass http://u; }
+    location @late { proxy_pass http://u; }
     location /checked/ { %%AUTH%% proxy_pass http://u; }
     location /check {
         internal;
@@ -168,7 +152,7 @@ $t->conf(<<'EOF');
     }
     set $nowhere nothing;
     location /nowhere/ {
-        kvroute_queue_for u;
+        kvroute_request upstream=u;
         proxy_pass http://$nowhere;
         location /nowhere/one/ {
             error_page 502 = @one;
@@ -186,7 +170,7 @@ $t->conf(<<'EOF');
     location @queued { proxy_pass http://queued; }
     location /post/ { post_action /posted; proxy_pass http://u; }
     location /posted { internal; proxy_pass http://one; }
-    location /kvroute { kvroute_early off; kvroute_status; }
+    location /kvroute { kvroute_status; }
 EOF
 
 $t->run();
@@ -238,7 +222,8 @@ for (1 .. 20) {
 }
 
 ok(!$wrong, 'headers name the server that gets them');
-ok(!$late, 'without kvroute_early there is nothing to be said');
+ok(!$late, 'without a variable in the headers nothing is decided early');
+ok(logged(qr{^/late/\S+ 200 \S+ \S+ \w+ -$}m), 'and the log says so');
 
 my $long = chat(text(8000, 4711));
 
@@ -247,6 +232,7 @@ told(ask('/v1/chat/completions', body => $long));
 my $h = told(ask('/v1/chat/completions', body => $long));
 
 cmp_ok($h->{matched} // 0, '>', 7000, 'and what it holds of the prompt');
+is($h->{model}, 'm', 'and the model');
 is($h->{reason}, 'affinity', 'and why');
 
 my %turns;
@@ -267,7 +253,7 @@ is(told(ask('/one/v1/chat/completions'))->{peer}, $b1,
    'a single server is named as well');
 is(told(ask('/named/v1/chat/completions',
             headers => { 'X-Pool' => 'one' }))->{peer}, $b1,
-   'with kvroute_queue_for the upstream may be a variable');
+   'the upstream may be a variable');
 
 $h = told(ask('/v1/chat/completions', pieces => 700));
 is($h->{peer}, $address{$h->{name}}, 'a body in pieces is waited for');
@@ -359,17 +345,7 @@ is(ask('/out/v1/chat/completions')->{status}, 502, 'nobody to be had: as ever');
 ok(logged(qr{^/out/\S+ 502 - out - -$}m), 'nothing was decided');
 
 
-# --- another upstream than the one that was decided for
-
-$h = told(ask('/other/v1/chat/completions'));
-
-is($h->{name}, 'B1', 'it is served by the other upstream');
-ok(logged(qr{^/other/\S+ 200 $b1 $b1 \w+ moved$}m),
-     'headers are of another upstream: said');
-ok($t->idle(), 'nothing is held at the first');
-
-
-# --- who waits for a cache has decided, and holds a place
+# --- a request that waits for a cache holds no place
 
 my $path = '/held/v1/chat/completions';
 
@@ -385,75 +361,33 @@ my $first = held($b0, 'wait cached');
 ok(wait_for(sub { -e "$t->{dir}/cached.came" }), 'the first is at a server');
 
 my $second = held($b1);
-ok(wait_for(sub { counted() == 2 }), 'the second holds a place');
-
-my $third = held($b1);
-ok(wait_for(sub { counted() == 3 }), 'so does a third');
-
-close $third;
 
 $t->step('cached');
 like($t->finish($first)->{body}, qr/^B0/, 'the first is answered');
 like($t->finish($second)->{body}, qr/^B0/, 'the second by the cache');
-ok($t->idle(), 'places are given back, also that of the one who has left');
-
-like($t->finish(held($b1))->{body}, qr/^B0/, 'another finds it at once');
-ok($t->idle(), 'and holds nothing');
+ok($t->idle(), 'and nothing is held');
 
 
-# --- the server that was decided on fails before it is asked
-
-$path = '/held/v1/completions/2';
-
-$first = held($b1, 'close two');
-ok(wait_for(sub { -e "$t->{dir}/two.came" }), 'one is at a server');
-
-$second = held($b0);
-ok(wait_for(sub { counted() == 2 }), 'one holds a place at B0');
-
-ask('/falls/v1/chat/completions',
-    headers => { 'X-Pin' => $b0, 'X-B0' => 'close' });
-
-$t->step('two');
-is($t->finish($first)->{status}, 502, 'the first fails, nothing is cached');
-
-$h = told($t->finish($second));
-
-is($h->{name}, 'B1', 'it goes to the other one');
-is($h->{peer}, $b0, 'with headers for the first');
-close $second;
-ok(logged(qr{^\Q$path\E 200 $b1 $b1 moved moved$}m),
-     'the reason says so');
-ok($t->idle(), 'nothing is held');
-
-
-# --- who has no number is known by his place, in his list
+# --- a server without a slot is known by its place, in its list
 
 $path = '/nobody/v1/chat/completions';
 
 $first = $t->start("POST $path", chat(text(2000, ++$n)),
-                   headers => { 'X-B0' => 'close nobody' });
+                   headers => { 'X-B0' => 'wait nobody' });
 ok(wait_for(sub { -e "$t->{dir}/nobody.came" }), 'the only one is full');
 
-$second = $t->start("POST $path", chat(text(2000, ++$n)),
-                    headers => { 'X-B1' => 'wait mirrored' });
-ok(wait_for(sub { -e "$t->{dir}/mirrored.came" }),
-   'its mirror is there, so the second is decided');
+$h = told(ask('/nobody/v1/chat/completions'));
+is("$h->{name} $h->{peer}", "B1 $b1", 'the backup server is named');
 
-$t->step('mirrored');
 $t->step('nobody');
-is($t->finish($first)->{status}, 502, 'the first fails, nothing is cached');
-
-$h = told($t->finish($second));
-is("$h->{name} $h->{peer}", "B0 $b1", 'it is not taken for the backup server');
-close $second;
-ok(logged(qr{^\Q$path\E 200 $b0 $b0 moved moved$}m), 'which is said');
+$h = told($t->finish($first));
+is("$h->{name} $h->{peer}", "B0 $b0", 'and the other one');
 
 
 # --- redirects, subrequests
 
-is(told(ask('/refused/v1/chat/completions'))->{peer}, undef,
-   'after a redirect nothing of the old location is said');
+$h = told(ask('/refused/v1/chat/completions'));
+is($h->{peer}, $address{$h->{name}}, 'after a redirect the new location decides');
 is(told(ask('/page/v1/chat/completions'))->{peer}, $b1,
    'and the new one decides anew');
 
@@ -489,7 +423,7 @@ for my $case ([ '/sent/', 'accel_uri', 'X-Accel-Redirect' ],
 
     $h = told($t->finish($s));
     is($h->{name}, 'B1', "$what: it is answered");
-    is($h->{peer}, $do eq 'ssi' ? undef : $b1, "$what: by headers of its own decision");
+    is($h->{peer}, $b1, "$what: by headers of its own decision");
     close $s;
     ok($t->idle(), "$what: nothing is held");
 }
@@ -507,8 +441,8 @@ ok(wait_for(sub { ($t->load())[0] == 1 && ($t->load())[2] == 1 }), 'which alone 
 $t->step('behind');
 ok($t->idle(), 'until it is there');
 
-is(told(ask('/nowhere/late/v1/chat/completions'))->{peer}, undef,
-   'or not at all');
+$h = told(ask('/nowhere/late/v1/chat/completions'));
+is($h->{peer}, $address{$h->{name}}, 'or elsewhere');
 
 $h = told(ask('/nowhere/queued/v1/chat/completions'));
 is($h->{peer}, $address{$h->{name}}, 'or by another queue');
@@ -532,9 +466,6 @@ $path = '/held/v1/completions/3';
 
 $first = held($b1, 'wait three');
 ok(wait_for(sub { -e "$t->{dir}/three.came" }), 'one is at a server');
-
-$second = held($b1);
-ok(wait_for(sub { counted() == 2 }), 'another holds a place');
 
 # each of them: else one may wait for the lock of a dead one's cache entry
 

@@ -21,7 +21,7 @@ my %upstreams = (
     empty  => 'kvroute_eject time=200ms;',
     gone   => 'kvroute_eject time=200ms;',
     few    => 'kvroute_eject time=1h max=25%;',
-    some   => 'kvroute_eject time=1h fails=1000 share=40%;',
+    some   => 'kvroute_eject time=1h fails=1000;',
     budget => 'kvroute_eject off retry_budget=20%;',
 );
 

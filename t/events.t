@@ -50,14 +50,14 @@ my ($rank) = $t->engines(2, '--hardware', 'none', '--model', 'm',
                          '--kv-events', $p0);
 
 my %conf = (
-    (map { ($_ => "port=$zmq{$_} replay=$replay{$_} topic=kv") } @encodings),
+    (map { ($_ => "port=$zmq{$_} replay=$replay{$_}") } @encodings),
     lossy => "port=$zmq{lossy}",
     small => join(' ', beside(small => port => $zmq{small}),
                        beside(small => replay => $replay{small})),
     mixed => "port=$replay{mixed} replay=$zmq{mixed}",
     flood => "port=$zmq{flood} replay=$replay{flood}",
     blind => '',
-    ranks => "port=$p0 ranks=2"
+    ranks => "port=$p0-$p1"
 );
 
 $e{ranks} = $rank;

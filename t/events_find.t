@@ -106,7 +106,7 @@ $t->serve('answers', sub {
 my %port = (engine => $engine, ranks => $ranks, targets => $ranks,
             map { $_ => $t->{vars}{$_} } keys %answer);
 my %more = (targets => 'kvroute_ranks 2;',
-            list => 'kvroute_health uri=/kv_event_sources "header=X-Key: secret";');
+            list => 'kvroute_engine "header=X-Key: secret";');
 
 $t->upstream($_, "kvroute kv_cache zone=@{[ $_ eq 'targets' ? 'two' : 'z' ]};",
              'kvroute_events port=auto;', $more{$_} || (),

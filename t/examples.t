@@ -241,11 +241,11 @@ for my $file (sort glob "$root/docs/*.md") {
         next if $block =~ /^load_module/m;
 
         next if !$ssl
-                && $block =~ m{^ *kvroute_(?:probe|health) .*\bssl\b|https://}m;
+                && $block =~ m{^ *kvroute_engine .*\bssl\b|https://}m;
 
         $block =~ s!/var/log/nginx/!$t->{dir}/!g;
         $block =~ s/^.*proxy_ssl_(?:verify|trusted_certificate) .*\n//mg;
-        $block =~ s/\s(?:verify=on|trusted=[^\s;]+|header_file=[^\s;]+)//g;
+        $block =~ s/\s(?:trusted=[^\s;]+|header=\@[^\s;]+)//g;
         $block =~ s!/etc/nginx/!$t->{dir}/!g;
         $block =~ s/listen \S+;/listen 127.0.0.1:%%PORT%%;/;
 

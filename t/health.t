@@ -56,9 +56,9 @@ my $busy = $t->serve('B', sub {
 
 $t->upstream('h', 'kvroute least_request zone=z slow_start=1s;',
              'E0 E1 E2 max_fails=1 fail_timeout=60s',
-             'kvroute_health uri=/health interval=50ms fails=2 passes=2 timeout=1h;');
+             'kvroute_health uri=/health interval=50ms fails=2 timeout=1h;');
 $t->upstream('both', 'kvroute least_request zone=y;', 'E2',
-             'kvroute_health uri=/health interval=50ms fails=2 passes=2 timeout=1h;',
+             'kvroute_health uri=/health interval=50ms fails=2 timeout=1h;',
              'kvroute_probe interval=50ms timeout=1h;');
 $t->upstream('spare', 'kvroute least_request zone=y;', 'E0',
              'server unix:%%DIR%%/closed backup max_fails=1 fail_timeout=1h;');
@@ -68,7 +68,7 @@ $t->upstream('over', 'kvroute kv_cache zone=x;', 'E3 E4');
 $t->upstream('proxy', 'kvroute kv_cache zone=x;', 'P', 'E3 backup');
 
 $t->upstream('named', 'kvroute least_request zone=namedz;', 'E0',
-             'kvroute_health interval=50ms fails=2 passes=2 timeout=1h status=404;');
+             'kvroute_health interval=50ms fails=2 timeout=1h;');
 
 $t->conf(<<'EOF');
     kvroute_zone zone=z:2m;

@@ -63,7 +63,7 @@ $t->conf(<<'EOF');
     upstream oneprefill { kvroute kv_cache zone=z; server 127.0.0.1:%%E0%%; }
     upstream onedecode { kvroute kv_cache zone=z; server 127.0.0.1:%%E2%%; }
 
-    kvroute_prefill prefill when=always min=2k;
+    kvroute_prefill prefill min=2k!;
     client_body_buffer_size 64k;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
@@ -84,7 +84,7 @@ $t->conf(<<'EOF');
         proxy_pass http://decode/;
     }
     location /strict/ {
-        kvroute_prefill prefill when=always min=2k fallback=none tries=1;
+        kvroute_prefill prefill min=2k! fallback=none;
         proxy_pass http://decode/;
     }
     location /cost/ {
@@ -104,15 +104,15 @@ $t->conf(<<'EOF');
         proxy_pass http://decode/;
     }
     location /store/ {
-        kvroute_prefill prefill when=always min=2k connector=store;
+        kvroute_prefill prefill min=2k! connector=store;
         proxy_pass http://decode/;
     }
     location /one/ {
-        kvroute_prefill oneprefill when=always min=2k;
+        kvroute_prefill oneprefill min=2k!;
         proxy_pass http://onedecode/;
     }
     location /header/ {
-        kvroute_prefill prefill when=always min=2k connector=header;
+        kvroute_prefill prefill min=2k! connector=header;
         proxy_set_header X-Prefiller-Host-Port $kvroute_leg1_peer;
         proxy_pass http://decode/;
     }
@@ -134,10 +134,10 @@ $t->conf(<<'EOF');
         proxy_pass http://127.0.0.1:%%P1%%;
     }
     location /engine/ {
-        kvroute_prefill eprefill when=always min=2k;
+        kvroute_prefill eprefill min=2k!;
         proxy_pass http://edecode/;
     }
-    location /small/ { kvroute_max_body 16k; proxy_pass http://decode/; }
+    location /small/ { client_max_body_size 0; proxy_pass http://decode/; }
 EOF
 
 $t->run();
@@ -262,7 +262,7 @@ for my $case ([ 'no JSON object', '{"a":1,"kv_transfer_params":{}', 400 ],
 
 ($r) = ask('', '{"prompt":"x"}', headers => { 'Content-Encoding' => 'zstd' });
 is($r->{status}, 415, 'a body that is compressed');
-($r) = ask('/small', '{"prompt":"' . text(20000, 1) . '"}');
+($r) = ask('/small', '{"prompt":"' . text(17_000_000, 1) . '"}');
 is($r->{status}, 413, 'a body that is too long to be read');
 
 
@@ -444,7 +444,7 @@ fails('no JSON', { 'X-P' => 'say what' }, 'failed', 1);
 $t->expect_log(qr/answered without "kv_transfer_params"/);
 fails('no descriptor', { 'X-P' => 'say {"id":"1"}' }, 'answer', 1);
 fails('null', { 'X-P' => 'say {"kv_transfer_params":null}' }, 'answer', 1);
-fails('no fallback', { 'X-P' => 'status 500' }, 'failed', 1, where => '/strict',
+fails('no fallback', { 'X-P' => 'status 500' }, 'failed', 2, where => '/strict',
       status => 503);
 
 

@@ -125,7 +125,7 @@ $t->conf(<<'EOF');
         proxy_pass http://decode/;
     }
     location /once/ {
-        kvroute_prefill one connector=sglang tries=1;
+        kvroute_prefill one connector=sglang;
         proxy_pass http://decode/;
     }
     location /none/ {
@@ -143,7 +143,7 @@ $t->conf(<<'EOF');
         proxy_pass http://ldecode/;
     }
     location /moon/ {
-        kvroute_prefill prefill connector=mooncake when=always min=1
+        kvroute_prefill prefill connector=mooncake min=1!
                         bootstrap_port=7001;
         proxy_next_upstream error timeout http_500 non_idempotent;
         proxy_pass http://two/;
@@ -157,7 +157,7 @@ $t->conf(<<'EOF');
             proxy_pass http://two/;
         }
         location /moon/strict/ {
-            kvroute_prefill prefill connector=mooncake when=always min=1
+            kvroute_prefill prefill connector=mooncake min=1!
                             fallback=none;
             proxy_pass http://two/;
         }
@@ -167,16 +167,16 @@ $t->conf(<<'EOF');
         proxy_pass http://edecode/;
     }
     location /moons/ {
-        kvroute_prefill mprefill connector=mooncake when=always min=1;
+        kvroute_prefill mprefill connector=mooncake min=1!;
         proxy_pass http://mdecode/;
     }
     location /same/ {
-        kvroute_prefill same2 connector=sglang tries=1;
+        kvroute_prefill same2 connector=sglang;
         kvroute_pin %%NONE%%;
         proxy_pass http://same/;
     }
     location /again/ {
-        kvroute_prefill again2 connector=sglang tries=1;
+        kvroute_prefill again2 connector=sglang;
         proxy_pass http://again/;
     }
     location /half/ {
@@ -323,8 +323,8 @@ for my $case ([ 'status 500', 500 ], [ 'reset', 502 ], [ 'cut', 200 ],
     my ($do, $status) = @$case;
 
     $s = begin('/once', { 'X-P' => $do, 'X-D' => 'hold' });
-    end($s, 502, "502 failed $status", 1, 1, "leg 1: $do");
-    ok(wait_for(sub { left('D') == 1 }), 'leg 2 is closed');
+    end($s, 502, "502 failed $status", 2, 2, "leg 1: $do");
+    ok(wait_for(sub { left('D') == 2 }), 'leg 2 is closed');
 }
 
 $s = begin('', { 'X-P' => 'status 503', 'X-D' => 'hold' });

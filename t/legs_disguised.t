@@ -128,7 +128,7 @@ my $locations = join '', map {
                                      : 'client_body_buffer_size 256;' : '';
     my $prefill = $connector eq 'plain' ? 'prefill min=8m'
                   : "prefill connector=$connector"
-                    . ($connector eq 'sglang' ? '' : ' when=always min=200');
+                    . ($connector eq 'sglang' ? '' : ' min=200!');
 
     "location /$_/ { kvroute_prefill $prefill; $more "
     . "proxy_pass http://decode/; }\n"

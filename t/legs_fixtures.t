@@ -74,11 +74,11 @@ $t->conf(<<'EOF');
     proxy_http_version 1.1;
 
     location /vllm-nixl/ {
-        kvroute_prefill prefill connector=nixl when=always min=1;
+        kvroute_prefill prefill connector=nixl min=1!;
         proxy_pass http://decode/;
     }
     location /vllm-mooncake/ {
-        kvroute_prefill prefill connector=mooncake when=always min=1
+        kvroute_prefill prefill connector=mooncake min=1!
                         bootstrap_port=18998;
         proxy_pass http://decode/;
     }

@@ -98,10 +98,9 @@ my $conf = <<'CONF';
         server 127.0.0.1:%%D%% max_fails=0;
     }
 
-    kvroute_prefill prefill when=always min=1k;
-    client_max_body_size 8m;
+    kvroute_prefill prefill min=1k!;
+    client_max_body_size 0;
     client_body_buffer_size 64k;
-    kvroute_max_body 4m;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
 
@@ -127,7 +126,7 @@ my $conf = <<'CONF';
         proxy_pass http://decode/;
     }
     location /two/ {
-        kvroute_prefill prefill2 when=always min=1k;
+        kvroute_prefill prefill2 min=1k!;
         proxy_pass http://decode2/;
     }
     location /mirror/ { mirror /mirrored; proxy_pass http://decode/; }
@@ -160,7 +159,7 @@ my $conf = <<'CONF';
         proxy_pass http://decode/;
     }
     location @page2 {
-        kvroute_prefill prefill2 when=always min=1k;
+        kvroute_prefill prefill2 min=1k!;
         rewrite ^/page(/.*) $1 break;
         proxy_pass http://decode2;
     }
@@ -408,12 +407,12 @@ is(join(' ', sort map { says($_->{body}) ne '' ? 'bad' : $_->{body} =~ /ours/
 # a mirror to the same pool has the client's body also if that is refused; what
 # comes after it at the server is there when it is
 
-for my $evil ("{\"kv_transfer_params\":$evil,\"x\":\"" . 'x' x 5e6 . '"}',
+for my $evil ("{\"kv_transfer_params\":$evil,\"x\":\"" . 'x' x 17e6 . '"}',
               join('', map { "$_\0" } split //, "{\"kv_transfer_params\":$evil}"))
 {
     my @seen;
 
-    is($t->post("/mirror2$path", $evil)->{status}, length $evil > 5e6 ? 413 : 400,
+    is($t->post("/mirror2$path", $evil)->{status}, length $evil > 17e6 ? 413 : 400,
        'what cannot be read is refused');
 
     $t->post("/mirror2$path", '{"prompt":"marker"}');

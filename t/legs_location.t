@@ -25,7 +25,7 @@ $t->{vars}{TO2} = '';
 $t->{vars}{AT2} = '';
 
 if ($h2) {
-    $t->{vars}{TO2} = 'location /h2/ { kvroute_prefill prefill2 when=always min=1k;'
+    $t->{vars}{TO2} = 'location /h2/ { kvroute_prefill prefill2 min=1k!;'
                       . ' proxy_http_version 2; proxy_pass http://decode2/; }';
     $t->{vars}{AT2} = join '', map {
         my ($port, $text) = @$_;
@@ -55,7 +55,7 @@ http {
 
 %%UPSTREAMS%%
 
-    kvroute_prefill prefill when=always min=1k;
+    kvroute_prefill prefill min=1k!;
     client_body_buffer_size 64k;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
@@ -70,7 +70,7 @@ http {
             proxy_pass http://two/;
         }
         location /cheap/ {
-            kvroute_prefill prefill when=always min=1k transfer=0;
+            kvroute_prefill prefill min=1k! transfer=0;
             proxy_pass http://two/;
         }
         location /intercept/ {
@@ -83,12 +83,12 @@ http {
             proxy_pass http://decode/;
         }
         location /header/ {
-            kvroute_prefill prefill when=always min=1k connector=header;
+            kvroute_prefill prefill min=1k! connector=header;
             proxy_buffering off;
             proxy_pass http://decode/;
         }
         location /strict/ {
-            kvroute_prefill prefill when=always min=1k fallback=none;
+            kvroute_prefill prefill min=1k! fallback=none;
             error_page 503 = @other;
             proxy_pass http://decode/;
         }
@@ -99,12 +99,12 @@ http {
         }
         location /after/ { try_files /none @other; proxy_pass http://decode/; }
         location /moon/ {
-            kvroute_prefill prefill connector=mooncake when=always min=1;
+            kvroute_prefill prefill connector=mooncake min=1!;
             kvroute_pin 127.0.0.1:%%D0%%;
             proxy_next_upstream error non_idempotent;
             proxy_pass http://two/;
         }
-        location /bypass/ { kvroute_bypass 1; proxy_pass http://two/; }
+        location /bypass/ { kvroute_policy off; proxy_pass http://two/; }
         location /off/ {
             kvroute_prefill prefill connector=sglang;
             kvroute_policy off;
@@ -112,7 +112,7 @@ http {
         }
         location /off2/ {
             kvroute_prefill prefill connector=sglang;
-            kvroute_bypass 1;
+            kvroute_policy off;
             proxy_pass http://two/;
         }
         %%TO2%%

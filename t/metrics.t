@@ -18,7 +18,7 @@ my @policies = qw(kv_cache least_request prefix random round_robin sticky);
 
 $t->upstream("u_$_", "kvroute $_ zone=z max_pending=auto;",
              'E0', 'E1 weight=2', 'E2 backup', 'kvroute_probe interval=50ms;',
-             'kvroute_health interval=50ms timeout=30s fails=1 passes=1;',
+             'kvroute_health interval=50ms timeout=30s fails=1;',
              'kvroute_queue max=8;') for @policies;
 
 my $locations = join '', map {

@@ -43,7 +43,7 @@ sub browser {
     $t->{vars}{MANY} = join "\n", map { "server 127.0.1.$_:9;" } 1 .. 64;
 
     $t->upstream('llm', 'E0 E1 E2',
-                 'kvroute_probe interval=100ms engine=vllm;',
+                 'kvroute_probe interval=100ms; kvroute_engine vllm;',
                  'kvroute_health interval=100ms;');
     $t->upstream('bare', 'E3');
     $t->upstream('deaf', 'kvroute_events port=9;', 'E0');
@@ -60,7 +60,7 @@ sub browser {
     kvroute_zone zone=z:2m;
     kvroute_zone zone=y:2m;
 
-    kvroute_priority $http_x_class;
+    kvroute_request priority=$http_x_class;
 
     # "llm" comes first: the page shows its peers
 %%UPSTREAMS%%
@@ -81,12 +81,13 @@ sub browser {
     location /slow/ { kvroute_pin $http_x_pin; proxy_pass http://slow/; }
     location /hot/ {
         kvroute_pin $http_x_pin;
-        kvroute_tenant $http_x_tenant name=$http_x_tenant;
+        kvroute_request priority=$http_x_class tenant=$http_x_tenant
+                        name=$http_x_tenant;
         proxy_pass http://hot/;
     }
     location /beside/ { proxy_pass http://beside/; }
     location /two/ {
-        kvroute_prefill computes when=always min=1k;
+        kvroute_prefill computes min=1k!;
         proxy_pass http://answers/;
     }
     location /many/ { proxy_pass http://many; }

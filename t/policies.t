@@ -76,7 +76,8 @@ $t->conf(<<'EOF');
     }
     location /bypass/ {
         kvroute_policy kv_cache;
-        kvroute_bypass $arg_no $http_x_no;
+        if ($arg_no) { kvroute_policy off; }
+        if ($http_x_no) { kvroute_policy off; }
         proxy_pass http://u;
     }
     location /pin/ {

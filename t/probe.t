@@ -62,7 +62,7 @@ for my $i (0 .. $#endless) {
 $t->upstream('all', 'E0 E1 E2 E3 E4 E5 E6 E7',
              'kvroute_probe interval=50ms timeout=1s;');
 $t->upstream('slow', 'E8',
-             'kvroute_probe interval=50ms timeout=1h engine=vllm path=/metrics;');
+             'kvroute_probe interval=50ms timeout=1h path=/metrics; kvroute_engine vllm;');
 $t->upstream('endless', 'F0 F1 F2 F3',
              'kvroute_probe interval=50ms timeout=1h;');
 $t->upstream('one', 'E0', 'server 127.0.0.2:%%E0%%;');
@@ -230,14 +230,14 @@ $t->expect_log(qr/\[emerg\]/);
 
 for my $case (
     [ 'kvroute_probe interval=0;', 'invalid value in parameter "interval=0"' ],
-    [ 'kvroute_probe engine=x;', 'invalid value in parameter "engine=x"' ],
+    [ 'kvroute_engine x;', 'unknown engine "x"' ],
     [ 'kvroute_probe addr=:;', 'invalid value in parameter "addr=:"' ],
-    [ 'kvroute_probe port=70000;', 'value of parameter "port=70000"' ],
+    [ 'kvroute_probe addr=:70000;', 'invalid value in parameter "addr=:70000"' ],
     [ 'kvroute_probe fails=1;', 'invalid parameter "fails=1"' ],
     [ 'kvroute_probe path=x;', 'invalid value in parameter "path=x"' ],
     [ 'kvroute_health uri=;', 'invalid value in parameter "uri="' ],
     [ 'kvroute_health fails=0;', 'value of parameter "fails=0"' ],
-    [ 'kvroute_health engine=vllm;', 'invalid parameter "engine=vllm"' ],
+    [ 'kvroute_health vllm;', 'invalid parameter "vllm"' ],
     [ 'kvroute_probe; kvroute_probe;', '"kvroute_probe" directive is dupl' ])
 {
     $t->upstream('all', 'E0', $case->[0]);

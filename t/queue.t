@@ -16,11 +16,11 @@ $t->upstream('u', 'kvroute_queue max=40 timeout=1h;',
              'B0 max_conns=1 max_fails=0');
 $t->upstream('pending', 'kvroute kv_cache zone=z max_pending=8k;',
              'kvroute_queue max=40 timeout=1h;', 'B0 max_fails=0');
-$t->upstream('small', 'kvroute_queue max=2 timeout=1h status=503;',
+$t->upstream('small', 'kvroute_queue max=2 timeout=1h;',
              'B0 max_conns=1 max_fails=0');
 $t->upstream('soon', 'kvroute_queue max=2 timeout=50ms;',
              'B0 max_conns=1 max_fails=0');
-$t->upstream('fifo', 'kvroute_queue max=40 timeout=1h order=fifo;',
+$t->upstream('second', 'kvroute_queue max=40 timeout=1h;',
              'B0 max_conns=1 max_fails=0');
 $t->upstream('two', 'kvroute_queue max=40 timeout=1h;',
              'B0 B1 max_conns=1 max_fails=0');
@@ -33,28 +33,28 @@ my $conf = <<'EOF';
                  '$kvroute_queue_time $kvroute_reason';
     access_log access.log q;
 
-    map $http_x_pool $pool { default u; fifo fifo; none nothing; }
+    map $http_x_pool $pool { default u; second second; none nothing; }
 
-    kvroute_priority $http_x_class max=$http_x_max;
-    kvroute_tenant $http_x_tenant weight=$http_x_weight;
-    kvroute_deadline $http_x_deadline;
+    kvroute_request priority=$http_x_class max_priority=$http_x_max
+                    tenant=$http_x_tenant weight=$http_x_weight
+                    deadline=$http_x_deadline;
 
     location / { proxy_pass http://u; }
-    location /named/ { kvroute_queue_for $pool; proxy_pass http://$pool; }
-    location /errors/ { error_page 503 /sorry; proxy_pass http://small; }
-    location /again/ { error_page 503 @again; proxy_pass http://small; }
+    location /named/ { kvroute_request upstream=$pool; proxy_pass http://$pool; }
+    location /errors/ { error_page 429 =503 /sorry; proxy_pass http://small; }
+    location /again/ { error_page 429 @again; proxy_pass http://small; }
     location /recursive/ {
         recursive_error_pages on;
-        error_page 503 @again;
+        error_page 429 @again;
         proxy_pass http://small;
     }
-    location /other/ { error_page 503 = @other; proxy_pass http://small; }
-    location /others/ { error_page 503 = @soon; proxy_pass http://small; }
+    location /other/ { error_page 429 = @other; proxy_pass http://small; }
+    location /others/ { error_page 429 = @soon; proxy_pass http://small; }
     location @other { proxy_pass http://127.0.0.1:%%B1%%; }
     location @soon { proxy_pass http://soon; }
     location @again { proxy_pass http://small; }
     location /sorry { return 200 "sorry"; }
-    location /bypass/ { kvroute_bypass 1; proxy_pass http://u; }
+    location /bypass/ { kvroute_policy off; proxy_pass http://u; }
     location /two/ {
         proxy_next_upstream error timeout non_idempotent;
         proxy_pass http://two;
@@ -149,24 +149,6 @@ sub logged {
     logged(qr{^/o/big 200 waited \d+\.\d{3} (?!-)\S+$}m, 'waited');
 }
 
-# fifo
-
-{
-    my @s = held('/fifo/a', 'f0');
-    ok(wait_for(sub { ($t->load())[0] == 1 }), 'fifo: one is inside');
-
-    my $n = 0;
-
-    for my $o ([ 'b', 50_000 ], [ 'c', 1_000 ], [ 'd', 9_000 ]) {
-        push @s, held("/fifo/$o->[0]", 'f0', $o->[1], 'X-Class' => 9 - $n);
-        waiting(++$n, 'fifo');
-    }
-
-    go('f0');
-    $t->finish($_) for @s;
-    is(served('/fifo/'), 'a b c d', 'fifo: as they came');
-}
-
 # tenants of weights 1 and 3, with equal requests
 
 {
@@ -206,7 +188,7 @@ sub logged {
     ok($t->idle(), 'pending: nothing is counted');
 }
 
-# full: refused with a status of choice, or a page of the operator's
+# full: refused, or a page of the operator's
 
 {
     my @s = held('/small/a', 's0');
@@ -219,7 +201,7 @@ sub logged {
 
     my $r = $t->post('/small/d', chat('x'));
 
-    is($r->{status}, 503, 'full: refused');
+    is($r->{status}, 429, 'full: refused');
     like($r->{head}, qr/^Retry-After: \d+\s*$/m, 'full: when to come again');
     like($r->{head}, qr/^Content-Type: application\/json\s*$/m, 'full: type');
     like($r->{body}, qr/"code":"queue_full"/, 'full: why');
@@ -246,7 +228,7 @@ sub logged {
 
     for my $name ('again', 'recursive') {
         $r = $t->post("/$name/d", chat('x'));
-        is($r->{status}, 503, "full: $name, refused");
+        is($r->{status}, 429, "full: $name, refused");
         like($r->{body}, qr/"code":"queue_full"/, "full: $name, why");
         is(() = $r->{head} =~ /^Retry-After:/mg, 1,
            "full: $name, when to come again");
@@ -264,7 +246,7 @@ sub logged {
 
     my $shed = $t->finish($who // $s[2]);
 
-    is($shed->{status}, 503, 'shed: refused');
+    is($shed->{status}, 429, 'shed: refused');
     like($shed->{body}, qr/"code":"queue_shed"/, 'shed: why');
     is(size('small'), 2, 'shed: its place is taken');
 

@@ -58,7 +58,7 @@ $t->upstream('many', 'kvroute kv_cache zone=z max_pending=8k;',
 $t->upstream('one', 'kvroute_queue max=40 timeout=1h;',
              'B0 max_conns=1 max_fails=0');
 $t->upstream('other', 'kvroute kv_cache zone=y;',
-             'kvroute_queue max=40 timeout=1h order=fifo;',
+             'kvroute_queue max=40 timeout=1h;',
              'B0 max_conns=1 max_fails=0');
 $t->upstream('large', 'kvroute_queue max=40 timeout=1h;',
              'L0 max_conns=1 max_fails=0');
@@ -74,7 +74,7 @@ $t->conf(<<'EOF');
 
     client_max_body_size 8m;
     client_body_buffer_size 1m;
-    kvroute_tenant $http_x_tenant;
+    kvroute_request tenant=$http_x_tenant;
 
     location /file/ {
         client_body_buffer_size 1k;

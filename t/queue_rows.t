@@ -19,17 +19,23 @@ $t->backend('B0');
 $t->upstream('u', 'kvroute_queue max=40 timeout=1h;',
              'B0 max_conns=1 max_fails=0');
 
+# a small zone for many servers has rows for 23 processes: further ones share one
+
+$t->upstream('few', 'kvroute zone=rows;', 'B0 max_fails=0');
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
     access_log off;
-    kvroute_zone zone=z:4m processes=160;
+    kvroute_zone zone=z:16m;
+    kvroute_zone zone=rows:2m max_peers=512;
 
 %%UPSTREAMS%%
 
     server {
         listen 127.0.0.1:%%PORT%% reuseport;
         location / { proxy_pass http://u; }
+        location /few/ { proxy_pass http://few; }
         location /kvroute/ { kvroute_status; }
     }
 }
@@ -72,5 +78,15 @@ $t->step('go');
 my @bad = grep { $_ != 200 } map { $t->finish($_)->{status} } @s;
 is("@bad", '', 'all that waited are answered');
 ok($t->idle(), 'nothing is counted');
+
+@s = map {
+    $t->start('POST /few/', chat(text(1000, 1)),
+              headers => { 'X-B0' => 'wait more' })
+} 1 .. 60;
+ok(wait_for(sub { ($t->load())[0] == 60 }), 'counted, in a shared row too');
+$t->step('more');
+is(join(' ', map { $t->finish($_)->{status} } @s), join(' ', (200) x 60), 'served');
+ok($t->idle(), 'and taken back');
+like($t->log(), qr/\[warn\].*"rows" has no row for this process/, 'a warning says so');
 
 $t->done();

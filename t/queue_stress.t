@@ -23,8 +23,8 @@ $t->upstream('u', 'kvroute kv_cache zone=z max_pending=16k;',
              'B0 max_conns=3 max_fails=0', 'B1 max_conns=2 max_fails=0');
 
 $t->conf(<<'EOC');
-    kvroute_priority $http_x_class;
-    kvroute_tenant $http_x_tenant weight=$http_x_weight;
+    kvroute_request priority=$http_x_class tenant=$http_x_tenant
+                    weight=$http_x_weight;
 
     location / { proxy_pass http://u; }
 EOC

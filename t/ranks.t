@@ -360,7 +360,7 @@ is_deeply([map { (split ' ', $t->post('/unsaid/v1/chat/completions', $unsaid)
                              ->{body})[1] } 1 .. 4],
           [('none') x 4], 'no header');
 ok(wait_for(sub { 4 == (() = $t->access_log()
-                        =~ m{^/unsaid/\S+ 200 \S+ - (?!affinity)\S+ moved }mg) }),
+                        =~ m{^/unsaid/\S+ 200 \S+ - (?!affinity)\S+ - }mg) }),
    'the rank is not known, and who has the prompt neither');
 my $said = () = Kvroute::slurp("$t->{dir}/error.log")
           =~ /"told" do not receive the rank.*write/g;

@@ -122,11 +122,8 @@ my $generation = $t->status()->{zones}{z}{generation};
 
 my $used = 'while previously it used';
 
-for my $case ([ 'zone=z:2m block=512', qr/"z" uses block=512 $used block=256/ ],
-              [ 'zone=z:2m max_peers=8',
+for my $case ([ 'zone=z:2m max_peers=8',
                 qr/"z" uses max_peers=8 $used max_peers=64/ ],
-              [ 'zone=z:2m processes=8',
-                qr/"z" uses processes=8 $used processes=128/ ],
               [ 'zone=z:2m; nonsense', qr/unknown directive "nonsense"/ ])
 {
     my ($zone, $re) = @$case;

@@ -19,7 +19,7 @@ $t->upstream('dead', 'kvroute kv_cache zone=one;', 'DEAD max_fails=0',
 
 $t->conf(<<'EOF');
     kvroute_zone zone=one:2m;
-    kvroute_zone zone=two:2m block=1024;
+    kvroute_zone zone=two:2m;
     log_format kv '$arg_n $upstream_addr|$kvroute_peer|$kvroute_reason|'
                   '$kvroute_matched_bytes|$kvroute_prompt_bytes|'
                   '$kvroute_policy|$kvroute_model|$kvroute_ttft|'
@@ -138,14 +138,6 @@ sub both { my ($do) = @_; return map { ("X-B$_" => $do) } 0 .. 3 }
        'nothing is known of a request without an upstream');
 }
 
-# blocks of another size
-
-{
-    my $body = chat(text(5000, 2));
-    ask('/c/', $body);
-    is(ask('/c/', $body)->{matched}, 4096, 'blocks of 1024');
-}
-
 # an upstream by a variable
 
 for my $pool (qw(a b c)) {
@@ -183,7 +175,7 @@ for my $case ([ '/error/', 'status 500' ], [ '/error/', 'close' ],
     my $body = chat(text(5000, 40));
     ask('/c/', $body);
     my $l = ask('/other_zone/', $body);
-    is($l->{matched}, 4096, 'a redirect to an upstream in another zone');
+    is($l->{matched}, 4864, 'a redirect to an upstream in another zone');
 }
 
 # the same with a body in a file

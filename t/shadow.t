@@ -61,7 +61,7 @@ $t->conf(<<"EOF");
 @{[ map { "        location /$_/ { proxy_pass http://" . tr{/}{_}r . "; }\n" }
 map { ("plain/$_", "shadow/$_") } sort(keys %method), 'dead' ]}
     location /counted { proxy_pass http://counted; }
-    location /bypassed { kvroute_bypass 1; proxy_pass http://counted; }
+    location /bypassed { kvroute_policy off; proxy_pass http://counted; }
     location /backed { proxy_pass http://backed; }
 EOF
 

@@ -206,8 +206,8 @@ sub known {
     });
 }
 
-configure($one, share => 'name=one lease=2s')->run();
-configure($two, share => 'name=two lease=2s')->run();
+configure($one, share => 'name=one')->run();
+configure($two, share => 'name=two')->run();
 
 ok(up($one, $two), 'what each host tells comes back to it');
 
@@ -435,7 +435,7 @@ is(said('ignoring host'), $ignored, 'and does not warn of old batches');
 # more than a host takes in an answer, for one that reads all of it
 
 $store->command('XADD', 'kvroute:{z}', '*', 'b', 'x' x 90000) for 1 .. 130;
-configure($two, share => 'name=two lease=2s')->run();
+configure($two, share => 'name=two')->run();
 
 ok(wait_for(sub { share($two, 'ignored')->{no_batch} >= 130 }), 'a long answer is had in parts');
 ok(up($two), 'and it works');
@@ -467,7 +467,7 @@ SKIP: {
     my $conf = sub {
         my ($h, $host, $password) = @_;
 
-        configure($h, share => "name=tls lease=2s password_file=$password"
+        configure($h, share => "name=tls  password_file=$password"
                                . " trusted=$one->{dir}/tls.crt");
 
         my $text = Kvroute::slurp("$h->{dir}/nginx.conf")

@@ -29,7 +29,7 @@ for my $h ($one, $two) {
 
     $h->conf(<<'EOF')->run();
     kvroute_zone zone=z:4m key_file=%%DIR%%/key;
-    kvroute_share zone=z server=redis://127.0.0.1:%%STORE%% lease=1m
+    kvroute_share zone=z server=redis://127.0.0.1:%%STORE%%
                   max_conns=fleet;
 
     upstream once {
@@ -46,7 +46,7 @@ for my $h ($one, $two) {
 
     location /once/ { proxy_pass http://once; }
     location /twice/ { proxy_pass http://twice; }
-    location /early/ { kvroute_early on; proxy_pass http://twice; }
+    location /early/ { proxy_pass http://twice; }
 EOF
 }
 

@@ -21,7 +21,7 @@ my $store = Kvroute::Store->new($t)
 
 # --- what is no store: one for each of these zones
 
-my $interval = 20;                       # ms
+my $interval = 5;                        # ms
 
 my $ID = '5-5';
 my $EMPTY = "*0\r\n";
@@ -227,7 +227,7 @@ my $zones = join '', map {
 
     <<"EOC";
     kvroute_zone zone=$_:4m key_file=%%DIR%%/key;
-    kvroute_share zone=$_ server=redis://127.0.0.1:$port interval=${interval}ms;
+    kvroute_share zone=$_ server=redis://127.0.0.1:$port;
     upstream $_ { zone u_$_ 256k; kvroute kv_cache zone=$_; server 127.0.0.1:%%B%%; }
 EOC
 } @names;

@@ -1,7 +1,8 @@
 #!/usr/bin/perl
 
-# Decisions by engines' reports: adapters, preemptions, mandatory probes,
-# probes at another address, streams that outweigh checks, upgraded connections; probes go on after a killed worker.
+# Decisions by engines' reports: adapters, preemptions, probes at another
+# address, streams that outweigh checks, upgraded connections; probes go on
+# after a killed worker.
 
 use lib 't/lib';
 use Kvroute;
@@ -105,23 +106,19 @@ $t->{vars}{LATER} = $later;
 $t->upstream('cache',
              'server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%; server 127.0.0.1:%%C%%;',
              'kvroute_probe interval=100ms;');
-$t->upstream('must', 'kvroute least_request zone=m;',
-             'server 127.0.0.1:%%A%%; server 127.0.0.1:%%D%%;',
-             'kvroute_probe interval=100ms mandatory;');
 $t->upstream('port', 'kvroute least_request zone=p;', 'D C',
-             'kvroute_probe interval=100ms port=%%A%%;');
+             'kvroute_probe interval=100ms addr=:%%A%%;');
 $t->upstream('addr', 'kvroute least_request zone=l;', 'D C',
              'kvroute_probe interval=50ms addr=127.0.0.1:%%LATER%%;');
 $t->upstream('busy', 'kvroute least_request zone=h;', 'A',
              'server 127.0.0.1:1 down;',
-             'kvroute_health interval=200ms timeout=500ms fails=4 passes=1;');
+             'kvroute_health interval=200ms timeout=500ms fails=4;');
 $t->upstream('loads', 'kvroute least_request zone=g;', 'A',
              'server 127.0.0.1:1 down;',
-             'kvroute_health interval=50ms timeout=5s passes=1;');
+             'kvroute_health interval=50ms timeout=5s;');
 
 $t->conf(<<'EOF');
     kvroute_zone zone=z:2m;
-    kvroute_zone zone=m:2m;
     kvroute_zone zone=p:2m;
     kvroute_zone zone=l:2m;
     kvroute_zone zone=g:2m;
@@ -230,16 +227,9 @@ load('A', 0, 0.1, adapters('one') . "vllm:num_preemptions_total 9e15\n");
 ok(wait_for(sub { (said('cache', $pa)->{cap} // 1) == 0 }),
    'no more of them: no cap');
 
-# --- mandatory: who does not answer is used only if nobody does
-
-all_to('A', 'mandatory: one that answers', 'must');
-put('A.metrics', '');
-ok(wait_for(sub { spread('must') eq 'AD' }), 'mandatory: nobody answers');
-load('A', 5, 0.25);
-all_to('A', 'mandatory: one that answers again', 'must');
-
 # --- at another port or address, which may come and go without the engine
 
+load('A', 5, 0.25);
 ok(wait_for(sub { (said('port', $pd)->{kv_usage} // 0) == 0.25 }), 'port=');
 is(to('port') =~ /^[CD]$/, 1, 'port= is for probes only');
 

@@ -23,7 +23,7 @@ $t->conf(<<'EOC')->run();
     access_log %%DIR%%/access.log kv;
 
     client_body_buffer_size 1m;
-    kvroute_tenant $http_x_key name=$http_x_name;
+    kvroute_request tenant=$http_x_key name=$http_x_name;
     location /v1/ { proxy_pass http://llm; }
     location /queued/ { proxy_pass http://queued/; }
     location /beside/ { proxy_pass http://beside/; }

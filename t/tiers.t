@@ -29,7 +29,7 @@ $t->conf(<<'EOF');
     upstream learned { zone learned 64k; kvroute kv_cache zone=z;
                        kvroute_probe interval=100ms;
                        server 127.0.0.1:%%E0%%; server 127.0.0.1:%%E1%%; }
-    upstream told { zone told 64k; kvroute kv_cache zone=z host=128k;
+    upstream told { zone told 64k; kvroute kv_cache zone=z capacity=64m+128k;
                     kvroute_probe interval=100ms;
                     server 127.0.0.1:%%E2%%; server 127.0.0.1:%%E3%%; }
     upstream hybrid { zone hybrid 64k; kvroute kv_cache zone=z;

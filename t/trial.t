@@ -17,7 +17,7 @@ my $eject = 'kvroute_eject time=1h;';
 my %upstreams = (
     cache   => [$eject, $all],
     work    => ['kvroute least_request zone=z;', $eject, $all],
-    other   => ['kvroute_eject time=1h window=1s;', $all],
+    other   => ['kvroute_eject time=1h;', $all],
     pair    => [$eject, 'E0 E1 max_fails=0'],
     alone   => [$eject, 'E0 max_fails=0'],
     back    => ['kvroute_eject time=200ms;', $all],

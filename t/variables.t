@@ -40,7 +40,7 @@ $t->conf(<<"EOF");
         ~m      named;
     }
 
-    kvroute_inspect on;
+
     proxy_http_version 1.1;
     proxy_set_header Connection "";
     $set

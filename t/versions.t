@@ -145,7 +145,6 @@ http {
         client_max_body_size 64m;
         client_body_buffer_size 1m;
         client_body_early_read $is_post;
-        kvroute_inspect on;
 
         set $seen $kvroute_model;
         add_header X-Seen $seen;
@@ -207,10 +206,10 @@ EOC
                       !grep { $now{$_} } @old }), 'new workers');
     cmp_ok($matched->('t1'), '>', 4_000, 'the zone has outlived it');
 
-    my $wrong = $patch->($conf =~ s/kvroute_inspect on/kvroute_inspect maybe/r);
+    my $wrong = $patch->($conf =~ s/(?=location)/kvroute_api maybe; /r);
 
     like($wrong, qr{^HTTP/1.1 422}, 'the control API refuses');
-    like($wrong, qr/kvroute_inspect/, 'and says what is wrong');
+    like($wrong, qr/kvroute_api/, 'and says what is wrong');
     like(($send->('large', 5_000, 2))[0], qr/^B[12] large/, 'the old configuration serves');
     $t->expect_log(qr/\[emerg\]/);
 

@@ -27,16 +27,12 @@ zone     | kvroute_zone zone=llm;                      | refused | must be NAME:
 zone     | kvroute_zone zone=:16m;                     | refused | must be NAME:SIZE, where SIZE ends in k or m
 zone     | kvroute_zone zone=llm:64k;                  | refused | "zone=llm:64k" is too small, it needs ...k at least
 zone     | kvroute_zone zone=llm:512k;                 | refused | "zone=llm:512k" is too small, it needs ...k at least
-zone     | kvroute_zone zone=llm:1m processes=1024;    | refused | "zone=llm:1m" is too small, it needs ...k at least
 zone     | kvroute_zone zone=llm:64g;                  | refused | invalid zone size "zone=llm:64g": must be NAME:SIZE, where SIZE ends in k or m
 zone     | kvroute_zone zone=llm:16MB;                 | refused | invalid zone size "zone=llm:16MB": must be NAME:SIZE, where SIZE ends in k or m
 zone     | kvroute_zone zone=llm:big;                  | refused | invalid zone size "zone=llm:big": must be NAME:SIZE, where SIZE ends in k or m
 zone     | kvroute_zone zone=llm:1m zone=two:1m;       | refused | duplicate parameter "zone=two:1m"
 zone     | kvroute_zone zone=llm:1m; kvroute_zone zone=llm:2m; | refused | "llm"
 zone     | kvroute_zone zone=llm:1m; kvroute_zone zone=llm:1m; | refused | duplicate kvroute_zone "llm"
-zone     | kvroute_zone zone=llm:1m block=1000;        | refused | "block=1000" must be a power of two, between 256 and 4k
-zone     | kvroute_zone zone=llm:1m block=1m;          | refused | "block=1m" must be a power of two, between 256 and 4k
-zone     | kvroute_zone zone=llm:1m block=big;         | refused | "block=" must be a power of two, between 256 and 4k
 zone     | kvroute_zone zone=llm:1m max_peer=8;        | refused | invalid parameter "max_peer=8": known are
 zone     | kvroute_zone zone=llm:1m max_peers=600;     | refused | "max_peers=600" must be between 1 and 512
 zone     | kvroute_zone zone=llm:1m hosts=0;           | refused | "hosts=0" must be between 1 and 1024
@@ -55,9 +51,7 @@ http     | kvroute_share zone=llm server=redis://a/0;            | refused | "se
 http     | kvroute_share zone=llm server=redis://u:p@127.0.0.1;  | refused | a password in "server=" is visible in the configuration: put it into a file and write "password_file=FILE"
 http     | kvroute_share zone=llm server=redis://127.0.0.1 password_file=; | refused | "password_file=" must be the name of a file
 http     | kvroute_share zone=llm server=redis://127.0.0.1 password_file=/no/such; | refused | password_file "/no/such": open() failed
-http     | kvroute_share zone=llm server=redis://127.0.0.1 intervall=5ms; | refused | invalid parameter "intervall=5ms": known are
-http     | kvroute_share zone=llm server=redis://127.0.0.1 interval=2s;  | refused | "interval=" must be between 1ms and 1s
-http     | kvroute_share zone=llm server=redis://127.0.0.1 lease=1s;     | refused | "lease=" must be between 2s and 1m
+http     | kvroute_share zone=llm server=redis://127.0.0.1 max_con=fleet; | refused | invalid parameter "max_con=fleet": known are
 http     | kvroute_share zone=llm server=redis://127.0.0.1 max_conns=all; | refused | "max_conns=" must be one of "local fleet"
 
 upstream | kvroute;                                    | refused | invalid number of arguments
@@ -72,10 +66,7 @@ upstream | kvroute zone=llm capcity=4m;                | refused | invalid param
 upstream | kvroute zone=llm weight=2;                  | refused | invalid parameter "weight=2": known are ... "slow_start=" (a time such as 30s)
 upstream | kvroute zone=llm capacity=lots;             | refused | "capacity=" must be a size such as 64m, 256 bytes at least, ...: invalid value in parameter "capacity=lots"
 http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; } upstream two { zone two 64k; kvroute zone=llm capacity=64m!; server 127.0.0.1:9; } | warned | "capacity=67108864" in upstream "one" and "capacity=67108864!" in upstream "two" in ... are for the same server "127.0.0.1:9" of a zone: write the same value in both
-upstream | kvroute zone=llm capacity=64g;              | refused | "capacity=" must be a size such as 64m
-upstream | kvroute zone=llm max_pending=automatic;     | refused | "max_pending=" must be a size such as 256k, or auto
-upstream | kvroute zone=llm target_ttft=500ms;         | warned  | "target_ttft=" has no effect without "max_pending=auto"
-upstream | kvroute zone=llm max_pending=1m target_ttft=500ms; | warned | "target_ttft=" has no effect without "max_pending=auto"
+upstream | kvroute zone=llm max_pending=automatic;     | refused | "max_pending=" must be a size such as 256k, a time such as 500ms, or auto
 upstream | kvroute zone=llm max_waiting=8;             | warned  | "max_waiting" in upstream "llm" ... needs "kvroute_probe"
 upstream | kvroute zone=llm slow_start=soon;           | refused | "slow_start=" must be a time such as 30s
 upstream | kvroute kv_cache zone=llm by=work;          | refused | "by=work" is not one of policy "kv_cache", but of "least_request"
@@ -104,13 +95,11 @@ upstream | kvroute_shadow zone=llm; kvroute_queue max=9; | refused | "kvroute_qu
 
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue 100; | refused | invalid parameter "100": known are "max=" (between 1 and 1000000)
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue timeout=5s; | refused | must have "max" parameter: "max=" and a number of requests
-upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 order=lifo; | refused | "order=" must be one of "priority fifo"
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 time=5s; | refused | invalid parameter "time=5s": known are
-upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 status=200; | refused | "status=200" must be between 400 and 599
 upstream | kvroute_queue max=100; kvroute zone=llm;    | refused | "kvroute_queue" directive must come after "kvroute"
 upstream | kvroute zone=llm; kvroute_queue max=100;    | warned  | has no effect without a cap: set "max_pending" of "kvroute", or "max_conns" of servers
 
-http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { set $pool q; proxy_pass http://$pool; } } | warned | "kvroute_queue" in upstream "q" in ... has no effect: no "proxy_pass" names the upstream literally, write "kvroute_queue_for q;" beside the "proxy_pass" with a variable
+http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { set $pool q; proxy_pass http://$pool; } } | warned | "kvroute_queue" in upstream "q" in ... has no effect: no "proxy_pass" names the upstream literally, write "kvroute_request upstream=q;" beside the "proxy_pass" with a variable
 
 upstream | kvroute sticky zone=llm strict=on max_pending=1m; kvroute_queue max=9; | refused | "kvroute_queue" directive cannot be used with "strict=on" of "kvroute": write "strict=off", or leave out "kvroute_queue"
 http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location /s/ { kvroute_policy sticky strict=on; proxy_pass http://q; } } | refused | "strict=on" of "kvroute_policy" in location "/s/" cannot be used with "kvroute_queue" of upstream "q": write "strict=off", or leave out "kvroute_queue"
@@ -118,7 +107,6 @@ http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_que
 location | kvroute_prefill llm connector=sgl;           | refused | "connector=" must be one of "nixl store header sglang mooncake"
 location | kvroute_prefill llm connector=sglang min=8k; | refused | "min=8k" of "kvroute_prefill" has no effect with "connector=sglang": remove it
 location | kvroute_prefill llm fallback=none connector=sglang; | refused | "fallback=none" of "kvroute_prefill" has no effect with "connector=sglang"
-location | kvroute_prefill llm connector=mooncake lease=9s; | refused | "lease=9s" of "kvroute_prefill" has no effect with "connector=mooncake"
 location | kvroute_prefill llm bootstrap_port=8998;     | refused | "bootstrap_port=8998" of "kvroute_prefill" has no effect with "connector=nixl"
 location | kvroute_prefill llm transfer=20g/;            | refused | "transfer=" must be between 0 and 100, as 0.2: the time to transfer a token / the time to compute it; or bytes a second of a link / bytes of keys and values a token, as 20g/128k: invalid value in parameter "transfer=20g/"
 location | kvroute_prefill llm transfer=0/128k;          | refused | "transfer=0/128k" must be between 0 and 100, as 0.2: the time
@@ -152,35 +140,32 @@ upstream | kvroute zone=llm; kvroute_events replay=1;  | refused | "kvroute_even
 upstream | kvroute zone=llm; kvroute_events port=+x;   | refused | "port=" must be a port between 1 and 65535, or "+"
 upstream | kvroute zone=llm; kvroute_events port=70000; | refused | "port=70000" must be a port between 1 and 65535, or "+"
 upstream | kvroute zone=llm; kvroute_events 5557;      | refused | invalid parameter "5557": known are "port="
-upstream | kvroute zone=llm; kvroute_events port=Auto; | refused | "port=" must be a port between 1 and 65535, or "+" and an offset to the server's port, or "auto"
+upstream | kvroute zone=llm; kvroute_events port=Auto; | refused | "port=" must be a port between 1 and 65535, or "+" and an offset to the server's port, a range of up to 8 ports, one for each rank, or "auto"
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=auto; | refused | "replay=" must be a port between 1 and 65535, or "+"
-upstream | kvroute zone=llm; kvroute_events port=auto replay=5558; | refused | "port=auto" finds the replay and the ranks of an engine: leave "replay=" out
-upstream | kvroute zone=llm; kvroute_events port=auto ranks=2; | refused | leave "ranks=" out
+upstream | kvroute zone=llm; kvroute_events port=auto replay=5558; | refused | "port=auto" finds the replay port of an engine: remove "replay="
+upstream | kvroute zone=llm; kvroute_events port=auto-2; | refused | "port=" must be a port
 upstream | kvroute zone=llm; kvroute_events port=5557 aliases=1k; | refused | "aliases=" must be between 64k and 1g
 upstream | kvroute zone=llm; kvroute_events port=5557 aliases=1m session=abc; | refused | "session=" must be a variable, as "$request_id", which "proxy_set_header X-Session-ID" sends to engines as well
 upstream | kvroute zone=llm; kvroute_events port=5557 session=$request_id; | refused | "session=" has no effect without "aliases="
 upstream | kvroute zone=llm; kvroute_events port=0; | refused | "port=0" must be a port between 1 and 65535
 upstream | kvroute zone=llm; kvroute_events port=; | refused | "port=" must be a port
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=; | refused | "replay=" must be a port
-upstream | kvroute zone=llm; kvroute_events port=5557 topic=; | refused | "topic=" must be a prefix of the topics
-upstream | kvroute zone=llm; kvroute_events port=5557 ranks=0; | refused | "ranks=0" must be between 1 and 8
 upstream | kvroute zone=llm; kvroute_events port=5557 port=5558; | refused | duplicate
-upstream | kvroute zone=llm; kvroute_events port=65535 ranks=2; | refused | "port=" of "kvroute_events" in upstream "llm" ... must be 65534 at most with 2 ranks
+upstream | kvroute zone=llm; kvroute_events port=65535-65536; | refused | "port=65535-65536" must be a port
 upstream | kvroute zone=llm; kvroute_events port=+65000; server 127.0.0.1:9999; | warned | its events are not read
-upstream | kvroute zone=llm; kvroute_events port=5557 replay=5558 ranks=4; | refused | "port=" and "replay=" of "kvroute_events" in upstream "llm" ... must be 4 apart with 4 ranks
+upstream | kvroute zone=llm; kvroute_events port=5557-5560 replay=5558; | refused | "port=" and "replay=" of "kvroute_events" in upstream "llm" ... must be 4 apart with 4 ranks
 upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_events port=+2 replay=+1; | refused | must be 2 apart with 2 ranks
 upstream | kvroute zone=llm; kvroute_events port=+1 replay=5557; server 127.0.0.1:9; server 127.0.0.1:10; | warned | has one publisher for servers "127.0.0.1:..." and "127.0.0.1:...": write "replay=+N"
 location | kvroute_events port=5557; | refused | "kvroute_events" directive is not allowed here
 upstream | kvroute zone=llm; kvroute_events port=5557 topics=kv; | refused | invalid parameter "topics=kv": known are
-upstream | kvroute zone=llm; kvroute_events port=5557 ranks=9; | refused | "ranks=9" must be between 1 and 8
+upstream | kvroute zone=llm; kvroute_events port=5557-5565; | refused | "port=5557-5565" must be a port
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=5557; | refused | "replay=" must be another port than "port="
 upstream | kvroute zone=llm; kvroute_events port=1; kvroute_events port=2; | refused | "kvroute_events" directive is duplicate
 upstream | kvroute zone=llm; kvroute_events port=5557; server 127.0.0.1:9; server 127.0.0.1:10; | warned | has one publisher for servers "127.0.0.1:..." and "127.0.0.1:...": write "port=+N"
-upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_events port=5557 ranks=2; | warned | "ranks=" of "kvroute_events" in upstream "llm" ... has no effect with "kvroute_ranks"
+upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_events port=5557-5558; | warned | the range of ports of "kvroute_events" in upstream "llm" ... has no effect with "kvroute_ranks"
 upstream | kvroute zone=llm; kvroute_events port=5557; server unix:/tmp/no; | warned | has no port for server "unix:/tmp/no": its events are not read
 upstream | kvroute zone=llm; kvroute_eject fail=3;     | refused | invalid parameter "fail=3": known are
-upstream | kvroute zone=llm; kvroute_eject share=0.5;  | refused | "share=" must be
-upstream | kvroute zone=llm; kvroute_probe engine=ollama; | refused | "engine=" must be vllm, sglang, trtllm, llamacpp, tgi or auto
+upstream | kvroute zone=llm; kvroute_engine ollama; | refused | unknown engine "ollama": known are vllm, sglang, trtllm, llamacpp, tgi and auto
 upstream | kvroute zone=llm; kvroute_probe path=metrics; | refused | "path=" must be a path that begins with "/"
 upstream | kvroute zone=llm; kvroute_probe uri=/metrics; | refused | invalid parameter "uri=/metrics"
 upstream | kvroute zone=llm; kvroute_health path=/live; | refused | invalid parameter "path=/live"
@@ -188,7 +173,6 @@ upstream | kvroute zone=llm balance=any; | refused | "balance_abs="
 upstream | kvroute zone=llm; kvroute_probe intervall=1s; | refused | invalid parameter "intervall=1s": known are
 upstream | kvroute zone=llm; kvroute_probe interval=1s timeout=5s; | warned | "timeout=" is longer than "interval="
 upstream | kvroute zone=llm; kvroute_health fail=3;    | refused | invalid parameter "fail=3": known are
-upstream | kvroute zone=llm; kvroute_health port=http; | refused | "port=" must be between 1 and 65535
 
 location | kvroute_policy best;                        | refused | unknown policy "best": known are kv_cache
 location | kvroute_policy kv_cache max_pending=256k;   | refused | "max_pending=" belongs to "kvroute" in the upstream
@@ -196,23 +180,23 @@ location | kvroute_policy kv_cache zone=llm;           | refused | "zone=" belon
 location | kvroute_policy sticky timout=1h;            | refused | invalid parameter "timout=1h": known are
 location | kvroute_policy random two=1;                | refused | invalid parameter "two=1": policy "random" has none
 location | kvroute_policy sticky strict=yes;           | refused | "strict=" must be one of "off on"
-location | kvroute_priority hihg;                      | refused | "kvroute_priority" must be critical, high, ...: invalid value "hihg"
-location | kvroute_priority $http_x_class max=top;     | refused | "max=" must be critical, high, interactive, ...: invalid value in parameter "max=top"
+location | kvroute_request priority=hihg;              | refused | "priority=" must be critical, high, ...: invalid value in parameter "priority=hihg"
+location | kvroute_request priority=$http_x_class max_priority=top; | refused | "max_priority=" must be critical, high, interactive, ...: invalid value in parameter "max_priority=top"
 upstream | kvroute sticky zone=llm key=http_x_session; | refused | parameter "key=http_x_session" has no variable, and would bind all clients to one server: write "key=$http_x_session"
 location | kvroute_policy sticky key=cookie_sid;       | refused | parameter "key=cookie_sid" has no variable, and would bind all clients to one server: write "key=$cookie_sid"
 location | kvroute_policy sticky key=x;                | refused | parameter "key=x" has no variable
-location | kvroute_bypass $arg_a http_x_plain;         | warned  | "http_x_plain" is the same text for all requests: if it is to be a variable write "$http_x_plain"
-location | kvroute_salt http_x_org;                    | warned  | "http_x_org" is the same text for all requests
+location | kvroute_salt http_x_org;                    | warned  | "http_x_org" is the same text for all requests: if it is to be a variable write "$http_x_org"
 location | kvroute_pin arg_server;                     | warned  | "arg_server" is the same text for all requests
-location | kvroute_deadline http_x_deadline;           | warned | "http_x_deadline" is the same text for all requests
-location | kvroute_tenant cookie_org;                  | warned | "cookie_org" is the same text for all requests
-location | kvroute_tenant $http_x_org name=http_x_name; | warned | "http_x_name" is the same text for all requests
-location | kvroute_tenant $http_x_tenant weight=much;  | refused | "weight=" must be a number, or a variable
-location | kvroute_tenant $http_x_tenant $arg_a;     | refused | invalid parameter "$arg_a": known are "weight=" (a number, or a variable) "name=" (a string)
-location | kvroute_priority $http_x_class;             | warned  | "kvroute_priority" in location "/" has no effect: it passes to "llm", which has no "kvroute_queue"
-location | kvroute_tenant $http_x_tenant weight=2;     | warned  | "weight=" of "kvroute_tenant" in location "/" has no effect: it passes to "llm", which has no "kvroute_queue"
-location | kvroute_inspect yes;                        | refused | it must be "on" or "off"
-location | kvroute_early yes;                          | refused | it must be "on" or "off"
+location | kvroute_request deadline=http_x_deadline;   | warned | "http_x_deadline" is the same text for all requests
+location | kvroute_request tenant=cookie_org;          | warned | "cookie_org" is the same text for all requests
+location | kvroute_request tenant=$http_x_org name=http_x_name; | warned | "http_x_name" is the same text for all requests
+location | kvroute_request tenant=$http_x_tenant weight=much;  | refused | "weight=" must be a number, or a variable
+location | kvroute_request tenant=$http_x_tenant $arg_a; | refused | invalid parameter "$arg_a": known are "tenant="
+location | kvroute_request weight=2;                   | refused | "weight=" and "name=" are those of a tenant: write "tenant=" too
+location | kvroute_request max_priority=low;           | refused | "max_priority=" has no effect without "priority="
+location | kvroute_request tenant=$arg_a; kvroute_request deadline=1s; | refused | "kvroute_request" directive is duplicate
+location | kvroute_request priority=$http_x_class;     | warned  | "priority=" of "kvroute_request" in location "/" has no effect: it passes to "llm", which has no "kvroute_queue"
+location | kvroute_request tenant=$http_x_tenant weight=2; | warned | "weight=" of "kvroute_request" in location "/" has no effect: it passes to "llm", which has no "kvroute_queue"
 location | kvroute_continue yes;                       | refused | invalid value "yes" in "kvroute_continue": write on or off
 location | kvroute_continue off tries=2;               | refused | is off: it takes no parameters
 location | kvroute_continue on tries=0;                | refused | "tries=0" must be between 1 and 100
@@ -221,38 +205,67 @@ location | kvroute_first_token on;                     | refused | invalid value
 location | kvroute_first_token off hedge=2%;           | refused | is off: it takes no parameters
 location | kvroute_first_token auto hedge=2;           | refused | "hedge=" must be between 1% and 100%
 location | kvroute_first_token 2s hedge=200%;          | refused | "hedge=" must be between 1% and 100%
-instead  | location /e/ { kvroute_early on; proxy_pass http://plain; } | warned | "kvroute_early" in location "/e/" has no effect: it passes to "plain", which has no "kvroute"
 instead  | location = /kv { kvroute_status; }          | refused | "kvroute_status" needs a format (json, prometheus or html) in location "/kv"
 instead  | location /kv { kvroute_status xml; }        | refused | unknown format "xml": known are json, prometheus and html
 instead  | location /kv { kvroute_api write=true; }    | refused | invalid parameter "write=true": known are "write=on" and "write=off"
 instead  | location /a/ { kvroute_policy sticky; proxy_pass http://127.0.0.1:8000; } | warned | "kvroute_policy" in location "/a/" has no effect: it passes to "127.0.0.1:8000", which has no "kvroute"
 instead  | location /b/ { kvroute_pin $arg_p; proxy_pass http://plain; } | warned | "kvroute_pin" in location "/b/" has no effect: it passes to "plain", which has no "kvroute"
-instead  | location /c/ { kvroute_bypass $arg_p; proxy_pass http://plain; } | warned | "kvroute_bypass" in location "/c/" has no effect: it passes to "plain", which has no "kvroute"
 EOT
 
 # what is right, though it was not always
 my $good = <<'EOT';
 
-zone     | kvroute_zone zone=llm:1m block=1k;
-zone     | kvroute_zone block=4k zone=llm:1m;
-upstream | kvroute zone=llm max_pending=auto target_ttft=500ms;
+upstream | kvroute zone=llm max_pending=250ms;
 upstream | kvroute zone=llm; keepalive 8;
 upstream | least_conn; kvroute_shadow zone=llm; keepalive 8;
 upstream | kvroute_shadow least_request zone=llm; kvroute_probe; kvroute_health; ip_hash;
 upstream | kvroute zone=llm balance_abs=64 balance_rel=1.5;
 upstream | kvroute zone=llm; kvroute_probe path=/metrics interval=5s timeout=5s; kvroute_health uri=/live;
 upstream | kvroute zone=llm; kvroute_health interval=1s;
-upstream | kvroute_events port=auto topic=kv@; kvroute zone=llm;
+upstream | kvroute_events port=auto; kvroute zone=llm;
 upstream | kvroute_events port=auto aliases=1m session=$request_id; kvroute zone=llm;
 http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+1; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+1; }
-upstream | kvroute_events port=+1000 replay=+2000 topic=kv@ ranks=2; kvroute zone=llm;
-location | kvroute_policy sticky timeout=1h; kvroute_pin $arg_p; kvroute_bypass $arg_b;
+upstream | kvroute_events port=+1000-+1001 replay=+2000; kvroute zone=llm;
+location | kvroute_policy sticky timeout=1h; kvroute_pin $arg_p;
 instead  | location / { kvroute_policy random; set $pool llm; proxy_pass http://$pool; }
 instead  | location / { kvroute_policy random; return 204; }
-http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { set $pool q; kvroute_queue_for $pool; proxy_pass http://$pool; } }
-http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { kvroute_prefill q; kvroute_queue_for q; proxy_pass http://llm; } }
+http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { set $pool q; kvroute_request upstream=$pool; proxy_pass http://$pool; } }
+http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { kvroute_prefill q; proxy_pass http://llm; } }
 http     | kvroute_policy sticky; server { listen 127.0.0.1:%%PORT%%; server_name other; location / { proxy_pass http://plain; } }
 EOT
+
+# removed directives and parameters: the message says what to write instead
+
+{
+    my $source = Kvroute::slurp("$FindBin::Bin/../ngx_http_kvroute_module/conf/"
+                                . 'ngx_http_kvroute_conf_old.c');
+    my %several = $source =~ /#define (\w+)\s[\s\\]*"([^"]+)"/g;
+    my %before = (kvroute_zone => 'zone=llm:1m', kvroute => 'zone=llm',
+                  kvroute_queue => 'max=9', kvroute_events => 'port=9',
+                  kvroute_share => 'zone=llm', kvroute_prefill => 'p',
+                  kvroute_continue => 'on', kvroute_shadow => 'zone=llm');
+    my %place = (kvroute_zone => 'zone', kvroute_share => 'http',
+                 map { $_ => 'location' } qw(kvroute_prefill kvroute_continue));
+
+    while ($source =~ /\{ "?(\w+)"?, (?:NULL|"(\S+)"),\s+"((?:\\"|[^"])+)" \}/g) {
+        my ($directives, $param, $now) = ($several{$1} // $1, $2, $3);
+
+        $now =~ s/\\"/"/g;
+
+        for my $directive (grep { $_ ne 'kvroute_upstream' } split / /, $directives) {
+            my $place = $place{$directive} // ($param ? 'upstream' : 'location');
+            my $first = $place eq 'upstream' && $directive !~ /^kvroute(_shadow)?$/
+                        ? 'kvroute zone=llm; ' : '';
+            my $words = $param ? join ' ', $before{$directive} // (),
+                                           $param . ($param =~ /=$/ ? '1' : '')
+                               : '1';
+
+            $table .= "$place | $first$directive $words; | refused | there is no "
+                      . ($param ? 'parameter' : "directive \"$directive\"")
+                      . " ... any more: $now\n";
+        }
+    }
+}
 
 # since 1.29.7 nginx keeps connections whatever the order
 
@@ -352,7 +365,7 @@ for my $job (@said) {
     }
 }
 
-cmp_ok(scalar @rows, '>=', 81, 'as many as the operators have tried');
+cmp_ok(scalar @rows, '>=', 100, 'as many as the operators have tried');
 
 # the least size is one: with it nginx starts, with a page less it does not
 

@@ -141,7 +141,7 @@ HTTP = """
     server {
         listen 127.0.0.1:@port@;
         location / {
-            kvroute_prefill prefill when=always min=2k;
+            kvroute_prefill prefill min=2k!;
             proxy_buffering off;
             proxy_pass http://decode;
         }
@@ -278,7 +278,6 @@ def count_part(results):
 CRAFTED = """
     kvroute_zone zone=z:16m;
     client_max_body_size 16m;
-    kvroute_max_body 16m;
     upstream prefill {
         zone prefill 256k;
         kvroute kv_cache zone=z;

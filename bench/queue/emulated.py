@@ -56,7 +56,7 @@ HTTP = """
         keepalive 256;
         keepalive_timeout 4s;
     }
-    kvroute_priority $http_x_class;
+    kvroute_request priority=$http_x_class;
     server {
         listen 127.0.0.1:@port@ backlog=16384 reuseport;
         proxy_buffering off;
@@ -228,7 +228,7 @@ def run(args, capacity, load, queue, drain=True):
                       str(args.speed), '--enable-prompt-tokens-details')
     nginx = Nginx(
         HTTP, workers=2, access='@dir@/access.log queue',
-        cap='max_pending=auto target_ttft=%dms' % (TARGET / args.speed)
+        cap='max_pending=%dms' % (TARGET / args.speed / 2)
             if queue else '',
         probe=max(round(1000 / args.speed), 100),
         queue='kvroute_queue max=100000 timeout=600s;' if queue else '',

@@ -55,8 +55,7 @@ class Chunks:
     """A server of streams, and nginx before it with and without kvroute."""
 
     NAMES = {"off": ("", ""), "twice": ("", ""),
-             "on": ("kvroute kv_cache zone=z;", "kvroute_learn_reply off;"),
-             "reply": ("kvroute kv_cache zone=z;", "")}
+             "on": ("kvroute kv_cache zone=z;", "")}
     BODY = {"messages": [{"role": "user", "content": "x" * 2000}],
             "stream": True}
 
@@ -121,7 +120,6 @@ def chunk_delay(result):
 
     result["chunk_delay_off_us"] = median(delay["off"]) / 1000
     result["chunk_delay_us"] = more("on", "off")
-    result["chunk_delay_reply_us"] = more("reply", "off")
     result["chunk_delay_twice_us"] = more("twice", "off")   # the noise
 
 
@@ -174,5 +172,4 @@ def chunk_cpu(result):
 
     result["chunk_cpu_ns"] = median(cpu["off"])
     result["chunk_cpu_ratio"] = ratio("on", "off")
-    result["chunk_cpu_ratio_reply"] = ratio("reply", "off")
     result["chunk_cpu_ratio_twice"] = ratio("twice", "off")     # the noise

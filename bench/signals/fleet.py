@@ -72,35 +72,6 @@ def small_replica(result):
     result["small_replica"] = out
 
 
-def reply_learning(result):
-    """Agent sessions on an emulated fleet, with and without."""
-    out = {}
-
-    for name, learn in (("with", "on"), ("without", "off")):
-        times, prompts, cached = [], 0, 0
-
-        for seed in range(2):
-            fleet = replicas(4, "--hardware", "llama-8b-bf16-a10g",
-                             "--speed", "4",
-                             "--enable-prompt-tokens-details",
-                             "--output-tokens", "400")
-            nginx = front({"a": ("kvroute kv_cache zone=z;",
-                                 fleet.servers())},
-                          {"a": "kvroute_learn_reply %s;" % learn})
-            f, p, c = sessions(nginx.port, "/a/v1/chat/completions", 16,
-                               5, seed, 1500, 300, 400, 16)
-            times += f
-            prompts += p
-            cached += c
-            nginx.stop()
-            fleet.stop()
-
-        out["cached_" + name] = cached / prompts
-        out["ttft_" + name] = statistics.mean(times)
-
-    result["reply_learning"] = out
-
-
 def bad_probes(result):
     """Mean latency while metrics are of no use, beside no probe at all."""
     fleet = replicas(4, "--hardware", "llama-8b-bf16-a10g", "--speed", "4",
@@ -117,7 +88,7 @@ def bad_probes(result):
         for round_ in range(10):
             for mode in random.sample(modes, len(modes)):
                 probe = "" if mode == "none" else \
-                    "kvroute_probe port=%d;" % bad.port
+                    "kvroute_probe addr=:%d;" % bad.port
                 fleet.control({"reset_cache": True})
                 bad.control({"metrics": "ok", "metrics_delay_ms": 0})
                 nginx = front({"a": ("kvroute kv_cache zone=z; " + probe,

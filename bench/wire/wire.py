@@ -31,12 +31,10 @@ PAIRS = 31 if FULL else 15
 SIZES = [('2k', 2048, 3000), ('32k', 32768, 1200), ('256k', 262144, 240),
          ('2m', 2097152, 48)]
 
-# replies that are only counted, and replies that are read: tokens logged, text
-# learned
+# replies that are learned, and those whose tokens are logged too
 
-STREAMS = [('plain', {'location': 'kvroute_learn_reply off;'}),
-           ('usage', {'location': 'kvroute_learn_reply on;',
-                      'http': "log_format tokens '$kvroute_prompt_tokens "
+STREAMS = [('plain', {}),
+           ('usage', {'http': "log_format tokens '$kvroute_prompt_tokens "
                               "$kvroute_cached_tokens "
                               "$kvroute_completion_tokens';",
                       'log': '/dev/null tokens'})]

@@ -39,11 +39,14 @@
 #include "core/continue/kvr_continue.h"
 
 
+/* bytes of text that are kept of an answer */
+#define NGX_HTTP_KVROUTE_CONTINUE_MAX  (1024 * 1024)
+
+
 /* kvroute_continue and kvroute_first_token of a location */
 typedef struct {
     uint32_t                     on;
     uint32_t                     tries;
-    size_t                       max;       /* most bytes of text to keep */
 
     ngx_msec_t                   late;      /* 0: off; _AUTO */
     uint32_t                     hedge;     /* percent of requests */

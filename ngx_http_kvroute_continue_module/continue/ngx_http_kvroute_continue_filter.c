@@ -411,7 +411,7 @@ ngx_http_kvroute_continue_events(ngx_http_kvroute_continue_t *c, u_char *p,
             return done;
         }
 
-        size = ngx_min(a->len + n, c->conf->max);
+        size = ngx_min(a->len + n, NGX_HTTP_KVROUTE_CONTINUE_MAX);
 
         (void) ngx_http_kvroute_continue_grow(c, &a->text, a->len, &a->size,
                                               size);
@@ -432,7 +432,7 @@ ngx_http_kvroute_continue_keep(ngx_http_kvroute_continue_t *c, u_char *p,
         return;
     }
 
-    if (c->len + len > c->conf->max
+    if (c->len + len > NGX_HTTP_KVROUTE_CONTINUE_MAX
         || ngx_http_kvroute_continue_grow(c, &c->event, c->len, &c->size,
                                           c->len + len)
            != NGX_OK)
@@ -468,7 +468,7 @@ ngx_http_kvroute_continue_grow(ngx_http_kvroute_continue_t *c, u_char **p,
 
     for (n = ngx_max(*size, 1024); n < wanted; n *= 2) { /* void */ }
 
-    n = ngx_min(n, ngx_max(c->conf->max, wanted));
+    n = ngx_min(n, ngx_max(NGX_HTTP_KVROUTE_CONTINUE_MAX, wanted));
 
     new = ngx_pnalloc(pool, n);
     if (new == NULL) {

@@ -5,7 +5,7 @@
 
 
 /*
- *     kvroute_continue on | off [max=] [tries=];
+ *     kvroute_continue on | off [tries=];
  *     kvroute_first_token TIME | auto | off [hedge=];
  */
 
@@ -98,10 +98,6 @@ static const ngx_http_kvroute_extension_t
 static const ngx_http_kvroute_conf_param_t
     ngx_http_kvroute_continue_conf_list[] =
 {
-    { ngx_string("max="), ngx_http_kvroute_conf_param_size,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_continue_conf_t, max),
-      1024, 0, "a size such as 1m, 1k at least" },
-
     { ngx_string("tries="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_continue_conf_t, tries),
       1, 100, "between 1 and 100" },
@@ -304,7 +300,6 @@ ngx_http_kvroute_continue_merge(ngx_conf_t *cf, void *parent, void *child)
     if (conf->on == (uint32_t) NGX_CONF_UNSET_UINT) {
         conf->on = prev->on;
         conf->tries = prev->tries;
-        conf->max = prev->max;
 
         if (conf->on == (uint32_t) NGX_CONF_UNSET_UINT) {
             conf->on = 0;
@@ -358,7 +353,6 @@ ngx_http_kvroute_continue_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ccf->on = 1;
     ccf->tries = 3;
-    ccf->max = 1024 * 1024;
 
     cmcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_kvroute_continue_module);

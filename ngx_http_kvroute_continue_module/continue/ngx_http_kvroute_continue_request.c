@@ -150,8 +150,8 @@ ngx_http_kvroute_continue_allowed(ngx_http_kvroute_continue_t *c,
 
     dialect = (uint32_t) kvr_get(&registry->peer[c->peer].engine.engine);
 
-    if (dialect == KVR_DIALECT_AUTO && c->upstream->probe) {
-        dialect = c->upstream->probe->engine;
+    if (dialect == KVR_DIALECT_AUTO) {
+        dialect = c->upstream->engine.engine;
     }
 
     name = kvr_dialect(dialect)->name;

@@ -559,9 +559,7 @@ ngx_http_kvroute_events_timer(ngx_event_t *ev)
 
     source->opened = (uint64_t) ngx_current_msec;
 
-    ngx_http_kvroute_events_stream_open(&source->live, KVR_ZMTP_SUB,
-                                        &ngx_http_kvroute_events_get(source->conf)
-                                             ->topic);
+    ngx_http_kvroute_events_stream_open(&source->live, KVR_ZMTP_SUB);
 }
 
 

@@ -43,7 +43,6 @@ typedef struct {
     size_t                       aliases;   /* bytes per server, or 0 */
     ngx_http_complex_value_t    *session;   /* the request's id in events, or
                                                NULL */
-    ngx_str_t                    topic;
     ngx_uint_t                   port;      /* or _AUTO; 0: no events */
     ngx_uint_t                   replay;    /* 0: none */
     ngx_uint_t                   ranks;

@@ -17,7 +17,8 @@
 #define NGX_HTTP_KVROUTE_EVENTS_CONF_PORT                                     \
     "a port between 1 and 65535, or \"+\" and an offset to the server's port"
 #define NGX_HTTP_KVROUTE_EVENTS_CONF_AUTO                                     \
-    NGX_HTTP_KVROUTE_EVENTS_CONF_PORT ", or \"auto\""
+    NGX_HTTP_KVROUTE_EVENTS_CONF_PORT ", a range of up to 8 ports, one for "  \
+    "each rank, or \"auto\""
 #define NGX_HTTP_KVROUTE_EVENTS_CONF_SESSION                                  \
     "a variable, as \"$request_id\", which \"proxy_set_header X-Session-ID\" "  \
     "sends to engines as well"
@@ -59,16 +60,12 @@ static const size_t  ngx_http_kvroute_events_conf_alias_parts[] = {
 static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_events_conf_list[]
 = {
     { ngx_string("port="), ngx_http_kvroute_events_conf_auto,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, port),
+      0, sizeof(ngx_http_kvroute_events_conf_t),
       0, 0, NGX_HTTP_KVROUTE_EVENTS_CONF_AUTO },
 
     { ngx_string("replay="), ngx_http_kvroute_events_conf_port,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, replay),
       0, 0, NGX_HTTP_KVROUTE_EVENTS_CONF_PORT },
-
-    { ngx_string("topic="), ngx_http_kvroute_conf_param_word,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, topic),
-      0, KVR_ZMTP_TOPIC, "a prefix of the topics" },
 
     { ngx_string("aliases="), ngx_http_kvroute_conf_param_size,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, aliases),
@@ -78,10 +75,6 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_events_conf_list[]
     { ngx_string("session="), ngx_http_kvroute_events_conf_session,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, session),
       0, 0, NGX_HTTP_KVROUTE_EVENTS_CONF_SESSION },
-
-    { ngx_string("ranks="), ngx_http_kvroute_conf_param_number,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, ranks),
-      1, KVR_EVENTS_SOURCES, "between 1 and 8" },
 
     ngx_http_kvroute_conf_param_null
 };
@@ -110,13 +103,10 @@ ngx_http_kvroute_events_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    if (events->port == NGX_HTTP_KVROUTE_EVENTS_AUTO
-        && (events->replay || events->ranks))
-    {
+    if (events->port == NGX_HTTP_KVROUTE_EVENTS_AUTO && events->replay) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"port=auto\" finds the replay and the ranks of "
-                           "an engine: leave \"%s\" out", events->replay
-                           ? "replay=" : "ranks=");
+                           "\"port=auto\" finds the replay port of an engine: "
+                           "remove \"replay=\"");
         return NGX_CONF_ERROR;
     }
 
@@ -197,10 +187,10 @@ ngx_http_kvroute_events_conf_check(ngx_conf_t *cf,
 
     if (kscf->ranks && events->ranks > 1) {
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "\"ranks=\" of \"kvroute_events\" in upstream \"%V\" in "
-                      "%s:%ui has no effect with \"kvroute_ranks\": each rank "
-                      "has events of its own", &uscf->host, uscf->file_name,
-                      uscf->line);
+                      "the range of ports of \"kvroute_events\" in upstream "
+                      "\"%V\" in %s:%ui has no effect with \"kvroute_ranks\": "
+                      "write the first port only", &uscf->host,
+                      uscf->file_name, uscf->line);
     }
 
     if (ngx_http_kvroute_events_conf_ports(cf, uscf, kscf) != NGX_OK) {
@@ -314,13 +304,46 @@ static ngx_int_t
 ngx_http_kvroute_events_conf_auto(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
-    ngx_uint_t  *port = field;
+    ngx_http_kvroute_events_conf_t  *events = field;
 
-    if (value->len != 4 || ngx_strncmp(value->data, "auto", 4) != 0) {
-        return ngx_http_kvroute_events_conf_port(cf, param, value, field);
+    u_char      *dash;
+    ngx_int_t    rc;
+    ngx_str_t    first, last;
+    ngx_uint_t   port;
+
+    if (value->len == 4 && ngx_strncmp(value->data, "auto", 4) == 0) {
+        events->port = NGX_HTTP_KVROUTE_EVENTS_AUTO;
+        return NGX_OK;
     }
 
-    *port = NGX_HTTP_KVROUTE_EVENTS_AUTO;
+    dash = ngx_strlchr(value->data, value->data + value->len, '-');
+
+    first = *value;
+
+    if (dash) {
+        first.len = dash - value->data;
+    }
+
+    rc = ngx_http_kvroute_events_conf_port(cf, param, &first, &events->port);
+
+    if (rc != NGX_OK || dash == NULL) {
+        return rc;
+    }
+
+    last.data = dash + 1;
+    last.len = value->data + value->len - last.data;
+
+    rc = ngx_http_kvroute_events_conf_port(cf, param, &last, &port);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    if (port <= events->port || port - events->port >= KVR_EVENTS_SOURCES) {
+        return NGX_ABORT;
+    }
+
+    events->ranks = port - events->port + 1;
 
     return NGX_OK;
 }

@@ -39,8 +39,6 @@
     "on, for each rank"
 
 
-static ngx_http_kvroute_probe_conf_t *ngx_http_kvroute_events_find_conf(
-    ngx_http_kvroute_srv_conf_t *conf);
 static void ngx_http_kvroute_events_find_start(
     ngx_http_kvroute_events_find_t *find);
 static void ngx_http_kvroute_events_find_body(ngx_http_kvroute_fetch_t *fetch,
@@ -108,7 +106,7 @@ ngx_http_kvroute_events_find(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     fetch->conn.socklen = peer->socklen;
 
     fetch->conn.log = &ngx_http_kvroute_events_source_log;
-    fetch->conf = ngx_http_kvroute_events_find_conf(conf);
+    fetch->conf = &conf->engine;
     fetch->conn.timeout = NGX_HTTP_KVROUTE_EVENTS_FIND_TIMEOUT;
     fetch->max = NGX_HTTP_KVROUTE_EVENTS_FIND_MAX;
     fetch->body = ngx_http_kvroute_events_find_body;
@@ -119,27 +117,6 @@ ngx_http_kvroute_events_find(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     ngx_http_kvroute_events_finds = find;
 
     return find;
-}
-
-
-/* returns the check whose TLS and keys are used: of health, or of metrics */
-static ngx_http_kvroute_probe_conf_t *
-ngx_http_kvroute_events_find_conf(ngx_http_kvroute_srv_conf_t *conf)
-{
-    ngx_uint_t                      i;
-    ngx_http_kvroute_probe_conf_t  *probe;
-
-    static ngx_http_kvroute_probe_conf_t  plain;
-
-    for (i = 0; i < 2; i++) {
-        probe = i ? conf->probe : conf->health;
-
-        if (probe && probe->port == 0 && probe->addr == NULL) {
-            return probe;
-        }
-    }
-
-    return &plain;
 }
 
 

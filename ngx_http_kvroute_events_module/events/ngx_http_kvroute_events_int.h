@@ -174,8 +174,7 @@ void ngx_http_kvroute_events_find_exit(void);
 /* _stream */
 
 void ngx_http_kvroute_events_stream_open(
-    ngx_http_kvroute_events_stream_t *stream, kvr_zmtp_role_e role,
-    ngx_str_t *topic);
+    ngx_http_kvroute_events_stream_t *stream, kvr_zmtp_role_e role);
 void ngx_http_kvroute_events_stream_close(
     ngx_http_kvroute_events_stream_t *stream);
 

@@ -227,20 +227,15 @@ ngx_http_kvroute_events_read_restarted(ngx_http_kvroute_events_source_t *source)
 static ngx_int_t
 ngx_http_kvroute_events_read_ask(ngx_http_kvroute_events_source_t *source)
 {
-    ngx_str_t  none;
-
     if (source->replay.conn.socklen == 0) {
         return NGX_DECLINED;
     }
-
-    ngx_str_null(&none);
 
     source->failed = 0;
 
     /* an error before this returns sets failed */
 
-    ngx_http_kvroute_events_stream_open(&source->replay, KVR_ZMTP_DEALER,
-                                        &none);
+    ngx_http_kvroute_events_stream_open(&source->replay, KVR_ZMTP_DEALER);
 
     if (source->failed) {
         return NGX_DECLINED;

@@ -43,13 +43,12 @@ static void ngx_http_kvroute_events_stream_free(
 
 void
 ngx_http_kvroute_events_stream_open(ngx_http_kvroute_events_stream_t *stream,
-    kvr_zmtp_role_e role, ngx_str_t *topic)
+    kvr_zmtp_role_e role)
 {
     ngx_connection_t         *c;
     ngx_http_kvroute_conn_t  *conn;
 
-    kvr_subscription_init(&stream->subscription, role, topic->data,
-                          topic->len);
+    kvr_subscription_init(&stream->subscription, role, NULL, 0);
 
     stream->held = 0;
     stream->refused = 0;

@@ -43,7 +43,7 @@ typedef enum {
                                      exists */
     NGX_HTTP_KVROUTE_DECIDED,     /* AHEAD is done: get() takes that peer */
     NGX_HTTP_KVROUTE_BODYLESS,    /* fallback, round robin: no body */
-    NGX_HTTP_KVROUTE_BYPASS       /* the same: "off" or kvroute_bypass */
+    NGX_HTTP_KVROUTE_BYPASS       /* the same: kvroute_policy off */
 } ngx_http_kvroute_mode_e;
 
 
@@ -131,9 +131,11 @@ ngx_http_kvroute_balance_fallback(ngx_http_kvroute_attempt_t *at)
 ngx_int_t ngx_http_kvroute_upstream_init(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *us);
 
-/* _early */
-
-ngx_int_t ngx_http_kvroute_early_init(ngx_conf_t *cf);
+/*
+ * _early: Decides where the upstream request goes that is being created, if
+ * that is known and was not done yet.
+ */
+void ngx_http_kvroute_early_decide(ngx_http_request_t *r);
 
 /*
  * Decides where a request goes at an upstream before nginx creates the upstream

@@ -95,6 +95,12 @@ uint32_t ngx_http_kvroute_choose_shadow(ngx_http_kvroute_attempt_t *at,
     kvr_decision_t *d, uint32_t *rate);
 
 /* _early: Returns the early decision if it is for this upstream, or NULL. */
+/*
+ * Tells whether the headers lack the rank, and warns once; legs need no header.
+ */
+ngx_uint_t ngx_http_kvroute_early_unranked(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf);
+
 ngx_http_kvroute_attempt_t *ngx_http_kvroute_early_take(
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf);
 

@@ -5,9 +5,9 @@
 
 
 /*
- * Decides before nginx creates the upstream request, so that headers of the
- * upstream request can have the decision.  nginx creates the request first,
- * and asks the balancer afterwards.
+ * Decides before nginx asks the balancer.  nginx creates the upstream request
+ * first, and its headers can have the decision: the first variable of
+ * "proxy_set_header" that is read makes it.  Legs are decided earlier.
  *
  * The decision is made as in get(), with the same lists and lock.  Instead of
  * taking the peer, it makes a reservation there
@@ -17,7 +17,7 @@
  * failed, get() decides again.  The headers are then out of date, and the
  * reason and $kvroute_early say so.
  *
- * A fallback to round robin is not decided early, nor are subrequests.
+ * A fallback to round robin is not decided early.
  */
 
 
@@ -25,86 +25,47 @@
 #include "conf/ngx_http_kvroute_conf.h"
 
 
-static ngx_int_t ngx_http_kvroute_early_handler(ngx_http_request_t *r);
-static ngx_uint_t ngx_http_kvroute_early_unranked(ngx_http_kvroute_ctx_t *ctx,
-    ngx_http_kvroute_srv_conf_t *conf);
 static void ngx_http_kvroute_early_forget(ngx_http_kvroute_ctx_t *ctx);
 static ngx_int_t ngx_http_kvroute_early_choose(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 
 
-ngx_int_t
-ngx_http_kvroute_early_init(ngx_conf_t *cf)
+void
+ngx_http_kvroute_early_decide(ngx_http_request_t *r)
 {
-    ngx_http_kvroute_main_conf_t  *kmcf;
-
-    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
-
-    if (!kmcf->decided) {
-        return NGX_OK;
-    }
-
-    return ngx_http_kvroute_request_phase(cf, ngx_http_kvroute_early_handler);
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_early_handler(ngx_http_request_t *r)
-{
-    ngx_int_t                     rc;
-    ngx_uint_t                    wanted;
+    ngx_uint_t                    off;
     ngx_http_kvroute_ctx_t       *ctx;
     ngx_http_kvroute_srv_conf_t  *conf;
-    ngx_http_kvroute_loc_conf_t  *klcf;
 
-    if (r != r->main) {
-        return NGX_DECLINED;
-    }
+    conf = ngx_http_kvroute_pass_created(r);
 
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
-    conf = ngx_http_kvroute_pass_expected(r);
+    ctx = conf ? ngx_http_kvroute_request_create_ctx(r)
+               : ngx_http_kvroute_request_get_ctx(r);
 
-    wanted = conf && conf->zone && !conf->shadow
-             && (klcf->early || conf->ranks);
-
-    ctx = ngx_http_kvroute_request_get_ctx(r);
-
-    /* a reservation of another location's decision or queue */
-
-    if (ctx && ctx->reserved.core.held
-        && (ctx->reserved.conf != conf
-            || (ctx->reserved.attempt && !wanted)))
+    if (ctx == NULL || ctx->created == r->upstream || ctx->leg || ctx->legs
+        || ctx->reserved.attempt)
     {
-        ngx_http_kvroute_reserve_release(&ctx->reserved);
+        return;
     }
 
-    if (!wanted) {
+    /* the decision may read variables itself */
 
-        /* headers here must not have the other location's decision */
+    ctx->created = r->upstream;
 
-        if (ctx && r->content_handler) {
-            ngx_http_kvroute_early_forget(ctx);
-        }
+    ngx_http_kvroute_early_forget(ctx);
 
-        return NGX_DECLINED;
+    if (conf == NULL || conf->zone == NULL || conf->shadow) {
+        return;
     }
 
-    rc = ngx_http_kvroute_inspect(r);
+    ngx_http_kvroute_request_enter(ctx);
 
-    if (rc != NGX_DECLINED) {
-        return rc;
+    (void) ngx_http_kvroute_request_policy(r, conf, &off);
+
+    if (!off) {
+        (void) ngx_http_kvroute_early(ctx, conf, &ctx->reserved);
+        ngx_http_kvroute_request_read(r, ctx, conf->zone);
     }
-
-    ctx = ngx_http_kvroute_request_create_ctx(r);
-    if (ctx == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    rc = ngx_http_kvroute_early(ctx, conf, &ctx->reserved);
-
-    /* NGX_DECLINED: get() decides */
-
-    return rc == NGX_ERROR ? NGX_HTTP_INTERNAL_SERVER_ERROR : NGX_DECLINED;
 }
 
 
@@ -264,8 +225,7 @@ ngx_http_kvroute_early_take(ngx_http_kvroute_ctx_t *ctx,
 }
 
 
-/* Tells whether the rank is missing in the headers; legs need no header. */
-static ngx_uint_t
+ngx_uint_t
 ngx_http_kvroute_early_unranked(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf)
 {

@@ -120,7 +120,17 @@ ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    return ngx_http_kvroute_prepare_match(r, at);
+    if (ngx_http_kvroute_prepare_match(r, at) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (kscf->list[0].targets > kscf->list[0].number
+        && at->mode == NGX_HTTP_KVROUTE_DECIDE && r == r->main)
+    {
+        (void) ngx_http_kvroute_early_unranked(ctx, kscf);
+    }
+
+    return NGX_OK;
 }
 
 

@@ -18,8 +18,9 @@
  *     _conf_upstream     their parameters, kvroute_ranks
  *     _conf_location   kvroute_policy
  *     _conf_policy       a policy, as in it and in kvroute
- *     _conf_queue      kvroute_queue, kvroute_priority, kvroute_tenant
- *     _conf_probe      kvroute_probe, kvroute_health
+ *     _conf_queue      kvroute_queue, kvroute_request
+ *     _conf_probe      kvroute_probe, kvroute_health, kvroute_engine
+ *     _conf_old        directives and parameters of before
  *     _conf_check      warns of directives without effect
  *     _conf_eject      kvroute_eject
  */
@@ -109,10 +110,7 @@ char *ngx_http_kvroute_conf_queue(ngx_conf_t *cf, ngx_command_t *cmd,
 void ngx_http_kvroute_conf_queue_check(ngx_conf_t *cf,
     ngx_http_kvroute_srv_conf_t *kscf);
 
-/* Set what the queue knows of a request; cmd has the field. */
-char *ngx_http_kvroute_conf_queue_priority(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_kvroute_conf_queue_tenant(ngx_conf_t *cf, ngx_command_t *cmd,
+char *ngx_http_kvroute_conf_request(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
 /* Returns the class of a name or a number, starting at 0; or NGX_ERROR. */
@@ -122,13 +120,33 @@ char *ngx_http_kvroute_conf_probe(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_kvroute_conf_probe_health(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+char *ngx_http_kvroute_conf_probe_engine(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/* Copies the words of kvroute_engine to the probes of an upstream. */
+void ngx_http_kvroute_conf_probe_tls(ngx_http_kvroute_srv_conf_t *kscf);
 
 /*
  * Creates a TLS context for the module's own connections.  trusted: a file of
  * certificates, or empty.
  */
-ngx_int_t ngx_http_kvroute_conf_probe_tls(ngx_conf_t *cf, ngx_str_t *trusted,
+ngx_int_t ngx_http_kvroute_conf_probe_ssl(ngx_conf_t *cf, ngx_str_t *trusted,
     void **ssl);
+
+/* Refuses a directive of before, and says what to write instead. */
+char *ngx_http_kvroute_conf_old(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+#define ngx_http_kvroute_conf_removed(name)                                       \
+    { ngx_string(name),                                                       \
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF                  \
+      |NGX_HTTP_LIF_CONF|NGX_HTTP_UPS_CONF|NGX_CONF_ANY,                      \
+      ngx_http_kvroute_conf_old, 0, 0, NULL }
+
+/*
+ * Returns what to write instead of a parameter of before of the directive that
+ * is read, or NULL.
+ */
+const char *ngx_http_kvroute_conf_old_param(ngx_conf_t *cf, ngx_str_t *word);
 
 /* Warns of directives of a location that its upstream does not use. */
 void ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
@@ -155,8 +173,8 @@ ngx_str_t *ngx_http_kvroute_conf_check_both(ngx_http_upstream_srv_conf_t *one,
     ngx_http_upstream_srv_conf_t *other);
 
 /*
- * _param: sets a complex value, or predicates (NGX_CONF_1MORE); warns of a word
- * that looks like the name of a variable without "$"
+ * _param: sets a complex value; warns of a word that looks like the name of a
+ * variable without "$"
  */
 char *ngx_http_kvroute_conf_param_slot(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);

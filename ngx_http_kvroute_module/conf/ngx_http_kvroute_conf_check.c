@@ -31,6 +31,8 @@ ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     ngx_http_kvroute_srv_conf_t   *kscf;
     ngx_http_upstream_srv_conf_t  *uscf;
 
+    ngx_http_kvroute_words_t      *words = klcf->request;
+
     struct {
         ngx_uint_t   there;
         const char  *directive;
@@ -38,12 +40,11 @@ ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     } has[] = {
         { klcf->policy != NULL, "kvroute_policy", 0 },
         { klcf->pin != NGX_CONF_UNSET_PTR, "kvroute_pin", 0 },
-        { klcf->bypass != NGX_CONF_UNSET_PTR, "kvroute_bypass", 0 },
-        { klcf->early == 1, "kvroute_early", 0 },
-        { klcf->priority != NGX_CONF_UNSET_PTR, "kvroute_priority", 1 },
-        { klcf->tenant != NGX_CONF_UNSET_PTR, "kvroute_tenant", 0 },
-        { klcf->weight != NULL, "weight=\" of \"kvroute_tenant", 1 },
-        { klcf->deadline != NGX_CONF_UNSET_PTR, "kvroute_deadline", 1 }
+        { words && words->tenant, "tenant=\" of \"kvroute_request", 0 },
+        { words && words->weight, "weight=\" of \"kvroute_request", 1 },
+        { words && words->priority, "priority=\" of \"kvroute_request", 1 },
+        { words && words->deadline, "deadline=\" of \"kvroute_request", 1 },
+        { words && words->upstream, "upstream=\" of \"kvroute_request", 1 }
     };
 
     ctx = cf->ctx;
@@ -183,17 +184,19 @@ ngx_http_kvroute_conf_check_upstreams(ngx_conf_t *cf,
     ngx_uint_t                    i, k;
     ngx_http_kvroute_srv_conf_t  *kscf, **kscfp;
 
+    static const char *const  rank[] = { "kvroute_rank", NULL };
+
     kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
         kscf = kscfp[i];
 
-        if (kscf->queue && !kscf->named && kmcf->variable && !kmcf->queue_for) {
+        if (kscf->queue && !kscf->named && kmcf->variable && !kmcf->expected) {
             ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                           "\"kvroute_queue\" in upstream \"%V\" in %s:%ui has "
                           "no effect: no \"proxy_pass\" names the upstream "
-                          "literally, write \"kvroute_queue_for %V;\" beside "
-                          "the \"proxy_pass\" with a variable",
+                          "literally, write \"kvroute_request upstream=%V;\" "
+                          "beside the \"proxy_pass\" with a variable",
                           &kscf->upstream->host, kscf->upstream->file_name,
                           kscf->upstream->line, &kscf->upstream->host);
         }
@@ -212,7 +215,7 @@ ngx_http_kvroute_conf_check_upstreams(ngx_conf_t *cf,
                           kscf->upstream->file_name, kscf->upstream->line);
         }
 
-        if (kscf->ranks && !ngx_http_kvroute_variables_ranks(cf)) {
+        if (kscf->ranks && !ngx_http_kvroute_variables_used(cf, rank)) {
             ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                           "\"kvroute_ranks\" in upstream \"%V\" in %s:%ui: "
                           "engines do not receive the rank, write "

@@ -27,18 +27,6 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_eject_list[] =
       ngx_http_kvroute_conf_eject_field(fails),
       1, 1000, "between 1 and 1000" },
 
-    { ngx_string("share="), ngx_http_kvroute_conf_param_percent,
-      ngx_http_kvroute_conf_eject_field(share),
-      1, 100, "between 1% and 100%" },
-
-    { ngx_string("window="), ngx_http_kvroute_conf_param_msec,
-      ngx_http_kvroute_conf_eject_field(window),
-      1000, 3600 * 1000, "between 1s and 1h" },
-
-    { ngx_string("slow="), ngx_http_kvroute_conf_param_number,
-      ngx_http_kvroute_conf_eject_field(slow),
-      2, 1000, "between 2 and 1000" },
-
     { ngx_string("time="), ngx_http_kvroute_conf_param_msec,
       ngx_http_kvroute_conf_eject_field(time),
       100, 3600 * 1000, "between 100ms and 1h" },

@@ -108,7 +108,17 @@ ngx_http_kvroute_conf_param_unknown(ngx_conf_t *cf, ngx_str_t *word,
     u_char                               *p;
     u_char                                text[NGX_MAX_CONF_ERRSTR];
     ngx_uint_t                            i;
+    const char                           *now;
     const ngx_http_kvroute_conf_param_t  *param;
+
+    now = ngx_http_kvroute_conf_old_param(cf, word);
+
+    if (now) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "there is no parameter \"%V\" any more: %s", word,
+                           now);
+        return NGX_ERROR;
+    }
 
     p = text;
 
@@ -321,18 +331,13 @@ char *
 ngx_http_kvroute_conf_param_slot(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf)
 {
-    ngx_str_t   *value;
-    ngx_uint_t   i;
+    ngx_str_t  *value;
 
     value = cf->args->elts;
 
-    for (i = 1; i < cf->args->nelts; i++) {
-        ngx_http_kvroute_conf_param_dollar(cf, &value[i]);
-    }
+    ngx_http_kvroute_conf_param_dollar(cf, &value[1]);
 
-    return cmd->type & NGX_CONF_1MORE
-           ? ngx_http_set_predicate_slot(cf, cmd, conf)
-           : ngx_http_set_complex_value_slot(cf, cmd, conf);
+    return ngx_http_set_complex_value_slot(cf, cmd, conf);
 }
 
 

@@ -5,7 +5,7 @@
 
 
 /*
- * The directives kvroute_probe and kvroute_health.
+ * The directives kvroute_probe, kvroute_health and kvroute_engine.
  */
 
 
@@ -19,58 +19,20 @@
 static ngx_http_kvroute_probe_conf_t *ngx_http_kvroute_conf_probe_read(
     ngx_conf_t *cf, const ngx_http_kvroute_conf_param_t *params,
     ngx_msec_t interval, ngx_msec_t timeout);
-static ngx_int_t ngx_http_kvroute_conf_probe_engine(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_probe_addr(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_probe_header(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_kvroute_conf_probe_header_file(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_kvroute_conf_probe_status(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_kvroute_conf_probe_ssl(ngx_conf_t *cf,
-    ngx_http_kvroute_probe_conf_t *probe);
+static ngx_int_t ngx_http_kvroute_conf_probe_lines(ngx_conf_t *cf,
+    ngx_str_t *text, ngx_str_t *header);
 
 
 #define ngx_http_kvroute_conf_probe_field(name)                               \
     ngx_http_kvroute_conf_field(ngx_http_kvroute_probe_conf_t, name)
 
-#define NGX_HTTP_KVROUTE_CONF_PROBE_BOTH                                      \
-    { ngx_string("interval="), ngx_http_kvroute_conf_param_msec,              \
-      ngx_http_kvroute_conf_probe_field(interval),                            \
-      10, 3600 * 1000, "between 10ms and 1h" },                               \
-                                                                              \
-    { ngx_string("timeout="), ngx_http_kvroute_conf_param_msec,               \
-      ngx_http_kvroute_conf_probe_field(timeout),                             \
-      10, 3600 * 1000, "between 10ms and 1h" },                               \
-                                                                              \
-    { ngx_string("port="), ngx_http_kvroute_conf_param_number,                \
-      ngx_http_kvroute_conf_probe_field(port),                                \
-      1, 65535, "between 1 and 65535" },                                      \
-                                                                              \
-    { ngx_string("ssl"), ngx_http_kvroute_conf_param_flag,                    \
-      ngx_http_kvroute_conf_probe_field(secure),                              \
-      0, 0, "without a value" },                                              \
-                                                                              \
-    { ngx_string("name="), ngx_http_kvroute_conf_param_word,                  \
-      ngx_http_kvroute_conf_probe_field(name),                                \
-      0, 255, "the name of a host" },                                         \
-                                                                              \
-    { ngx_string("verify="), ngx_http_kvroute_conf_param_choice,              \
-      ngx_http_kvroute_conf_probe_field(verify), 0, 1, "off on" },            \
-                                                                              \
-    { ngx_string("trusted="), ngx_http_kvroute_conf_param_word,               \
-      ngx_http_kvroute_conf_probe_field(trusted),                             \
-      0, 4096, "a file of certificates" },                                    \
-                                                                              \
-    { ngx_string("header="), ngx_http_kvroute_conf_probe_header,              \
-      ngx_http_kvroute_conf_probe_field(header),                              \
-      0, 0, "as in \"Authorization: Bearer KEY\"" },                          \
-                                                                              \
-    { ngx_string("header_file="), ngx_http_kvroute_conf_probe_header_file,    \
-      ngx_http_kvroute_conf_probe_field(header),                              \
-      0, 0, "a file with lines as \"Authorization: Bearer KEY\"" }
+#define ngx_http_kvroute_conf_probe_time(name)                                \
+    ngx_http_kvroute_conf_param_msec, ngx_http_kvroute_conf_probe_field(name), \
+    10, 3600 * 1000, "between 10ms and 1h"
 
 #define NGX_HTTP_KVROUTE_CONF_PROBE_PATH                                      \
     ngx_http_kvroute_conf_param_path,                                         \
@@ -80,20 +42,14 @@ static ngx_int_t ngx_http_kvroute_conf_probe_ssl(ngx_conf_t *cf,
 
 static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_probe_list[] =
 {
-    NGX_HTTP_KVROUTE_CONF_PROBE_BOTH,
+    { ngx_string("interval="), ngx_http_kvroute_conf_probe_time(interval) },
+
+    { ngx_string("timeout="), ngx_http_kvroute_conf_probe_time(timeout) },
 
     { ngx_string("path="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH },
 
-    { ngx_string("engine="), ngx_http_kvroute_conf_probe_engine,
-      ngx_http_kvroute_conf_probe_field(engine), 0, 0,
-      "vllm, sglang, trtllm, llamacpp, tgi or auto" },
-
     { ngx_string("addr="), ngx_http_kvroute_conf_probe_addr,
-      ngx_http_kvroute_conf_probe_field(addr), 0, 0,
-      "an address, with a port or without" },
-
-    { ngx_string("mandatory"), ngx_http_kvroute_conf_param_flag,
-      ngx_http_kvroute_conf_probe_field(mandatory), 0, 0, "without a value" },
+      0, 0, 0, 0, "an address, an address with a port, or \":\" and a port" },
 
     ngx_http_kvroute_conf_param_null
 };
@@ -102,20 +58,39 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_probe_list[] =
 static const ngx_http_kvroute_conf_param_t
     ngx_http_kvroute_conf_probe_health_list[] =
 {
-    NGX_HTTP_KVROUTE_CONF_PROBE_BOTH,
-
     { ngx_string("uri="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH },
+
+    { ngx_string("interval="), ngx_http_kvroute_conf_probe_time(interval) },
+
+    { ngx_string("timeout="), ngx_http_kvroute_conf_probe_time(timeout) },
 
     { ngx_string("fails="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_probe_field(fails),
       1, 1000, "between 1 and 1000" },
 
-    { ngx_string("status="), ngx_http_kvroute_conf_probe_status,
-      0, 0, 0, 0, "a status or a range of them, as 200-299" },
+    ngx_http_kvroute_conf_param_null
+};
 
-    { ngx_string("passes="), ngx_http_kvroute_conf_param_number,
-      ngx_http_kvroute_conf_probe_field(passes),
-      1, 1000, "between 1 and 1000" },
+
+static const ngx_http_kvroute_conf_param_t
+    ngx_http_kvroute_conf_probe_engine_list[] =
+{
+    { ngx_string("ssl"), ngx_http_kvroute_conf_param_flag,
+      ngx_http_kvroute_conf_probe_field(secure),
+      0, 0, "without a value" },
+
+    { ngx_string("name="), ngx_http_kvroute_conf_param_word,
+      ngx_http_kvroute_conf_probe_field(name),
+      0, 255, "the name of a host" },
+
+    { ngx_string("trusted="), ngx_http_kvroute_conf_param_word,
+      ngx_http_kvroute_conf_probe_field(trusted),
+      0, 4096, "a file of certificates" },
+
+    { ngx_string("header="), ngx_http_kvroute_conf_probe_header,
+      ngx_http_kvroute_conf_probe_field(header),
+      0, 0, "a line, as in \"Authorization: Bearer KEY\", or @FILE with such "
+      "lines" },
 
     ngx_http_kvroute_conf_param_null
 };
@@ -177,13 +152,8 @@ ngx_http_kvroute_conf_probe_read(ngx_conf_t *cf,
     probe->interval = interval;
     probe->timeout = timeout;
     probe->fails = 3;
-    probe->passes = 2;
-    probe->first = 200;
-    probe->last = 299;
 
-    if (ngx_http_kvroute_conf_param_all(cf, params, 1, probe) != NGX_OK
-        || ngx_http_kvroute_conf_probe_ssl(cf, probe) != NGX_OK)
-    {
+    if (ngx_http_kvroute_conf_param_all(cf, params, 1, probe) != NGX_OK) {
         return NULL;
     }
 
@@ -200,15 +170,98 @@ ngx_http_kvroute_conf_probe_read(ngx_conf_t *cf,
 }
 
 
-static ngx_int_t
-ngx_http_kvroute_conf_probe_engine(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+char *
+ngx_http_kvroute_conf_probe_engine(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
 {
-    uint32_t  *engine = field;
+    ngx_http_kvroute_srv_conf_t  *kscf = conf;
 
-    *engine = kvr_dialect_by_name(value->data, value->len);
+    uint32_t                        dialect;
+    ngx_str_t                      *value;
+    ngx_uint_t                      first;
+    ngx_http_kvroute_probe_conf_t  *engine;
 
-    return *engine == KVR_DIALECT_NONE ? NGX_DECLINED : NGX_OK;
+    if (kscf->engine_set) {
+        return "is duplicate";
+    }
+
+    kscf->engine_set = 1;
+
+    engine = &kscf->engine;
+    value = cf->args->elts;
+    first = 1;
+
+    dialect = kvr_dialect_by_name(value[1].data, value[1].len);
+
+    if (dialect != KVR_DIALECT_NONE) {
+        engine->engine = dialect;
+        first = 2;
+
+    } else if (ngx_http_kvroute_conf_param_find(
+                                        ngx_http_kvroute_conf_probe_engine_list,
+                                        &value[1])
+               == NULL)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "unknown engine \"%V\": known are vllm, sglang, "
+                           "trtllm, llamacpp, tgi and auto", &value[1]);
+        return NGX_CONF_ERROR;
+    }
+
+    if (ngx_http_kvroute_conf_param_all(cf,
+                                        ngx_http_kvroute_conf_probe_engine_list,
+                                        first, engine)
+        != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    if (!engine->secure) {
+
+        if (engine->trusted.len) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "\"trusted=\" needs \"ssl\"");
+            return NGX_CONF_ERROR;
+        }
+
+        return NGX_CONF_OK;
+    }
+
+    if (engine->trusted.len && engine->name.len == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"trusted=\" needs \"name=\", the host name in the "
+                           "certificates of the engines");
+        return NGX_CONF_ERROR;
+    }
+
+    return ngx_http_kvroute_conf_probe_ssl(cf, &engine->trusted, &engine->ssl)
+           == NGX_OK
+           ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+void
+ngx_http_kvroute_conf_probe_tls(ngx_http_kvroute_srv_conf_t *kscf)
+{
+    ngx_uint_t                      i;
+    ngx_http_kvroute_probe_conf_t  *probe, *engine;
+
+    engine = &kscf->engine;
+
+    for (i = 0; i < 2; i++) {
+        probe = i ? kscf->probe : kscf->health;
+
+        if (probe == NULL) {
+            continue;
+        }
+
+        probe->engine = engine->engine;
+        probe->header = engine->header;
+        probe->name = engine->name;
+        probe->trusted = engine->trusted;
+        probe->ssl = engine->ssl;
+        probe->secure = engine->secure;
+    }
 }
 
 
@@ -216,9 +269,22 @@ static ngx_int_t
 ngx_http_kvroute_conf_probe_addr(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
-    ngx_addr_t  **addr = field;
+    ngx_http_kvroute_probe_conf_t  *probe = field;
 
+    ngx_int_t  port;
     ngx_url_t  u;
+
+    if (value->len && value->data[0] == ':') {
+        port = ngx_atoi(value->data + 1, value->len - 1);
+
+        if (port < 1 || port > 65535) {
+            return NGX_DECLINED;
+        }
+
+        probe->port = (in_port_t) port;
+
+        return NGX_OK;
+    }
 
     ngx_memzero(&u, sizeof(ngx_url_t));
 
@@ -231,35 +297,60 @@ ngx_http_kvroute_conf_probe_addr(ngx_conf_t *cf,
         return NGX_DECLINED;
     }
 
-    *addr = &u.addrs[0];
+    probe->addr = &u.addrs[0];
 
     return NGX_OK;
 }
 
 
-/* Reads lines of "Name: value". */
 static ngx_int_t
 ngx_http_kvroute_conf_probe_header(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
-    ngx_str_t  *header = field;
+    ngx_int_t  rc;
+    ngx_str_t  text;
+    u_char     buf[NGX_HTTP_KVROUTE_PROBE_HEADER];
 
-    u_char  *p, *last, *dst, *name;
-
-    /* "header=" and "header_file=" set the same field */
-
-    if (header->len || value->len == 0) {
+    if (value->len < 2) {
         return NGX_DECLINED;
     }
 
-    header->data = ngx_pnalloc(cf->pool, 2 * value->len + 2);
+    if (value->data[0] != '@') {
+        return ngx_http_kvroute_conf_probe_lines(cf, value, field);
+    }
+
+    value->data++;
+    value->len--;
+
+    text.data = buf;
+
+    rc = ngx_http_kvroute_conf_key_read(cf, "header", value, &text,
+                                        sizeof(buf));
+    if (rc == NGX_OK) {
+        rc = ngx_http_kvroute_conf_probe_lines(cf, &text, field);
+    }
+
+    ngx_explicit_memzero(buf, sizeof(buf));
+
+    return rc;
+}
+
+
+/* Reads lines of "Name: value". */
+static ngx_int_t
+ngx_http_kvroute_conf_probe_lines(ngx_conf_t *cf, ngx_str_t *text,
+    ngx_str_t *header)
+{
+    u_char  *p, *last, *dst, *name;
+
+    header->data = ngx_pnalloc(cf->pool, 2 * text->len + 2);
     if (header->data == NULL) {
         return NGX_ERROR;
     }
 
     dst = header->data;
-    p = value->data;
-    last = p + value->len;
+    p = text->data;
+    last = p + text->len;
 
     while (p < last) {
 
@@ -297,91 +388,8 @@ ngx_http_kvroute_conf_probe_header(ngx_conf_t *cf,
 }
 
 
-static ngx_int_t
-ngx_http_kvroute_conf_probe_header_file(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
-{
-    ngx_int_t  rc;
-    ngx_str_t  text;
-    u_char     buf[NGX_HTTP_KVROUTE_PROBE_HEADER];
-
-    if (value->len == 0) {
-        return NGX_DECLINED;
-    }
-
-    text.data = buf;
-
-    rc = ngx_http_kvroute_conf_key_read(cf, "header_file", value, &text,
-                                        sizeof(buf));
-    if (rc == NGX_OK) {
-        rc = ngx_http_kvroute_conf_probe_header(cf, param, &text, field);
-    }
-
-    ngx_explicit_memzero(buf, sizeof(buf));
-
-    return rc;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_conf_probe_status(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
-{
-    ngx_http_kvroute_probe_conf_t  *probe = field;
-
-    ngx_int_t  first, last;
-
-    first = ngx_atoi(value->data, ngx_min(value->len, 3));
-    last = first;
-
-    if (value->len == 7 && value->data[3] == '-') {
-        last = ngx_atoi(value->data + 4, 3);
-
-    } else if (value->len != 3) {
-        return NGX_DECLINED;
-    }
-
-    if (first < 200 || last > 599 || first > last) {
-        return NGX_DECLINED;
-    }
-
-    probe->first = (uint32_t) first;
-    probe->last = (uint32_t) last;
-
-    return NGX_OK;
-}
-
-
-/* Applies the TLS parameters once all are known. */
-static ngx_int_t
-ngx_http_kvroute_conf_probe_ssl(ngx_conf_t *cf,
-    ngx_http_kvroute_probe_conf_t *probe)
-{
-    if (!probe->secure) {
-
-        if (probe->verify || probe->trusted.len) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "\"verify=\" and \"trusted=\" need \"ssl\"");
-            return NGX_ERROR;
-        }
-
-        return NGX_OK;
-    }
-
-    if (probe->verify && (probe->trusted.len == 0 || probe->name.len == 0)) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"verify=on\" needs \"trusted=\", a file of "
-                           "certificates, and \"name=\", the host name in the "
-                           "certificates of the engines");
-        return NGX_ERROR;
-    }
-
-    return ngx_http_kvroute_conf_probe_tls(cf, &probe->trusted, &probe->ssl);
-}
-
-
 ngx_int_t
-ngx_http_kvroute_conf_probe_tls(ngx_conf_t *cf, ngx_str_t *trusted, void **ctx)
+ngx_http_kvroute_conf_probe_ssl(ngx_conf_t *cf, ngx_str_t *trusted, void **ctx)
 {
 #if (NGX_HTTP_SSL)
 

@@ -4,7 +4,7 @@
  */
 
 
-/* The directives of the queue. */
+/* The directives kvroute_queue and kvroute_request. */
 
 
 #include "conf/ngx_http_kvroute_conf_param.h"
@@ -20,9 +20,6 @@ static ngx_int_t ngx_http_kvroute_conf_queue_level(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_queue_weight(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-static char *ngx_http_kvroute_conf_queue_value(ngx_conf_t *cf,
-    ngx_command_t *cmd, void *conf, ngx_http_kvroute_conf_param_pt set,
-    const ngx_http_kvroute_conf_param_t *params);
 
 
 static const size_t  ngx_http_kvroute_conf_queue_parts[] = {
@@ -47,43 +44,42 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_queue_list[] =
       ngx_http_kvroute_conf_field(ngx_http_kvroute_queue_t, timeout),
       1, 86400000, "between 1ms and 24h" },
 
-    { ngx_string("max_bytes="), ngx_http_kvroute_conf_param_size,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_queue_t, max_bytes),
-      1, 0, "a size such as 64m" },
-
-    { ngx_string("status="), ngx_http_kvroute_conf_param_number,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_queue_t, status),
-      400, 599, "between 400 and 599" },
-
-    { ngx_string("order="), ngx_http_kvroute_conf_param_choice,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_queue_t, fifo),
-      0, 0, "priority fifo" },
-
     ngx_http_kvroute_conf_param_null
 };
 
 
-static const ngx_http_kvroute_conf_param_t
-    ngx_http_kvroute_conf_queue_priority_list[] =
-{
-    { ngx_string("max="), ngx_http_kvroute_conf_queue_level,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_loc_conf_t, priority_max),
-      0, 0, NGX_HTTP_KVROUTE_CONF_QUEUE_CLASSES },
+#define ngx_http_kvroute_conf_request_field(name)                             \
+    ngx_http_kvroute_conf_field(ngx_http_kvroute_words_t, name)
 
-    ngx_http_kvroute_conf_param_null
-};
+static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_request_list[]
+= {
+    { ngx_string("tenant="), ngx_http_kvroute_conf_param_complex,
+      ngx_http_kvroute_conf_request_field(tenant),
+      0, 0, "a variable, as \"$http_authorization\"" },
 
-
-static const ngx_http_kvroute_conf_param_t
-    ngx_http_kvroute_conf_queue_tenant_list[] =
-{
     { ngx_string("weight="), ngx_http_kvroute_conf_queue_weight,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_loc_conf_t, weight),
+      ngx_http_kvroute_conf_request_field(weight),
       0, 0, "a number, or a variable" },
 
     { ngx_string("name="), ngx_http_kvroute_conf_param_complex,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_loc_conf_t, title),
+      ngx_http_kvroute_conf_request_field(name),
       0, 0, "a string" },
+
+    { ngx_string("priority="), ngx_http_kvroute_conf_queue_level,
+      ngx_http_kvroute_conf_request_field(priority),
+      0, 0, NGX_HTTP_KVROUTE_CONF_QUEUE_CLASSES },
+
+    { ngx_string("max_priority="), ngx_http_kvroute_conf_queue_level,
+      ngx_http_kvroute_conf_request_field(max_priority),
+      0, 0, NGX_HTTP_KVROUTE_CONF_QUEUE_CLASSES },
+
+    { ngx_string("deadline="), ngx_http_kvroute_conf_param_complex,
+      ngx_http_kvroute_conf_request_field(deadline),
+      0, 0, "a time such as 500ms, or a variable" },
+
+    { ngx_string("upstream="), ngx_http_kvroute_conf_param_complex,
+      ngx_http_kvroute_conf_request_field(upstream),
+      0, 0, "the variable of \"proxy_pass\"" },
 
     ngx_http_kvroute_conf_param_null
 };
@@ -122,7 +118,6 @@ ngx_http_kvroute_conf_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     queue->timeout = 30000;
-    queue->status = NGX_HTTP_TOO_MANY_REQUESTS;
 
     if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_queue_list,
                                         1, queue)
@@ -201,56 +196,41 @@ ngx_http_kvroute_conf_queue_check(ngx_conf_t *cf,
 
 
 char *
-ngx_http_kvroute_conf_queue_priority(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf)
+ngx_http_kvroute_conf_request(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    return ngx_http_kvroute_conf_queue_value(cf, cmd, conf,
-                                   ngx_http_kvroute_conf_queue_level,
-                                   ngx_http_kvroute_conf_queue_priority_list);
-}
+    ngx_http_kvroute_loc_conf_t  *klcf = conf;
 
+    ngx_http_kvroute_words_t  *words;
 
-char *
-ngx_http_kvroute_conf_queue_tenant(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf)
-{
-    return ngx_http_kvroute_conf_queue_value(cf, cmd, conf,
-                                     ngx_http_kvroute_conf_param_complex,
-                                     ngx_http_kvroute_conf_queue_tenant_list);
-}
-
-
-static char *
-ngx_http_kvroute_conf_queue_value(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf, ngx_http_kvroute_conf_param_pt set,
-    const ngx_http_kvroute_conf_param_t *params)
-{
-    ngx_int_t                   rc;
-    ngx_str_t                  *value;
-    ngx_http_complex_value_t  **field;
-
-    field = (ngx_http_complex_value_t **) ((u_char *) conf + cmd->offset);
-
-    if (*field != NGX_CONF_UNSET_PTR) {
+    if (klcf->request) {
         return "is duplicate";
     }
 
-    value = cf->args->elts;
-
-    rc = set(cf, NULL, &value[1], field);
-
-    if (rc == NGX_DECLINED) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" must be "
-                           NGX_HTTP_KVROUTE_CONF_QUEUE_CLASSES
-                           ": invalid value \"%V\"", &cmd->name, &value[1]);
-    }
-
-    if (rc != NGX_OK
-        || ngx_http_kvroute_conf_param_all(cf, params, 2, conf) != NGX_OK)
+    words = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_words_t));
+    if (words == NULL
+        || ngx_http_kvroute_conf_param_all(cf,
+                                           ngx_http_kvroute_conf_request_list,
+                                           1, words)
+           != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
+
+    if (words->tenant == NULL && (words->weight || words->name)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"weight=\" and \"name=\" are those of a tenant: "
+                           "write \"tenant=\" too");
+        return NGX_CONF_ERROR;
+    }
+
+    if (words->priority == NULL && words->max_priority) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"max_priority=\" has no effect without "
+                           "\"priority=\"");
+        return NGX_CONF_ERROR;
+    }
+
+    klcf->request = words;
 
     return NGX_CONF_OK;
 }

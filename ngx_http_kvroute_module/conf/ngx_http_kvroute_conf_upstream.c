@@ -10,8 +10,11 @@
 #include "conf/ngx_http_kvroute_conf_param.h"
 
 
-#define NGX_HTTP_KVROUTE_CONF_TARGET  1000           /* ms */
-#define NGX_HTTP_KVROUTE_CONF_AUTO    ((size_t) -1)  /* of max_pending */
+#define NGX_HTTP_KVROUTE_CONF_PENDING  500    /* ms */
+
+#define ngx_http_kvroute_conf_upstream_of(field, name)                        \
+    ((ngx_http_kvroute_srv_conf_t *)                                          \
+         ((u_char *) field - offsetof(ngx_http_kvroute_srv_conf_t, name)))
 
 
 static ngx_int_t ngx_http_kvroute_conf_upstream_zone(ngx_conf_t *cf,
@@ -32,23 +35,12 @@ static const ngx_http_kvroute_conf_param_t
     { ngx_string("capacity="), ngx_http_kvroute_conf_upstream_capacity,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_srv_conf_t, capacity),
       KVR_BLOCK, 0, "a size such as 64m, 256 bytes at least, or 64m! to hold "
-      "it against what engines report" },
-
-    { ngx_string("host="), ngx_http_kvroute_conf_param_size,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_srv_conf_t, host),
-      KVR_BLOCK, 0, "a size such as 256m, 256 bytes at least" },
-
-    { ngx_string("disk="), ngx_http_kvroute_conf_param_size,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_srv_conf_t, disk),
-      KVR_BLOCK, 0, "a size such as 4g, 256 bytes at least" },
+      "it against what engines report, or 64m+256m+4g with host memory and "
+      "disk" },
 
     { ngx_string("max_pending="), ngx_http_kvroute_conf_upstream_pending,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_srv_conf_t, max_pending),
-      1, 0, "a size such as 256k, or auto" },
-
-    { ngx_string("target_ttft="), ngx_http_kvroute_conf_param_msec,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_srv_conf_t, target_ttft),
-      1, 0, "a time such as 500ms" },
+      1, 0, "a size such as 256k, a time such as 500ms, or auto" },
 
     { ngx_string("max_waiting="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_srv_conf_t, max_waiting),
@@ -136,23 +128,6 @@ ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
-    /* target_ttft= is for max_pending=auto only, in any order */
-
-    if (kscf->max_pending == NGX_HTTP_KVROUTE_CONF_AUTO) {
-        kscf->max_pending = 0;
-
-        if (kscf->target_ttft == 0) {
-            kscf->target_ttft = NGX_HTTP_KVROUTE_CONF_TARGET;
-        }
-
-    } else if (kscf->target_ttft) {
-        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
-                           "\"target_ttft=\" has no effect without "
-                           "\"max_pending=auto\"");
-
-        kscf->target_ttft = 0;
-    }
-
     return ngx_http_kvroute_conf_policy_check(cf, &kscf->policy);
 }
 
@@ -164,9 +139,8 @@ ngx_http_kvroute_conf_upstream_ranks(ngx_conf_t *cf, ngx_command_t *cmd,
 {
     ngx_http_kvroute_srv_conf_t  *kscf = conf;
 
-    ngx_int_t                      n;
-    ngx_str_t                     *value;
-    ngx_http_kvroute_main_conf_t  *kmcf;
+    ngx_int_t   n;
+    ngx_str_t  *value;
 
     if (kscf->ranks) {
         return "is duplicate";
@@ -190,10 +164,6 @@ ngx_http_kvroute_conf_upstream_ranks(ngx_conf_t *cf, ngx_command_t *cmd,
 
         kscf->ranks = n;
     }
-
-    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
-    kmcf->early = 1;
-    kmcf->decided = 1;
 
     return NGX_CONF_OK;
 }
@@ -228,30 +198,77 @@ static ngx_int_t
 ngx_http_kvroute_conf_upstream_capacity(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
+    u_char                       *p, *last;
+    size_t                       *sizes[3];
+    off_t                         n;
     ngx_str_t                     size;
+    ngx_uint_t                    i;
     ngx_http_kvroute_srv_conf_t  *kscf;
 
-    kscf = (ngx_http_kvroute_srv_conf_t *)
-               ((u_char *) field
-                - offsetof(ngx_http_kvroute_srv_conf_t, capacity));
+    kscf = ngx_http_kvroute_conf_upstream_of(field, capacity);
 
-    size = *value;
+    sizes[0] = &kscf->capacity;
+    sizes[1] = &kscf->host;
+    sizes[2] = &kscf->disk;
 
-    kscf->fixed = (size.len && size.data[size.len - 1] == '!');
-    size.len -= kscf->fixed;
+    p = value->data;
+    last = p + value->len;
 
-    return ngx_http_kvroute_conf_param_size(cf, param, &size, field);
+    for (i = 0; i < 3; i++) {
+
+        size.data = p;
+
+        p = ngx_strlchr(p, last, '+');
+        size.len = (p ? p : last) - size.data;
+
+        if (i == 0) {
+            kscf->fixed = (size.len && size.data[size.len - 1] == '!');
+            size.len -= kscf->fixed;
+        }
+
+        n = ngx_parse_offset(&size);
+
+        if (n < param->min) {
+            return NGX_DECLINED;
+        }
+
+        *sizes[i] = (size_t) n;
+
+        if (p == NULL) {
+            return NGX_OK;
+        }
+
+        p++;
+    }
+
+    return NGX_DECLINED;
 }
 
 
+/* Reads bytes, or a time, which is half of the target for first tokens. */
 static ngx_int_t
 ngx_http_kvroute_conf_upstream_pending(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
-    size_t  *max_pending = field;
+    ngx_int_t                     n;
+    ngx_http_kvroute_srv_conf_t  *kscf;
+
+    kscf = ngx_http_kvroute_conf_upstream_of(field, max_pending);
+
+    if (value->len && value->data[value->len - 1] == 's') {
+        n = ngx_parse_time(value, 0);
+
+        if (n == NGX_ERROR || n == 0) {
+            return NGX_DECLINED;
+        }
+
+        kscf->target_ttft = 2 * n;
+
+        return NGX_OK;
+    }
 
     if (ngx_strcmp(value->data, "auto") == 0) {
-        *max_pending = NGX_HTTP_KVROUTE_CONF_AUTO;
+        kscf->target_ttft = 2 * NGX_HTTP_KVROUTE_CONF_PENDING;
         return NGX_OK;
     }
 

@@ -21,8 +21,6 @@ typedef struct {
 
 static ngx_int_t ngx_http_kvroute_conf_zone_name(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_kvroute_conf_zone_block(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_zone_file(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_zone_snapshot(ngx_conf_t *cf,
@@ -34,17 +32,9 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_zone_list[] =
     { ngx_string("zone="), ngx_http_kvroute_conf_zone_name,
       0, 0, 0, 0, "NAME:SIZE" },
 
-    { ngx_string("block="), ngx_http_kvroute_conf_zone_block,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_zone_t, unit),
-      KVR_BLOCK, 4096, "a power of two, between 256 and 4k" },
-
     { ngx_string("max_peers="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_zone_t, max_peers),
       1, KVR_PEERS, "between 1 and 512" },
-
-    { ngx_string("processes="), ngx_http_kvroute_conf_param_number,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_zone_t, processes),
-      1, KVR_ROWS, "between 1 and 1024" },
 
     { ngx_string("hosts="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_zone_t, hosts),
@@ -173,30 +163,6 @@ ngx_http_kvroute_conf_zone_name(ngx_conf_t *cf,
                            "where SIZE ends in k or m", value);
         return NGX_ERROR;
     }
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_conf_zone_block(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
-{
-    ngx_uint_t  *unit = field;
-
-    ssize_t  size;
-
-    size = ngx_parse_size(value);
-
-    if (size == NGX_ERROR) {
-        return NGX_DECLINED;
-    }
-
-    if (size < param->min || size > param->max || (size & (size - 1))) {
-        return NGX_ABORT;
-    }
-
-    *unit = (ngx_uint_t) size / KVR_BLOCK;
 
     return NGX_OK;
 }

@@ -50,7 +50,7 @@ ngx_http_kvroute_fetch_start(ngx_http_kvroute_fetch_t *fetch, ngx_str_t *path)
 
     conn->ssl = fetch->conf->ssl;
     conn->host = &fetch->conf->name;
-    conn->verify = fetch->conf->verify;
+    conn->verify = (fetch->conf->trusted.len != 0);
     conn->read = ngx_http_kvroute_fetch_read;
     conn->write = ngx_http_kvroute_fetch_write;
     conn->failed = ngx_http_kvroute_fetch_failed;

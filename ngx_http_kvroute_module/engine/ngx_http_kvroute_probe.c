@@ -241,8 +241,6 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
                     && slot->probe->path.len == probe->path.len
                     && ngx_strncmp(slot->probe->path.data, probe->path.data,
                                    probe->path.len) == 0
-                    && slot->probe->first == probe->first
-                    && slot->probe->last == probe->last
                     && !slot->probe->secure && !probe->secure
                     && !slot->probe->header.len && !probe->header.len)))
         {

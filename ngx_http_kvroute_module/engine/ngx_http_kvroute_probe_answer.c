@@ -19,6 +19,10 @@
 #define NGX_HTTP_KVROUTE_PROBE_WARN  60
 
 
+/* consecutive checks that must pass */
+#define NGX_HTTP_KVROUTE_HEALTH_PASSES  2
+
+
 static uint32_t ngx_http_kvroute_probe_answer_ranks(
     ngx_http_kvroute_slot_t *slot, kvr_metrics_reader_t *r);
 static void ngx_http_kvroute_probe_answer_take(ngx_http_kvroute_slot_t *slot,
@@ -198,7 +202,7 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
 
     } else {
 
-        result = (status >= conf->first && status <= conf->last)
+        result = (status >= 200 && status <= 299)
                  ? KVR_CHECK_PASS : KVR_CHECK_FAIL;
 
         if (status == 503) {
@@ -229,7 +233,7 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
 
     ngx_http_kvroute_probe_answer_ranked(slot, result == KVR_CHECK_PASS);
 
-    if (kvr_engine_check(s, result, conf->fails, conf->passes, conf->interval,
+    if (kvr_engine_check(s, result, conf->fails, NGX_HTTP_KVROUTE_HEALTH_PASSES, conf->interval,
                          ngx_current_msec))
     {
         /* slow start */
@@ -351,15 +355,16 @@ ngx_http_kvroute_probe_answer_why(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
     case 0:
         return slot->probe->secure ? "the response is not HTTP"
                : "the response is not HTTP: is this a TLS port, without "
-                 "\"ssl\"?";
+                 "\"kvroute_engine ssl\"?";
 
     case 400:
         return slot->probe->secure ? "the status is 400"
-               : "the status is 400: is this a TLS port, without \"ssl\"?";
+               : "the status is 400: is this a TLS port, without "
+                 "\"kvroute_engine ssl\"?";
 
     case 401:
     case 403:
-        return "a key is required: write it to \"header_file\"";
+        return "a key is required: write it to \"header=\" of \"kvroute_engine\"";
 
     case 404:
         return "the path is unknown there";
@@ -372,7 +377,7 @@ ngx_http_kvroute_probe_answer_why(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
 
 
 /*
- * Marks the engine as gone if the connection was refused.  With addr= or port=
+ * Marks the engine as gone if the connection was refused.  With addr=
  * the process that is gone may not be the engine.
  */
 static void

@@ -202,7 +202,7 @@ ngx_http_kvroute_queue_passes(ngx_http_kvroute_wait_t *w)
     /* if it can wait, it can wait for a peer that costs less */
 
     if (ngx_http_kvroute_queue_by_cost(conf)
-        && !ngx_http_kvroute_queue_over(conf, 1, w->item.bytes))
+        && !ngx_http_kvroute_queue_over(conf, 1))
     {
         w->prefer = KVR_ADMISSION_CHEAP;
     }
@@ -231,11 +231,7 @@ ngx_http_kvroute_queue_make_place(ngx_http_kvroute_wait_t *w)
     shared = queue->shm_zone->data;
     class = w->item.class;
 
-    while (ngx_http_kvroute_queue_over(w->conf, 1, w->item.bytes)) {
-
-        if (queue->max_bytes && w->item.bytes > queue->max_bytes) {
-            return NGX_DECLINED;
-        }
+    while (ngx_http_kvroute_queue_over(w->conf, 1)) {
 
         item = kvr_queue_last(&queue->waiting, class);
         item = item ? item : kvr_queue_rival(&queue->waiting, &w->item);

@@ -80,9 +80,9 @@ void ngx_http_kvroute_queue_leave(ngx_http_kvroute_wait_t *w,
 /* Tells whether cached bytes count for admission. */
 ngx_uint_t ngx_http_kvroute_queue_by_cost(ngx_http_kvroute_srv_conf_t *conf);
 
-/* Tells whether n more requests with these bytes exceed max or max_bytes. */
+/* Tells whether n more requests exceed max. */
 ngx_uint_t ngx_http_kvroute_queue_over(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_uint_t n, uint64_t bytes);
+    ngx_uint_t n);
 
 /* _queue_status: Returns what ngx_http_finalize_request() needs. */
 ngx_int_t ngx_http_kvroute_queue_reject(ngx_http_request_t *r,

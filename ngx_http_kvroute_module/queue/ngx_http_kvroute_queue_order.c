@@ -36,14 +36,15 @@ ngx_http_kvroute_queue_item(ngx_http_kvroute_wait_t *w)
     kvr_queue_shared_t           *shared;
     ngx_http_request_t           *r;
     ngx_http_kvroute_ctx_t       *ctx;
-    ngx_http_kvroute_queue_t     *queue;
+    ngx_http_kvroute_words_t     *words;
     ngx_http_kvroute_lookup_t    *l;
     ngx_http_kvroute_loc_conf_t  *klcf;
 
+    static ngx_http_kvroute_words_t  none;
+
     r = w->request;
     ctx = w->ctx;
-    queue = w->conf->queue;
-    shared = queue->shm_zone->data;
+    shared = w->conf->queue->shm_zone->data;
 
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
 
@@ -52,17 +53,14 @@ ngx_http_kvroute_queue_item(ngx_http_kvroute_wait_t *w)
     weight = 1;
     deadline = 0;
 
-    if (queue->fifo) {
-        kvr_queue_item(&w->item, w->start, class, tenant, 1, 0, 0);
-        goto bytes;
-    }
+    words = klcf->request ? klcf->request : &none;
 
-    if (ngx_http_kvroute_queue_string(r, klcf->priority, &value) == NGX_OK) {
+    if (ngx_http_kvroute_queue_string(r, words->priority, &value) == NGX_OK) {
         n = ngx_http_kvroute_conf_queue_class(&value);
         class = (n == NGX_ERROR) ? class : n;
     }
 
-    if (ngx_http_kvroute_queue_string(r, klcf->priority_max, &value)
+    if (ngx_http_kvroute_queue_string(r, words->max_priority, &value)
         == NGX_OK)
     {
         n = ngx_http_kvroute_conf_queue_class(&value);
@@ -77,12 +75,12 @@ ngx_http_kvroute_queue_item(ngx_http_kvroute_wait_t *w)
         tenant = kvr_queue_tenant(shared, ctx->tenant_hash, w->start);
     }
 
-    if (ngx_http_kvroute_queue_string(r, klcf->weight, &value) == NGX_OK) {
+    if (ngx_http_kvroute_queue_string(r, words->weight, &value) == NGX_OK) {
         n = ngx_atoi(value.data, value.len);
         weight = (n < 1) ? 1 : ngx_min(n, 1000);
     }
 
-    if (ngx_http_kvroute_queue_string(r, klcf->deadline, &value) == NGX_OK) {
+    if (ngx_http_kvroute_queue_string(r, words->deadline, &value) == NGX_OK) {
         n = ngx_parse_time(&value, 0);
 
         if (n != NGX_ERROR && n > 0) {
@@ -102,8 +100,6 @@ ngx_http_kvroute_queue_item(ngx_http_kvroute_wait_t *w)
     }
 
     kvr_queue_item(&w->item, w->start, class, tenant, weight, work, deadline);
-
-bytes:
 
     bytes = r->headers_in.content_length_n;
     w->item.bytes = bytes > 0 ? bytes : 0;

@@ -98,23 +98,15 @@ ngx_http_kvroute_queue_leave(ngx_http_kvroute_wait_t *w,
 
 
 ngx_uint_t
-ngx_http_kvroute_queue_over(ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t n,
-    uint64_t bytes)
+ngx_http_kvroute_queue_over(ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t n)
 {
-    ngx_msec_t                 now;
-    kvr_queue_shared_t        *shared;
     ngx_http_kvroute_queue_t  *queue;
 
-    now = ngx_current_msec;
     queue = conf->queue;
-    shared = queue->shm_zone->data;
 
-    if (kvr_queue_depth(shared, KVR_QUEUE_CLASSES - 1, now) + n > queue->max) {
-        return 1;
-    }
-
-    return queue->max_bytes
-           && kvr_queue_bytes(shared, now) + bytes > queue->max_bytes;
+    return kvr_queue_depth(queue->shm_zone->data, KVR_QUEUE_CLASSES - 1,
+                           ngx_current_msec)
+           + n > queue->max;
 }
 
 
@@ -246,7 +238,7 @@ ngx_http_kvroute_queue_next(ngx_http_kvroute_srv_conf_t *conf,
 ngx_uint_t
 ngx_http_kvroute_queue_by_cost(ngx_http_kvroute_srv_conf_t *conf)
 {
-    return conf->target_ttft && !conf->queue->fifo;
+    return conf->target_ttft != 0;
 }
 
 
@@ -266,7 +258,7 @@ ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf)
 
             /* there is room now, or the other worker has died */
 
-            if (!ngx_http_kvroute_queue_over(conf, 0, 0)) {
+            if (!ngx_http_kvroute_queue_over(conf, 0)) {
                 (void) kvr_queue_take(shared, class);
                 continue;
             }

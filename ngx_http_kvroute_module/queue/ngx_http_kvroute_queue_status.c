@@ -89,16 +89,13 @@ ngx_int_t
 ngx_http_kvroute_queue_reject(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w)
 {
-    u_char      text[256];
-    ngx_int_t   rc;
-    ngx_uint_t  status;
-
-    status = w->conf->queue->status;
+    u_char     text[256];
+    ngx_int_t  rc;
 
     rc = ngx_http_kvroute_queue_refuse(r, w);
 
     if (rc != NGX_OK) {
-        return rc == NGX_DECLINED ? (ngx_int_t) status
+        return rc == NGX_DECLINED ? NGX_HTTP_TOO_MANY_REQUESTS
                                   : NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -108,7 +105,8 @@ ngx_http_kvroute_queue_reject(ngx_http_request_t *r,
                        ngx_http_kvroute_queue_states[w->state].message,
                        ngx_http_kvroute_queue_states[w->state].name);
 
-    return ngx_http_kvroute_send_text(r, status, (char *) text);
+    return ngx_http_kvroute_send_text(r, NGX_HTTP_TOO_MANY_REQUESTS,
+                                      (char *) text);
 }
 
 
@@ -145,6 +143,6 @@ ngx_http_kvroute_queue_refuse(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    return ngx_http_kvroute_send_paged(r, w->conf->queue->status)
+    return ngx_http_kvroute_send_paged(r, NGX_HTTP_TOO_MANY_REQUESTS)
            ? NGX_DECLINED : NGX_OK;
 }

@@ -22,6 +22,11 @@ static long ngx_http_kvroute_body_file(const void *place, uint64_t offset,
     uint8_t *dst, size_t n);
 
 
+/* bytes of a body that is read, and with a larger client_max_body_size */
+#define NGX_HTTP_KVROUTE_BODY      (16 * 1024 * 1024)
+#define NGX_HTTP_KVROUTE_BODY_MAX  (64 * 1024 * 1024)
+
+
 static ngx_str_t  ngx_http_kvroute_body_encoding =
     ngx_string("content-encoding");
 
@@ -152,7 +157,6 @@ ngx_http_kvroute_request_readable(ngx_http_request_t *r)
     off_t                         size;
     ngx_chain_t                  *cl;
     ngx_table_elt_t              *h;
-    ngx_http_kvroute_loc_conf_t  *klcf;
 
     if (r->request_body == NULL || r->request_body->bufs == NULL) {
         return NGX_DECLINED;
@@ -174,8 +178,6 @@ ngx_http_kvroute_request_readable(ngx_http_request_t *r)
         }
     }
 
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
-
     size = 0;
 
     for (cl = r->request_body->bufs; cl; cl = cl->next) {
@@ -184,6 +186,20 @@ ngx_http_kvroute_request_readable(ngx_http_request_t *r)
 
     size = ngx_max(size, r->headers_in.content_length_n);
 
-    return size > (off_t) klcf->max_body ? NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
-                                         : NGX_OK;
+    return size > (off_t) ngx_http_kvroute_request_limit(r)
+           ? NGX_HTTP_REQUEST_ENTITY_TOO_LARGE : NGX_OK;
+}
+
+
+size_t
+ngx_http_kvroute_request_limit(ngx_http_request_t *r)
+{
+    off_t                      size;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    size = ngx_max(clcf->client_max_body_size, NGX_HTTP_KVROUTE_BODY);
+
+    return (size_t) ngx_min(size, NGX_HTTP_KVROUTE_BODY_MAX);
 }

@@ -31,15 +31,21 @@ ngx_http_kvroute_inspect_handler(ngx_http_request_t *r)
 {
     ngx_http_kvroute_loc_conf_t  *klcf;
 
-    /* subrequests use the body of the main request */
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
 
-    if (r != r->main) {
+    /*
+     * Subrequests use the body of the main request.  A body that is too long
+     * has no variables, so it need not be read first.
+     */
+
+    if (r != r->main || !klcf->variable
+        || r->headers_in.content_length_n
+           > (off_t) ngx_http_kvroute_request_limit(r))
+    {
         return NGX_DECLINED;
     }
 
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
-
-    return klcf->inspect ? ngx_http_kvroute_inspect(r) : NGX_DECLINED;
+    return ngx_http_kvroute_inspect(r);
 }
 
 

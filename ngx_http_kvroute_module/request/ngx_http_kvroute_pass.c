@@ -13,6 +13,12 @@
 #include "request/ngx_http_kvroute_request.h"
 
 
+static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_pass_routed(
+    ngx_http_upstream_srv_conf_t *uscf);
+static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_pass_named(
+    ngx_http_kvroute_main_conf_t *kmcf, ngx_str_t *name);
+
+
 /* modules with a "pass" directive, and their index if they are loaded */
 
 static struct {
@@ -101,18 +107,14 @@ ngx_http_kvroute_pass_grpc(void **loc_conf)
 }
 
 
-/*
- * Reads the name from a literal "proxy_pass", or else from kvroute_queue_for.
- */
+/* Reads the name from a literal "proxy_pass", or else from upstream=. */
 ngx_http_kvroute_srv_conf_t *
 ngx_http_kvroute_pass_expected(ngx_http_request_t *r)
 {
-    ngx_str_t                       name;
-    ngx_uint_t                      i;
-    ngx_http_upstream_srv_conf_t   *uscf;
-    ngx_http_kvroute_srv_conf_t   **kscfp;
-    ngx_http_kvroute_loc_conf_t    *klcf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_str_t                      name;
+    ngx_http_upstream_srv_conf_t  *uscf;
+    ngx_http_kvroute_loc_conf_t   *klcf;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
 
@@ -122,17 +124,52 @@ ngx_http_kvroute_pass_expected(ngx_http_request_t *r)
 
     uscf = ngx_http_kvroute_pass_upstream(r->loc_conf);
 
-    if (uscf && uscf->srv_conf) {
-        return ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
+    if (uscf) {
+        return ngx_http_kvroute_pass_routed(uscf);
     }
 
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
 
-    if (klcf->queue_for == NULL
-        || ngx_http_complex_value(r, klcf->queue_for, &name) != NGX_OK)
+    if (klcf->request == NULL || klcf->request->upstream == NULL
+        || ngx_http_complex_value(r, klcf->request->upstream, &name) != NGX_OK)
     {
         return NULL;
     }
+
+    return ngx_http_kvroute_pass_named(kmcf, &name);
+}
+
+
+ngx_http_kvroute_srv_conf_t *
+ngx_http_kvroute_pass_created(ngx_http_request_t *r)
+{
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+
+    return u->resolved
+           ? ngx_http_kvroute_pass_named(
+                 ngx_http_get_module_main_conf(r, ngx_http_kvroute_module),
+                 &u->resolved->host)
+           : ngx_http_kvroute_pass_routed(u->conf->upstream);
+}
+
+
+static ngx_http_kvroute_srv_conf_t *
+ngx_http_kvroute_pass_routed(ngx_http_upstream_srv_conf_t *uscf)
+{
+    return uscf && uscf->srv_conf
+           ? ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module)
+           : NULL;
+}
+
+
+static ngx_http_kvroute_srv_conf_t *
+ngx_http_kvroute_pass_named(ngx_http_kvroute_main_conf_t *kmcf, ngx_str_t *name)
+{
+    ngx_uint_t                      i;
+    ngx_http_upstream_srv_conf_t   *uscf;
+    ngx_http_kvroute_srv_conf_t   **kscfp;
 
     kscfp = kmcf->upstreams.elts;
 
@@ -140,8 +177,8 @@ ngx_http_kvroute_pass_expected(ngx_http_request_t *r)
 
         uscf = kscfp[i]->upstream;
 
-        if (uscf->host.len == name.len
-            && ngx_strncasecmp(uscf->host.data, name.data, name.len) == 0)
+        if (uscf->host.len == name->len
+            && ngx_strncasecmp(uscf->host.data, name->data, name->len) == 0)
         {
             return kscfp[i];
         }

@@ -147,13 +147,11 @@ static void
 ngx_http_kvroute_prompt_reply(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
 {
-    kvr_prompt_t                 *pr;
-    ngx_http_kvroute_loc_conf_t  *klcf;
+    kvr_prompt_t  *pr;
 
     pr = &ngx_http_kvroute_prompt;
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
 
-    if (!klcf->learn_reply || !pr->tailed) {
+    if (!pr->tailed) {
         return;
     }
 
@@ -404,15 +402,14 @@ ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
 static ngx_int_t
 ngx_http_kvroute_prompt_scratch(ngx_http_request_t *r)
 {
-    size_t                         n;
-    ngx_log_t                     *log;
-    ngx_http_kvroute_main_conf_t  *kmcf;
+    size_t      n, size;
+    ngx_log_t  *log;
 
-    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+    size = ngx_http_kvroute_request_limit(r);
 
     /* the longest body, three short blocks, and media, which count as more */
 
-    n = kmcf->max_body / KVR_BLOCK + 8
+    n = size / KVR_BLOCK + 8
         + KVR_CANON_MEDIA_MAX * (KVR_CANON_MEDIA_LEN / KVR_BLOCK + 1);
 
     if (n <= ngx_http_kvroute_max_digests) {
@@ -431,7 +428,7 @@ ngx_http_kvroute_prompt_scratch(ngx_http_request_t *r)
 
     if (ngx_http_kvroute_digests == NULL
         || ngx_http_kvroute_chain == NULL
-        || ngx_http_kvroute_body_scratch(kmcf->max_body, log) != NGX_OK)
+        || ngx_http_kvroute_body_scratch(size, log) != NGX_OK)
     {
         ngx_http_kvroute_prompt_exit();
         return NGX_ERROR;

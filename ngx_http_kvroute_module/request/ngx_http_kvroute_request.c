@@ -165,8 +165,7 @@ ngx_http_kvroute_request_cleanup(void *data)
 
 
 /*
- * The salt, the size limit, the path and kvroute_learn_reply depend on the
- * location.  So after an internal redirect everything read from the body is
+ * The salt, the size limit and the path depend on the location.  So after an internal redirect everything read from the body is
  * cleared, as late as possible: until then variables have the old values.
  */
 void
@@ -295,8 +294,7 @@ ngx_http_kvroute_request_policy(ngx_http_request_t *r,
 
     policy = klcf->policy ? klcf->policy : &conf->policy;
 
-    *bypass = (policy->conf.policy == KVR_POLICY_OFF
-               || ngx_http_test_predicates(r, klcf->bypass) != NGX_OK);
+    *bypass = (policy->conf.policy == KVR_POLICY_OFF);
 
     return policy;
 }

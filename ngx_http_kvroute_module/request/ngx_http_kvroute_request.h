@@ -145,6 +145,8 @@ typedef struct {
     ngx_http_kvroute_leg_t      *leg;       /* if it is one, or NULL */
     ngx_http_kvroute_legs_t     *legs;      /* if it has or is one, or NULL */
     ngx_http_kvroute_reserve_t   reserved;
+    ngx_http_upstream_t         *created;   /* early decision is made, or is
+                                               not possible */
 
     ngx_str_t                    uri;       /* for the endpoint */
     ngx_str_t                    salt;
@@ -243,7 +245,7 @@ ngx_uint_t ngx_http_kvroute_request_weigh(ngx_http_request_t *r,
 /* Returns bytes of context, including the reply. */
 uint64_t ngx_http_kvroute_request_resident(ngx_http_kvroute_ctx_t *ctx);
 
-/* Returns the policy at an upstream; bypass: round robin is to be used. */
+/* Returns the policy at an upstream; bypass: "off", so use round robin. */
 ngx_http_kvroute_policy_t *ngx_http_kvroute_request_policy(
     ngx_http_request_t *r, ngx_http_kvroute_srv_conf_t *conf,
     ngx_uint_t *bypass);
@@ -261,6 +263,9 @@ void ngx_http_kvroute_request_read(ngx_http_request_t *r,
  * NGX_OK, or a status with the reason.
  */
 ngx_int_t ngx_http_kvroute_request_readable(ngx_http_request_t *r);
+
+/* Returns the bytes that a body may have to be read. */
+size_t ngx_http_kvroute_request_limit(ngx_http_request_t *r);
 
 /* Sets a window over a complete body.  NGX_DECLINED: no memory. */
 ngx_int_t ngx_http_kvroute_request_window(ngx_http_request_t *r,
@@ -367,8 +372,9 @@ ngx_int_t ngx_http_kvroute_variables_add(ngx_conf_t *cf,
     ngx_http_variable_t *v);
 ngx_int_t ngx_http_kvroute_variables_init(ngx_conf_t *cf);
 
-/* Tells whether the configuration uses $kvroute_rank. */
-ngx_uint_t ngx_http_kvroute_variables_ranks(ngx_conf_t *cf);
+/* Tells whether the configuration uses a variable of a list that NULL ends. */
+ngx_uint_t ngx_http_kvroute_variables_used(ngx_conf_t *cf,
+    const char *const *names);
 
 /*
  * Tells whether the configuration uses a variable with tokens.  A script that
@@ -406,6 +412,10 @@ ngx_uint_t ngx_http_kvroute_pass_grpc(void **loc_conf);
  * and reservations are made there; or NULL.
  */
 ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_pass_expected(
+    ngx_http_request_t *r);
+
+/* Returns the upstream of an upstream request that is being created. */
+ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_pass_created(
     ngx_http_request_t *r);
 
 /* _send: Sends a part of a JSON tree, and deletes the tree. */

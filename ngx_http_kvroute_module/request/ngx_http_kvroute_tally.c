@@ -6,7 +6,7 @@
 
 /*
  * Counts requests by model, from the body, and by tenant, from
- * "kvroute_tenant".  The value of a tenant can be a secret, such as an API key.
+ * "kvroute_request".  The value of a tenant can be a secret, such as an API key.
  * So the status and the log show "name=" of that directive, or else digits of
  * its hash.
  */
@@ -33,8 +33,8 @@ ngx_http_kvroute_tally_tenant(ngx_http_kvroute_ctx_t *ctx,
     r = ctx->request;
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
 
-    if (klcf->tenant == NULL
-        || ngx_http_complex_value(r, klcf->tenant, &value) != NGX_OK
+    if (klcf->request == NULL || klcf->request->tenant == NULL
+        || ngx_http_complex_value(r, klcf->request->tenant, &value) != NGX_OK
         || value.len == 0)
     {
         return NGX_DECLINED;
@@ -43,8 +43,9 @@ ngx_http_kvroute_tally_tenant(ngx_http_kvroute_ctx_t *ctx,
     ctx->tenant_hash = kvr_text_ops()->digest(zone->sh->secret, value.data,
                                               value.len);
 
-    if (klcf->title
-        && ngx_http_complex_value(r, klcf->title, &ctx->tenant) == NGX_OK
+    if (klcf->request->name
+        && ngx_http_complex_value(r, klcf->request->name, &ctx->tenant)
+           == NGX_OK
         && ctx->tenant.len)
     {
         return NGX_OK;
@@ -97,7 +98,7 @@ ngx_http_kvroute_tally(ngx_http_kvroute_ctx_t *ctx,
 
     klcf = ngx_http_get_module_loc_conf(ctx->request, ngx_http_kvroute_module);
 
-    if ((klcf->tenant == NULL && !ctx->tenanted)
+    if ((klcf->request == NULL && !ctx->tenanted)
         || ngx_http_kvroute_tally_tenant(ctx, zone) != NGX_OK)
     {
         return;

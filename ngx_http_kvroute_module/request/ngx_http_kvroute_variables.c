@@ -143,23 +143,23 @@ ngx_http_kvroute_variables_add(ngx_conf_t *cf, ngx_http_variable_t *v)
 
 
 ngx_uint_t
-ngx_http_kvroute_variables_ranks(ngx_conf_t *cf)
+ngx_http_kvroute_variables_used(ngx_conf_t *cf, const char *const *names)
 {
-    ngx_uint_t                  i;
+    ngx_uint_t                  i, n;
     ngx_http_variable_t        *v;
     ngx_http_core_main_conf_t  *cmcf;
-
-    static ngx_str_t  name = ngx_string("kvroute_rank");
 
     cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
     v = cmcf->variables.elts;
 
     for (i = 0; i < cmcf->variables.nelts; i++) {
+        for (n = 0; names[n]; n++) {
 
-        if (v[i].name.len == name.len
-            && ngx_strncmp(v[i].name.data, name.data, name.len) == 0)
-        {
-            return 1;
+            if (v[i].name.len == ngx_strlen(names[n])
+                && ngx_strncmp(v[i].name.data, names[n], v[i].name.len) == 0)
+            {
+                return 1;
+            }
         }
     }
 
@@ -200,27 +200,32 @@ ngx_http_kvroute_variables_tokens(ngx_http_request_t *r)
 
 
 /*
- * "client_body_early_read" of nginx reads the body before the location is known:
- * "kvroute_inspect" of the server makes its values available from then on.
+ * nginx sets request_bufs right before it creates the upstream request, and the
+ * pool of the output right after.  Between the two, headers are made.
+ *
+ * "client_body_early_read" of nginx reads the body before the location is known.
  */
 static ngx_http_kvroute_ctx_t *
 ngx_http_kvroute_variables_ctx(ngx_http_request_t *r)
 {
-    ngx_http_kvroute_ctx_t       *ctx;
-    ngx_http_kvroute_loc_conf_t  *klcf;
+    ngx_http_upstream_t           *u;
+    ngx_http_kvroute_ctx_t        *ctx;
+    ngx_http_kvroute_main_conf_t  *kmcf;
+
+    u = r->upstream;
+
+    if (u && u->request_bufs && u->output.pool == NULL) {
+        kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+        kmcf->decide(r);
+    }
 
     ctx = ngx_http_kvroute_request_get_ctx(r);
 
-    if (ctx || r != r->main || r->request_body == NULL
-        || r->request_body->rest != 0)
+    if (ctx || u || r != r->main || r->header_sent || r->request_body == NULL
+        || r->request_body->rest != 0
+        || ngx_http_kvroute_inspect(r) != NGX_DECLINED)
     {
         return ctx;
-    }
-
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
-
-    if (!klcf->inspect || ngx_http_kvroute_inspect(r) != NGX_DECLINED) {
-        return NULL;
     }
 
     ctx = ngx_http_kvroute_request_get_ctx(r);

@@ -82,7 +82,7 @@ const drawTally = (u, base, span) => {
   set($("who"), kind === "models" ? "model" : "tenant");
   explain($("who"), $("who").textContent);
   set($("window"), list.length ? `requests that have ended, ${span}`
-    : "no tenant was served: set kvroute_tenant");
+    : "no tenant was served: set kvroute_request tenant=");
 
   const many = (n, all) => n > 0 && n >= .05 * all;
 
@@ -98,7 +98,7 @@ const drawTally = (u, base, span) => {
 
 /* --- the queue, the index */
 
-/* names of kvroute_priority */
+/* names of classes */
 
 const classes = ["critical", "high", "interactive", "normal", "", "low", "batch",
                  "background"];
@@ -192,7 +192,7 @@ const drawSignals = (s, u) => {
                                         && x.engine.age_ms === undefined))
     list.push(["probe " + p.name, `${p.name} has been probed `
       + `${count(p.engine.probes)} times without a usable answer: see `
-      + "engine= and path= of kvroute_probe, and the flags above."]);
+      + "kvroute_engine, path= of kvroute_probe, and the flags above."]);
   for (const p of u.peers.filter((x) => x.events
                                         && x.events.state !== "fresh"))
     if (p.events.state !== "silent")
@@ -205,7 +205,7 @@ const drawSignals = (s, u) => {
   if (u.decisions.unparsed > 0)
     list.push(["unparsed", `${count(u.decisions.unparsed)} requests `
       + "without a known prompt in the body, compressed, or larger than "
-      + "kvroute_max_body: they were routed by load."]);
+      + "what is read (client_max_body_size, 16m at least): they were routed by load."]);
   if (u.peers.some((p) => p.id === undefined))
     list.push(["crowded", "Some servers have no counters, because the zone "
       + "is full: the error log names the limit."]);

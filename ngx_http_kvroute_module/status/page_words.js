@@ -47,12 +47,12 @@ const words = {
   "total": "requests since the counters were reset",
   "why": "what it means and where to look",
   "model": "the model in the request body",
-  "tenant": "the tenant, by kvroute_tenant",
+  "tenant": "the tenant, by kvroute_request tenant=",
   "requests": "completed requests",
   "errors": "5xx responses and no response, of these requests",
   "rejected": "requests that the queue has rejected",
   "prompts": "prompt bytes",
-  "class": "class in the queue, by kvroute_priority",
+  "class": "class in the queue, by kvroute_request priority=",
   "waiting": "requests in the queue, and the maximum",
   "admitted / s": "requests per second that leave the queue for a server",
   "wait median": "median queue time of admitted requests",
@@ -123,7 +123,7 @@ const some = (w, what) => `${w.number} of ${w.of} servers ${what}: `
 const capped = (c) => [
   ...(c.max_conns ? [`max_conns=${c.max_conns}`] : []),
   ...(c.target_ttft_ms
-    ? [`max_pending=auto (target_ttft=${c.target_ttft_ms}ms)`] : []),
+    ? [`max_pending=${c.target_ttft_ms / 2}ms`] : []),
   ...(c.max_pending ? [`max_pending=${bytes(c.max_pending)}`] : []),
   ...(c.max_waiting !== undefined ? [`max_waiting=${c.max_waiting}`] : [])
 ].join(" or ") || "its cap";

@@ -194,7 +194,6 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
     conf->pool.eject = conf->eject;
     conf->pool.probe = conf->probe ? conf->probe->interval : 0;
     conf->pool.slow_start = (uint32_t) conf->slow_start;
-    conf->pool.mandatory = conf->probe && conf->probe->mandatory;
     conf->pool.health = (conf->health != NULL);
 
     set = conf->set;

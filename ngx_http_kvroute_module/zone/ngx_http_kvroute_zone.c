@@ -27,8 +27,6 @@ static ngx_int_t ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone,
     void *data);
 static ngx_int_t ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
     ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_shm_t *shm);
-static ngx_int_t ngx_http_kvroute_zone_same(ngx_shm_zone_t *shm_zone,
-    const char *name, uint64_t now, uint64_t before);
 static void ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
     ngx_http_kvroute_shm_t *shm);
 static void ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone);
@@ -132,9 +130,7 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     size = shpool->pfree * ngx_pagesize;
 
-    if (zone->processes == 0) {
-        zone->processes = ngx_http_kvroute_zone_size_processes(zone, size);
-    }
+    zone->processes = ngx_http_kvroute_zone_size_processes(zone, size);
 
     max_peers = (uint32_t) zone->max_peers;
 
@@ -278,56 +274,29 @@ ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
         return NGX_ERROR;
     }
 
-    if (zone->processes == 0) {
+    processes = ngx_http_kvroute_zone_size_processes(zone, shm_zone->shm.size);
 
-        /* keep the default of before */
-
-        processes = ngx_http_kvroute_zone_size_processes(zone,
-                                                         shm_zone->shm.size);
-
-        if (shm->processes < processes) {
-            ngx_log_error(NGX_LOG_WARN, shm_zone->shm.log, 0,
-                          "kvroute_zone \"%V\" has rows for %uL processes, "
-                          "its workers need %ui: restart "
-                          "nginx or change its size",
-                          &shm_zone->shm.name, shm->processes, processes);
-        }
-
-        zone->processes = shm->processes;
+    if (shm->processes < processes) {
+        ngx_log_error(NGX_LOG_WARN, shm_zone->shm.log, 0,
+                      "kvroute_zone \"%V\" has rows for %uL processes, "
+                      "its workers need %ui: restart "
+                      "nginx or change its size",
+                      &shm_zone->shm.name, shm->processes, processes);
     }
 
-    if (ngx_http_kvroute_zone_same(shm_zone, "block", zone->unit * KVR_BLOCK,
-                                   shm->unit * KVR_BLOCK)
-        != NGX_OK
-        || ngx_http_kvroute_zone_same(shm_zone, "max_peers", zone->max_peers,
-                                      shm->max_peers)
-           != NGX_OK
-        || ngx_http_kvroute_zone_same(shm_zone, "processes", zone->processes,
-                                      shm->processes)
-           != NGX_OK)
-    {
+    zone->processes = shm->processes;
+
+    if (zone->max_peers != shm->max_peers) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                      "kvroute_zone \"%V\" uses max_peers=%ui while previously "
+                      "it used max_peers=%uL", &shm_zone->shm.name,
+                      zone->max_peers, shm->max_peers);
         return NGX_ERROR;
     }
 
     ngx_http_kvroute_zone_view(zone, shm);
 
     return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_zone_same(ngx_shm_zone_t *shm_zone, const char *name,
-    uint64_t now, uint64_t before)
-{
-    if (now == before) {
-        return NGX_OK;
-    }
-
-    ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                  "kvroute_zone \"%V\" uses %s=%uL while previously it used "
-                  "%s=%uL", &shm_zone->shm.name, name, now, name, before);
-
-    return NGX_ERROR;
 }
 
 

@@ -32,9 +32,7 @@ ngx_http_kvroute_zone_size_min(ngx_http_kvroute_zone_t *zone)
         size = pages * ngx_pagesize;
         own = 2 * ngx_pagesize + pages * sizeof(ngx_slab_page_t);
 
-        processes = zone->processes
-                    ? zone->processes
-                    : ngx_http_kvroute_zone_size_processes(zone, size - own);
+        processes = ngx_http_kvroute_zone_size_processes(zone, size - own);
 
         if (ngx_http_kvroute_zone_size_parts(zone, processes, &parts)
             + kvr_index_size(NGX_HTTP_KVROUTE_LINES,

@@ -381,7 +381,7 @@ ngx_http_kvroute_legs_merge(ngx_conf_t *cf,
                            |NGX_HTTP_UPSTREAM_FT_HTTP_504
                            |NGX_HTTP_UPSTREAM_FT_HTTP_429
                            |NGX_HTTP_UPSTREAM_FT_NON_IDEMPOTENT;
-    prefill->next_upstream_tries = conf->tries;
+    prefill->next_upstream_tries = NGX_HTTP_KVROUTE_LEGS_TRIES;
     prefill->next_upstream_timeout = conf->timeout;
     prefill->read_timeout = conf->timeout;
     prefill->intercept_errors = 0;
@@ -399,7 +399,7 @@ ngx_http_kvroute_legs_merge(ngx_conf_t *cf,
     }
 
     llcf->leg[KVR_LEG_DECODE].connect_timeout = ngx_min(of->connect_timeout,
-                                                        conf->lease / 2);
+                                                        NGX_HTTP_KVROUTE_LEGS_LEASE / 2);
 
     return NGX_OK;
 }
@@ -467,9 +467,9 @@ ngx_http_kvroute_legs_result(ngx_http_kvroute_legs_t *legs)
     if (legs->transfer.over) {
         ngx_log_error(NGX_LOG_WARN, legs->request->connection->log, 0,
                       "kvroute_prefill: %V answered with a \"%s\" of more "
-                      "than %uz bytes: \"max_params=\" is too small",
+                      "than %d bytes, and is not used",
                       &legs->peer, legs->connector->member,
-                      legs->conf->max_params);
+                      NGX_HTTP_KVROUTE_LEGS_PARAMS);
 
     } else {
         ngx_log_error(NGX_LOG_WARN, legs->request->connection->log, 0,
@@ -607,7 +607,7 @@ ngx_http_kvroute_legs_before(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
     ctx = ngx_http_kvroute_request_get_ctx(r);
     legs = ctx->legs;
 
-    if (ngx_current_msec - legs->answered >= legs->conf->lease / 2) {
+    if (ngx_current_msec - legs->answered >= NGX_HTTP_KVROUTE_LEGS_LEASE / 2) {
         ngx_http_kvroute_legs_plain(legs, KVR_DISAGGREGATE_LATE);
 
     } else if (r->upstream->request_sent) {

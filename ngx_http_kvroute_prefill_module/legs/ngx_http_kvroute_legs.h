@@ -27,6 +27,12 @@
 #include "request/ngx_http_kvroute_request.h"
 
 
+/* prefill servers to try; how long a descriptor is valid, and its bytes */
+#define NGX_HTTP_KVROUTE_LEGS_TRIES   2
+#define NGX_HTTP_KVROUTE_LEGS_LEASE   30000
+#define NGX_HTTP_KVROUTE_LEGS_PARAMS  (1024 * 1024)
+
+
 /* kvroute_prefill of a location */
 typedef struct {
     ngx_http_upstream_srv_conf_t  *upstream;  /* of the prefill servers */
@@ -34,12 +40,9 @@ typedef struct {
     uint32_t                     connector; /* kvr_connector_e */
     uint32_t                     always;    /* 1: at any cost */
     uint32_t                     strict;    /* 1: no fallback to one server */
-    uint32_t                     tries;
     size_t                       min;       /* bytes not cached, at least */
     double                       transfer;  /* time of a token / its prefill */
     ngx_msec_t                   timeout;
-    ngx_msec_t                   lease;     /* of a descriptor */
-    size_t                       max_params;
     double                       link;      /* bytes of prompt a ms; 0: use
                                                transfer */
     uint32_t                     bootstrap_port;  /* of prefill servers */

@@ -61,7 +61,7 @@ ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs)
         return NGX_DECLINED;
     }
 
-    legs->tries = legs->conf->tries;
+    legs->tries = NGX_HTTP_KVROUTE_LEGS_TRIES;
 
     leg = &legs->leg[KVR_LEG_DECODE];
 

@@ -5,9 +5,8 @@
 
 
 /*
- * kvroute_prefill UPSTREAM | off [connector=] [min=] [when=] [transfer=]
- *                 [tries=] [timeout=] [fallback=] [lease=] [max_params=]
- *                 [bootstrap_port=];
+ * kvroute_prefill UPSTREAM | off [connector=] [min=] [transfer=] [timeout=]
+ *                 [fallback=] [bootstrap_port=];
  */
 
 
@@ -26,6 +25,8 @@ static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_legs_conf_routed(
     ngx_http_upstream_srv_conf_t *uscf);
 static ngx_int_t ngx_http_kvroute_legs_conf_name(ngx_conf_t *cf,
     ngx_array_t **names, ngx_str_t *name);
+static ngx_int_t ngx_http_kvroute_legs_conf_min(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *conf);
 static ngx_int_t ngx_http_kvroute_legs_conf_transfer(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *conf);
 
@@ -41,23 +42,15 @@ static const ngx_http_kvroute_conf_param_t
       ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, connector),
       0, 0, "nixl store header sglang mooncake" },
 
-    { ngx_string("min="), ngx_http_kvroute_conf_param_size,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, min),
-      0, 0, "a size such as 8k" },
-
-    { ngx_string("when="), ngx_http_kvroute_conf_param_choice,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, always),
-      0, 0, "cost always" },
+    { ngx_string("min="), ngx_http_kvroute_legs_conf_min,
+      0, sizeof(uint64_t), 0, 0, "a size such as 8k, or 8k! to use prefill "
+      "servers whatever the cost" },
 
     { ngx_string("transfer="), ngx_http_kvroute_legs_conf_transfer,
       0, sizeof(ngx_http_kvroute_prefill_t),
       0, 100, "between 0 and 100, as 0.2: the time to transfer a token / the "
       "time to compute it; or bytes a second of a link / bytes of keys and "
       "values a token, as 20g/128k" },
-
-    { ngx_string("tries="), ngx_http_kvroute_conf_param_number,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, tries),
-      1, 100, "between 1 and 100" },
 
     { ngx_string("timeout="), ngx_http_kvroute_conf_param_msec,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, timeout),
@@ -66,14 +59,6 @@ static const ngx_http_kvroute_conf_param_t
     { ngx_string("fallback="), ngx_http_kvroute_conf_param_choice,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, strict),
       0, 0, "local none" },
-
-    { ngx_string("lease="), ngx_http_kvroute_conf_param_msec,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, lease),
-      1000, 3600000, "between 1s and 1h" },
-
-    { ngx_string("max_params="), ngx_http_kvroute_conf_param_size,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, max_params),
-      1024, 0, "a size such as 1m, 1k at least" },
 
     { ngx_string("bootstrap_port="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, bootstrap_port),
@@ -92,13 +77,8 @@ static const struct {
     uint32_t   connectors;
 } ngx_http_kvroute_legs_conf_needs[] = {
     { ngx_string("min="), ngx_http_kvroute_legs_conf_bit(SGLANG) },
-    { ngx_string("when="), ngx_http_kvroute_legs_conf_bit(SGLANG) },
     { ngx_string("transfer="), ngx_http_kvroute_legs_conf_bit(SGLANG) },
     { ngx_string("fallback="), ngx_http_kvroute_legs_conf_bit(SGLANG) },
-    { ngx_string("lease="), ngx_http_kvroute_legs_conf_bit(SGLANG)
-                            |ngx_http_kvroute_legs_conf_bit(MOONCAKE) },
-    { ngx_string("max_params="), ngx_http_kvroute_legs_conf_bit(SGLANG)
-                                 |ngx_http_kvroute_legs_conf_bit(MOONCAKE) },
     { ngx_string("bootstrap_port="), ngx_http_kvroute_legs_conf_bit(NIXL)
                                      |ngx_http_kvroute_legs_conf_bit(STORE)
                                      |ngx_http_kvroute_legs_conf_bit(HEADER) }
@@ -140,10 +120,7 @@ ngx_http_kvroute_legs_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     prefill->names = kvr_connector_private();
     prefill->min = 8 * 1024;
     prefill->transfer = 0.2;
-    prefill->tries = 2;
     prefill->timeout = 120000;
-    prefill->lease = 30000;
-    prefill->max_params = 1024 * 1024;
     prefill->bootstrap_port = 8998;
 
     if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_legs_conf_list,
@@ -205,6 +182,24 @@ ngx_http_kvroute_legs_conf_unused(ngx_conf_t *cf,
     }
 
     return NGX_OK;
+}
+
+
+/* Reads 8k, or 8k! */
+static ngx_int_t
+ngx_http_kvroute_legs_conf_min(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *conf)
+{
+    ngx_http_kvroute_prefill_t *prefill = conf;
+
+    ngx_str_t  size;
+
+    size = *value;
+
+    prefill->always = (size.len && size.data[size.len - 1] == '!');
+    size.len -= prefill->always;
+
+    return ngx_http_kvroute_conf_param_size(cf, param, &size, &prefill->min);
 }
 
 

@@ -216,7 +216,7 @@ ngx_http_kvroute_legs_header(ngx_http_request_t *r,
     unread |= (r->cached != 0);
 #endif
 
-    size = legs->conf->max_params;
+    size = NGX_HTTP_KVROUTE_LEGS_PARAMS;
 
     if (r->headers_out.content_length_n >= 0) {
         size = ngx_min(size, (size_t) r->headers_out.content_length_n);

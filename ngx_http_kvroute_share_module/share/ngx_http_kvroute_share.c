@@ -99,7 +99,7 @@ ngx_http_kvroute_share_create(ngx_cycle_t *cycle,
 
     share->self.zone = &conf->zone->core;
     share->self.share = share->core;
-    share->self.lease = share->conf->lease;
+    share->self.lease = NGX_HTTP_KVROUTE_SHARE_LEASE;
 
     ngx_memcpy(share->self.name, share->conf->name.data,
                share->conf->name.len);
@@ -140,7 +140,7 @@ ngx_http_kvroute_share_timer(ngx_event_t *ev)
         next = NGX_HTTP_KVROUTE_SHARE_LOOK;
 
     } else {
-        next = share->conf->interval;
+        next = NGX_HTTP_KVROUTE_SHARE_INTERVAL;
 
         if (ngx_current_msec - share->ticked >= NGX_HTTP_KVROUTE_SHARE_TICK) {
             share->ticked = ngx_current_msec;

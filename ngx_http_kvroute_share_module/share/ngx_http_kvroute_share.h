@@ -33,6 +33,11 @@
 #include "core/share/kvr_share.h"
 
 
+/* ms between batches; how long a host may be silent */
+#define NGX_HTTP_KVROUTE_SHARE_INTERVAL  5
+#define NGX_HTTP_KVROUTE_SHARE_LEASE     2500
+
+
 /* kvroute_share of a zone */
 typedef struct {
     ngx_http_kvroute_zone_t     *zone;
@@ -46,8 +51,6 @@ typedef struct {
     ngx_str_t                    password;  /* empty: no AUTH */
     ngx_str_t                    stream;    /* its key */
     ngx_str_t                    name;      /* of this host, for people */
-    ngx_msec_t                   interval;
-    ngx_msec_t                   lease;
     ngx_str_t                    trusted;   /* file of certificates */
     void                        *ssl;       /* ngx_ssl_t, or NULL: no TLS */
     uint32_t                     verify;

@@ -73,31 +73,16 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_share_conf_list[] =
       ngx_http_kvroute_share_conf_field(share.password), 0, 0,
       "the name of a file" },
 
-    { ngx_string("stream="), ngx_http_kvroute_share_conf_word,
-      ngx_http_kvroute_share_conf_field(share.stream), 0, 255,
-      "the key of a stream" },
-
     { ngx_string("name="), ngx_http_kvroute_share_conf_word,
       ngx_http_kvroute_share_conf_field(share.name), 0, KVR_SHARE_NAME - 1,
       "a name of at most 31 letters" },
 
-    { ngx_string("interval="), ngx_http_kvroute_conf_param_msec,
-      ngx_http_kvroute_share_conf_field(share.interval), 1, 1000,
-      "between 1ms and 1s" },
-
-    { ngx_string("lease="), ngx_http_kvroute_conf_param_msec,
-      ngx_http_kvroute_share_conf_field(share.lease), 2000, 60000,
-      "between 2s and 1m" },
-
     { ngx_string("max_conns="), ngx_http_kvroute_conf_param_choice,
       ngx_http_kvroute_share_conf_field(share.all_hosts), 0, 1, "local fleet" },
 
-    { ngx_string("verify="), ngx_http_kvroute_conf_param_choice,
-      ngx_http_kvroute_share_conf_field(share.verify), 0, 1, "off on" },
-
     { ngx_string("trusted="), ngx_http_kvroute_share_conf_word,
       ngx_http_kvroute_share_conf_field(share.trusted), 0, 4096,
-      "a file of certificates" },
+      "a file of certificates, or off" },
 
     ngx_http_kvroute_conf_param_null
 };
@@ -119,9 +104,6 @@ ngx_http_kvroute_share_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     share = &sh->share;
 
-    share->interval = 5;
-    share->lease = 2500;
-    share->verify = NGX_CONF_UNSET_UINT & UINT32_MAX;
 
     if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_share_conf_list, 1,
                                         sh)
@@ -163,27 +145,28 @@ ngx_http_kvroute_share_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    if (!share->secure && (share->verify <= 1 || share->trusted.len)) {
+    if (!share->secure && share->trusted.len) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"verify=\" and \"trusted=\" need TLS: "
-                           "\"server=rediss://...\"");
+                           "\"trusted=\" needs TLS: \"server=rediss://...\"");
         return NGX_CONF_ERROR;
     }
 
     if (share->secure) {
 
-        if (share->verify > 1) {
-            share->verify = 1;
-        }
-
-        if (share->verify && share->trusted.len == 0) {
+        if (share->trusted.len == 0) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                                "TLS needs \"trusted=\", a file of "
-                               "certificates, or \"verify=off\"");
+                               "certificates, or off");
             return NGX_CONF_ERROR;
         }
 
-        if (ngx_http_kvroute_conf_probe_tls(cf, &share->trusted, &share->ssl)
+        share->verify = (ngx_strcmp(share->trusted.data, "off") != 0);
+
+        if (!share->verify) {
+            ngx_str_null(&share->trusted);
+        }
+
+        if (ngx_http_kvroute_conf_probe_ssl(cf, &share->trusted, &share->ssl)
             != NGX_OK)
         {
             return NGX_CONF_ERROR;
@@ -419,15 +402,13 @@ ngx_http_kvroute_share_conf_memory(ngx_conf_t *cf,
 
     share = &sh->share;
 
-    if (share->stream.len == 0) {
-        share->stream.len = sizeof("kvroute:{}") - 1 + sh->zone.len;
-        share->stream.data = ngx_pnalloc(cf->pool, share->stream.len);
-        if (share->stream.data == NULL) {
-            return NGX_ERROR;
-        }
-
-        ngx_sprintf(share->stream.data, "kvroute:{%V}", &sh->zone);
+    share->stream.len = sizeof("kvroute:{}") - 1 + sh->zone.len;
+    share->stream.data = ngx_pnalloc(cf->pool, share->stream.len);
+    if (share->stream.data == NULL) {
+        return NGX_ERROR;
     }
+
+    ngx_sprintf(share->stream.data, "kvroute:{%V}", &sh->zone);
 
     layout = kvr_layout(ngx_http_kvroute_share_conf_parts,
                         kvr_nelts(ngx_http_kvroute_share_conf_parts));

@@ -184,7 +184,7 @@ void
 ngx_http_kvroute_share_stream_ask(ngx_http_kvroute_share_t *share)
 {
     if (share->read.known && !share->read.busy && share->reply == NULL
-        && ngx_current_msec - share->asked >= share->conf->interval)
+        && ngx_current_msec - share->asked >= NGX_HTTP_KVROUTE_SHARE_INTERVAL)
     {
         ngx_http_kvroute_share_stream_next(&share->read);
     }
@@ -391,7 +391,7 @@ ngx_http_kvroute_share_stream_more(ngx_event_t *ev)
     ngx_http_kvroute_share_stream_drop(share);
 
     if (full) {
-        share->asked = ngx_current_msec - share->conf->interval;
+        share->asked = ngx_current_msec - NGX_HTTP_KVROUTE_SHARE_INTERVAL;
     }
 
     ngx_http_kvroute_share_stream_ask(share);

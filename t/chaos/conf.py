@@ -7,25 +7,23 @@ WORKING = 2          # engines that each list has, and that are never restarted
 
 POLICIES = (
     "kv_cache", "kv_cache", "kv_cache max_pending=64k", "kv_cache slow_start=2s",
-    "kv_cache max_pending=auto target_ttft=500ms", "kv_cache threshold=0.5",
+    "kv_cache max_pending=250ms", "kv_cache threshold=0.5",
     "kv_cache balance_abs=4", "sticky key=auto", "sticky key=$http_x_session",
     "prefix", "least_request", "round_robin", "random",
 )
 
 QUEUES = (
-    "max=8 timeout=1s", "max=200 timeout=3s", "max=200 timeout=3s order=fifo",
-    "max=40 timeout=2s max_bytes=8m", "max=40 timeout=2s status=503",
+    "max=8 timeout=1s", "max=200 timeout=3s", "max=40 timeout=2s",
 )
 
 PROBES = (
     "", "kvroute_probe interval=100ms;", "kvroute_probe interval=300ms timeout=50ms;",
-    "kvroute_probe interval=200ms mandatory;",
 )
 
 LEGS = (
-    "when=always min=2k", "when=always min=2k tries=1", "min=4k transfer=0.01",
-    "when=always min=2k connector=store", "when=always min=2k timeout=1s",
-    "when=always min=2k max_params=1k", "when=always min=2k connector=mooncake",
+    "min=2k!", "min=4k transfer=0.01",
+    "min=2k! connector=store", "min=2k! timeout=1s",
+    "min=2k! connector=mooncake",
 )
 
 FIRST = ("off", "5ms hedge=50%", "50ms hedge=20%", "auto hedge=10%")
@@ -37,8 +35,8 @@ PATIENCE = "10s"
 if os.environ.get("LEGS"):
     PATIENCE = "4s"
     LEGS = tuple(legs + " timeout=4s" * ("timeout" not in legs)
-                 for legs in LEGS + ("when=always min=2k",) * 4
-                 + ("when=always min=2k connector=mooncake",) * 2)
+                 for legs in LEGS + ("min=2k!",) * 4
+                 + ("min=2k! connector=mooncake",) * 2)
 
 CONF = """
 @modules@
@@ -148,9 +146,7 @@ http {
         location /queued/ {
             set $up queued;
             access_log @dir@/access.log chaos;
-            kvroute_inspect @inspect@;
-            kvroute_priority $http_x_class;
-            kvroute_tenant $http_x_session;
+            kvroute_request priority=$http_x_class tenant=$http_x_session;
             proxy_buffering off;
             proxy_pass http://queued/;
         }
@@ -165,8 +161,7 @@ http {
             set $up queued;
             access_log @dir@/access.log chaos;
             kvroute_prefill prefill @legs@;
-            kvroute_priority $http_x_class;
-            kvroute_tenant $http_x_session;
+            kvroute_request priority=$http_x_class tenant=$http_x_session;
             proxy_buffering off;
             proxy_pass http://queued/;
         }
@@ -243,9 +238,8 @@ def text(rng, fixed, ports, rooms):
         rooms_prefill=listed(rooms[:len(rooms) // 2], rng),
         rooms=listed(rooms[len(rooms) // 2:], rng),
         patience=PATIENCE,
-        buffer=rng.choice(("8k", "64k", "1m", "8m")),
-        inspect=rng.choice(("on", "off")))
-    names["continue"] = rng.choice(("on", "on", "on tries=1 max=1k", "off"))
+        buffer=rng.choice(("8k", "64k", "1m", "8m")))
+    names["continue"] = rng.choice(("on", "on", "on tries=1", "off"))
 
     out = CONF
 

@@ -41,12 +41,12 @@ HTTP = """
         listen 127.0.0.1:@port@;
         large_client_header_buffers 4 16k;
         location / {
-            kvroute_priority $http_x_class max=high;
-            kvroute_tenant $http_x_tenant weight=$http_x_weight;
-            kvroute_deadline $http_x_deadline;
+            kvroute_request priority=$http_x_class max_priority=high
+                            tenant=$http_x_tenant weight=$http_x_weight
+                            deadline=$http_x_deadline;
             kvroute_salt $http_x_salt;
             kvroute_pin $http_x_pin;
-            kvroute_inspect on;
+
             proxy_pass http://u;
         }
         location /api/ { kvroute_api write=on; }

@@ -57,7 +57,7 @@ http {
         listen 127.0.0.1:%%PORT%%;
 
         location / {
-            kvroute_prefill prefill connector=header when=always min=2k;
+            kvroute_prefill prefill connector=header min=2k!;
             proxy_set_header x-prefiller-host-port $kvroute_leg1_peer;
             proxy_pass http://decode;
             proxy_buffering off;

@@ -181,7 +181,7 @@ sub spawn {
 # of 64k and "kvroute kv_cache zone=z;" unless the test gives it others or the
 # item "plain".
 #
-#     $t->upstream('fifo', 'kvroute_queue max=4 order=fifo;', 'B0 B1 max_conns=1');
+#     $t->upstream('fifo', 'kvroute_queue max=4;', 'B0 B1 max_conns=1');
 
 sub upstream {
     my ($t, $name, @items) = @_;

@@ -48,7 +48,7 @@ const cases = [
   [{ ...rejects, caps: { max_conns: 2 }, load: .0893 },
    every + "max_conns=2, load is 9%"],
   [{ ...rejects, caps: { target_ttft_ms: 1000, max_waiting: 0 } },
-   every + "max_pending=auto (target_ttft=1000ms) or max_waiting=0"],
+   every + "max_pending=500ms or max_waiting=0"],
   [{ ...rejects, caps: { max_pending: 262144 }, load: 1.2 },
    every + "max_pending=256 KB, load is 120%"],
   [{ ...rejects, caps: {} }, every + "its cap"],

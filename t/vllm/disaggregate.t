@@ -103,7 +103,7 @@ http {
         listen 127.0.0.1:%%PORT%%;
         access_log %%DIR%%/access.log legs;
 
-        kvroute_prefill prefill when=always min=2k tries=1;
+        kvroute_prefill prefill min=2k!;
 
         location / { proxy_pass http://decode; }
         location /spare/ { proxy_pass http://spare/; }
@@ -113,7 +113,7 @@ http {
         }
         location /straight/ { proxy_pass http://straight/; }
         location /store/ {
-            kvroute_prefill writer when=always min=2k connector=store;
+            kvroute_prefill writer min=2k! connector=store;
             proxy_pass http://reader/;
         }
 

@@ -407,20 +407,9 @@ int
 kvr_candidate_unhealthy(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t peer, uint64_t now)
 {
-    kvr_engine_t  *s;
-
-    if (peer == KVR_REGISTRY_NONE) {
-        return 0;
-    }
-
-    s = &zone->registry->peer[peer].engine;
-
-    if (pool->health && kvr_get(&s->health) != KVR_HEALTH_UP) {
-        return 1;
-    }
-
-    return pool->mandatory && pool->probe
-           && kvr_engine_worth(s, now, pool->probe) == 0;
+    return peer != KVR_REGISTRY_NONE && pool->health
+           && kvr_get(&zone->registry->peer[peer].engine.health)
+              != KVR_HEALTH_UP;
 }
 
 

@@ -66,7 +66,6 @@ typedef struct {
     uint32_t           slow_start;   /* s */
     uint32_t           upstream;     /* its number */
     kvr_outlier_conf_t eject;
-    unsigned           mandatory:1;  /* not used without a fresh probe */
     unsigned           health:1;     /* health checks are on */
 } kvr_pool_t;
 
