@@ -1,12 +1,13 @@
 #!/bin/sh
 
-# Fetches the routers to measure beside, each into a folder of its own under
-# DIR and nowhere else; what cannot be had is said, and left out.
+# Fetches programs, each into a folder of its own under DIR and nowhere else.
+# Names those that are not available, and leaves them out.
 #
-#     install.sh DIR
+#     install.sh DIR smg|vllm|haproxy|aiperf...
 
 dir=$1
 mkdir -p "$dir" && cd "$dir" || exit 1
+shift
 
 
 pip_router() {
@@ -18,7 +19,7 @@ pip_router() {
     python3 -m venv "$name" >"$name.log" 2>&1 \
     && "$name/bin/pip" install -q $package >>"$name.log" 2>&1 \
     && touch "$name/ready" \
-    || echo "$name: not to be had here, see $dir/$name.log"
+    || echo "$name: not available here, see $dir/$name.log"
 }
 
 
@@ -34,18 +35,21 @@ deb_router() {
     (cd "$name/deb" && apt-get download "$@") >"$name.log" 2>&1 \
     && for p in "$name"/deb/*.deb; do dpkg -x "$p" "$name" || exit 1; done \
     && touch "$name/ready" \
-    || echo "$name: not to be had here, see $dir/$name.log"
+    || echo "$name: not available here, see $dir/$name.log"
 }
 
 
-pip_router sglang sglang-router
-pip_router vllm vllm-router
-deb_router haproxy haproxy liblua5.3-0 libopentracing-c-wrapper0 \
-    libopentracing1
+for name; do
+    case $name in
+        smg) pip_router smg smg==1.13.0 ;;
+        vllm) pip_router vllm vllm-router==0.1.17 ;;
+        aiperf) pip_router aiperf aiperf==0.13.0 ;;
+        haproxy) deb_router haproxy haproxy liblua5.3-0 \
+            libopentracing-c-wrapper0 libopentracing1 ;;
+    esac
+done
 
 # the production-stack router comes as a container image and in its sources
 # only; llm-d's needs Kubernetes: its own figure is quoted instead
 
-test -e production-stack/ready \
-|| echo "production-stack: no published package of this name; left out"
 exit 0

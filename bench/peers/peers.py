@@ -103,8 +103,7 @@ def rust(name, command, extra):
 
 
 OTHERS = [
-    ('sglang', rust('sglang', ['sglang-router', 'launch'],
-                    ['--log-level', 'warn'])),
+    ('smg', rust('smg', ['smg', 'launch'], ['--log-level', 'warn'])),
     ('vllm', rust('vllm', ['vllm-router'], ['--log-level', 'warning'])),
     ('haproxy', haproxy),
 ]
