@@ -66,6 +66,7 @@ HTTP = '''
 
     server {
         listen 127.0.0.1:@port@ reuseport backlog=4096;
+        @listen@
 
         location / {
             proxy_pass http://engines;
@@ -84,7 +85,8 @@ class Nginx(rig.Nginx):
     def __init__(self, engines, plain, workers=1, head='1k', log='off',
                  policy='kvroute kv_cache zone=bench', zone='64m',
                  prefix=(), buffering='off', location='', http='',
-                 control=None):
+                 control=None, listen=''):
+        """Listen: of another port, "also", what follows its number."""
 
         load = [] if plain else modules(MODULE)
         main = ''
@@ -102,11 +104,15 @@ class Nginx(rig.Nginx):
             main = ('worker_cpu_affinity %s;'
                     % (self.core if workers == 1 else 'auto'))
 
+        if listen:
+            self.also = free_ports(1)
+            listen = 'listen 127.0.0.1:%d %s' % (self.also, listen)
+
         super().__init__(HTTP, load=load, main=main, workers=workers,
                          connections=19000, prefix=prefix, access=log,
                          head=head, policy=policy, servers=servers(engines),
                          buffering=buffering, location=location,
-                         more=http)
+                         more=http, listen=listen)
 
 
 def pin():

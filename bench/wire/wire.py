@@ -3,14 +3,16 @@
 worker per request, taking turns A B A B, and instructions of the user side by
 callgrind.  Prints tables and writes wire.json.
 
-    wire.py [PART...]     parts: cpu streams memory count one peers
+    wire.py [PART...]     parts: cpu streams memory count one peers clients
 
 BEFORE=FILE.so has instructions of requests alone, beside those of that build of
 the module, and writes wire-before.json.
 """
 
 import os
+import re
 import shutil
+import subprocess
 import sys
 import time
 
@@ -45,6 +47,11 @@ UNPARSED = [('one peer', {}, 1),
             ('least_request',
              {'policy': 'kvroute least_request zone=bench'}, 4)]
 
+# clients that are not load.c: h2load, whose "--h1" is HTTP/1.1
+
+CLIENTS = [('HTTP/1.1', 'http', ['--h1']), ('HTTP/2', 'http', []),
+           ('HTTP/1.1, TLS', 'https', ['--h1']), ('HTTP/2, TLS', 'https', [])]
+
 first = 1
 
 
@@ -53,8 +60,9 @@ def turn(nginx, size, n, kind, unique, **kw):
     global first
 
     before = cpu(nginx.pid)
-    r = load(port=nginx.port, size=size, requests=n, kind=kind,
-             unique=unique, first=first, **kw)
+    r = kw['client'](nginx, n) if 'client' in kw else load(
+        port=nginx.port, size=size, requests=n, kind=kind, unique=unique,
+        first=first, **kw)
     spent = cpu(nginx.pid) - before
     first += n
 
@@ -226,6 +234,50 @@ def peers_part(results):
         r = pairs(a, b, 2048, 3000)
         results['peers_us'][str(n)] = r[1]
         row('2k, %d peers' % n, r)
+        a.stop()
+        b.stop()
+
+
+def clients_part(results):
+    """A prompt of 32 KB, again and again, by other versions of HTTP."""
+    if not shutil.which('h2load'):
+        print('clients: h2load is not installed')
+        return
+
+    engines = upstream(4)
+    found = results['clients'] = {}
+    body = DIR + '/clients.json'
+    key = DIR + '/clients'
+
+    with open(body, 'w') as f:
+        f.write('{"model":"m","messages":[{"role":"user","content":"%s"}]}'
+                % ' '.join('word%d' % (i * i % 7919) for i in range(3800)))
+
+    subprocess.run(['openssl', 'req', '-x509', '-newkey', 'rsa:2048', '-nodes',
+                    '-subj', '/CN=localhost', '-days', '2', '-keyout',
+                    key + '.key', '-out', key + '.pem'], check=True,
+                   stderr=subprocess.DEVNULL)
+
+    for name, scheme, args in CLIENTS:
+        listen = ('%s %s; ssl_certificate %s.pem; ssl_certificate_key %s.key;'
+                  % ('ssl' if scheme == 'https' else '',
+                     '' if args else 'http2', key, key))
+
+        def client(nginx, n):
+            begin = time.time()
+            out = subprocess.run(
+                ['h2load', '-n', str(n), '-c', '8', *args, '-d', body, '-H',
+                 'Content-Type: application/json', '%s://127.0.0.1:%d/'
+                 'v1/chat/completions' % (scheme, nginx.also)],
+                stdout=subprocess.PIPE, text=True, check=True).stdout
+            good = int(re.search(r'status codes: (\d+) 2xx', out)[1])
+            return {'errors': n - good, 'seconds': time.time() - begin}
+
+        a = Nginx(engines, True, listen=listen)
+        b = Nginx(engines, False, listen=listen)
+        r = pairs(a, b, 32768, 1200, client=client)
+        found[name] = {'plain_us': r[0], 'added_us': r[1], 'ratio': r[2]}
+        row('32k ' + name, r)
         a.stop()
         b.stop()
 
@@ -427,7 +479,8 @@ def plots(results):
 
 
 PARTS = {'cpu': cpu_part, 'one': one_part, 'peers': peers_part,
-         'streams': streams_part, 'memory': memory_part, 'count': count_part}
+         'clients': clients_part, 'streams': streams_part,
+         'memory': memory_part, 'count': count_part}
 
 
 def main():

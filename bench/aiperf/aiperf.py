@@ -1,0 +1,321 @@
+#!/usr/bin/env python3
+"""make bench-aiperf: NVIDIA's load generator before this and other routers.
+
+aiperf plays three loads onto the same emulated engines, through each router in
+turn:
+
+    pool      conversations that share one of six prefixes (aiperf's own load)
+    mooncake  a trace in Mooncake's format, at its times
+    weka      agents in the format of Weka's traces: ordinary sessions, and one
+              that forks 43 agents over 40,000 tokens
+
+The traces are generated here, from a seed.  Prints aiperf's own tables, then
+one of all routers, and writes build/bench/aiperf.json.
+
+    aiperf.py FOLDER-OF-THE-PROGRAMS
+
+    LOADS="pool weka"           these loads only
+    ROUTERS="kvroute;SMG 1.13"  these routers only
+    SEEDS="1 2"                 runs of each, all averaged
+    TABLES=0                    without aiperf's tables
+"""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "common"))
+
+from rig import (RESULTS, Engines, Nginx, Process, free_ports, get, listening,
+                 request, save, wait)
+
+PROGRAMS = os.path.abspath(sys.argv[1])
+AIPERF = os.path.join(PROGRAMS, "aiperf", "bin")
+
+ENGINES = 8
+BLOCKS = 6000
+
+SEEDS = (os.environ.get("SEEDS") or "1").split()
+
+HTTP = """
+    @zone@
+    client_max_body_size 64m;
+    client_body_buffer_size 4m;
+    proxy_buffering off;
+    upstream engines { zone engines 256k; @method@ @servers@ @more@ keepalive 64; }
+    server {
+        listen 127.0.0.1:@port@;
+        location / { proxy_pass http://engines; }
+        location /kvroute/ { @status@ }
+    }
+"""
+
+
+# --- routers
+
+def nginx(method="", zone="", status="return 404;", more=""):
+    def begin(engines):
+        return Nginx(HTTP, [] if not zone else None, method=method, zone=zone,
+                     status=status, more=more, servers=engines.servers(),
+                     access="off")
+
+    return begin
+
+
+def kvroute(more=""):
+    return nginx("kvroute kv_cache zone=kv;", "kvroute_zone zone=kv:16m;",
+                 "kvroute_status;", more)
+
+
+class Router(Process):
+    """A router of PyPI, with its policy "cache_aware"."""
+
+    def __init__(self, folder, command, engines):
+        self.port = free_ports(2)
+        self.log = tempfile.TemporaryFile()
+        super().__init__(
+            [os.path.join(PROGRAMS, folder, "bin", command[0]), *command[1:],
+             "--worker-urls", *("http://127.0.0.1:%d" % p for p in engines.ports),
+             "--host", "127.0.0.1", "--port", str(self.port), "--policy",
+             "cache_aware", "--prometheus-port", str(self.port + 1)],
+            stdout=self.log, stderr=self.log)
+        wait(lambda: listening(self.port), 60, self)
+
+        # it listens before it has found its engines healthy
+
+        wait(lambda: request(self.port, "POST", "/v1/chat/completions",
+                             {"model": "m", "max_tokens": 1, "messages": [
+                                 {"role": "user", "content": "x"}]})[0] == 200)
+
+
+def rust(folder, *command):
+    return lambda engines: Router(folder, command, engines)
+
+
+ROUTERS = {
+    "round robin": nginx(),
+    "least_conn": nginx("least_conn;"),
+    "kvroute": kvroute(),
+    "kvroute, probes": kvroute("kvroute_probe interval=1s;"),
+    "SMG 1.13": rust("smg", "smg", "launch", "--log-level", "warn"),
+    "vLLM Router 0.1.17": rust("vllm", "vllm-router", "--log-level", "warning"),
+}
+
+
+# --- loads
+
+def tokenizer(folder):
+    """Trains one, as aiperf's built-in one is downloaded."""
+    subprocess.run([AIPERF + "/python", "-c", """
+import glob, sys
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+import aiperf.dataset.generator as g
+
+t = Tokenizer(models.BPE())
+t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+t.decoder = decoders.ByteLevel()
+t.train(glob.glob(g.__path__[0] + "/assets/*.txt"), trainers.BpeTrainer(
+    vocab_size=8192, special_tokens=["<|end|>"], show_progress=False,
+    initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+PreTrainedTokenizerFast(tokenizer_object=t, eos_token="<|end|>",
+                        bos_token="<|end|>").save_pretrained(sys.argv[1])
+""", folder], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def pool(folder, seed):
+    return ["--concurrency", "48", "--num-conversations", "120",
+            "--conversation-turn-mean", "4", "--conversation-turn-stddev", "0",
+            "--num-prefix-prompts", "6", "--prefix-prompt-length", "4000",
+            "--prompt-input-tokens-mean", "800",
+            "--prompt-input-tokens-stddev", "200",
+            "--prompt-output-tokens-mean", "100"]
+
+
+def mooncake(folder, seed):
+    """Sessions that grow, behind one of four system prompts; blocks of 512."""
+    rng = random.Random(seed)
+    rows = []
+    fresh = 1000
+
+    for session in range(60):
+        ids = [rng.randrange(4) * 10 + i for i in range(4)]
+        at = rng.uniform(0, 20)
+
+        for turn in range(rng.randint(1, 6)):
+            grown = rng.randint(1, 4)
+            ids = ids + list(range(fresh, fresh + grown))
+            fresh += grown
+            rows.append({"timestamp": int(1000 * at),
+                         "input_length": 512 * len(ids),
+                         "output_length": rng.randint(50, 200),
+                         "hash_ids": list(ids)})
+            at += rng.expovariate(1 / 4)
+
+    path = os.path.join(folder, "mooncake.jsonl")
+
+    with open(path, "w") as f:
+        for row in sorted(rows, key=lambda r: r["timestamp"]):
+            f.write(json.dumps(row) + "\n")
+
+    return ["--custom-dataset-type", "mooncake_trace", "--input-file", path,
+            "--fixed-schedule", "--prompt-input-tokens-block-size", "512"]
+
+
+def weka(folder, seed):
+    """Blocks of 64 tokens; their ids are a session's own."""
+    rng = random.Random(seed)
+    folder = os.path.join(folder, "weka")
+    os.makedirs(folder)
+
+    total = 0
+
+    def call(at, blocks, out):
+        nonlocal total
+        total += 1
+        return {"t": round(at, 3), "type": "s", "model": "m",
+                "in": 64 * len(blocks), "out": out, "hash_ids": list(blocks),
+                "input_types": ["text"], "output_types": ["text"],
+                "stop": "tool_use", "api_time": 1.0, "think_time": 0.5}
+
+    for session in range(17):
+        forks = session == 0
+        blocks = list(range(1, 1 + (625 if forks else rng.randint(60, 160))))
+        fresh = 10000
+        at = 0.0
+        requests = []
+
+        for turn in range(2 if forks else rng.randint(6, 14)):
+            requests.append(call(at, blocks, rng.randint(30, 120)))
+            at += rng.uniform(1, 3)
+
+            if forks and turn == 0:
+                for n in range(43):
+                    own = list(range(fresh, fresh + 8))
+                    fresh += 20
+                    requests.append({
+                        "t": round(at, 3), "type": "subagent",
+                        "agent_id": "agent_%03d" % n, "subagent_type": "Explore",
+                        "duration_ms": 4000, "total_tokens": 41000,
+                        "tool_use_count": 1, "status": "completed",
+                        "models": ["m"],
+                        "requests": [call(at, blocks + own, 40),
+                                     call(at + 2, blocks + own
+                                          + list(range(fresh - 12, fresh - 8)), 40)]})
+                at += 5
+
+            grown = rng.randint(2, 12)
+            blocks = blocks + list(range(fresh, fresh + grown))
+            fresh += grown
+
+        with open(os.path.join(folder, "s%02d.json" % session), "w") as f:
+            json.dump({"id": "s%02d" % session, "models": ["m"],
+                       "block_size": 64, "hash_id_scope": "local",
+                       "requests": requests}, f)
+
+    return ["--custom-dataset-type", "weka_trace", "--input-file", folder,
+            "--concurrency", "17", "--request-count", str(total),
+            "--use-think-time-only"]
+
+
+LOADS = {"pool": pool, "mooncake": mooncake, "weka": weka}
+
+
+def play(router, load, seed, folder):
+    """One run; returns what aiperf and the engines counted."""
+    engines = Engines(ENGINES, "--hardware", "devstral-24b-fp8-h100",
+                      "--kv-cache-size", str(BLOCKS), "--model", "m",
+                      "--enable-prompt-tokens-details",
+                      "--keepalive-timeout", "600")
+    front = ROUTERS[router](engines)
+
+    try:
+        with tempfile.TemporaryDirectory(dir=folder) as run:
+            done = subprocess.run(
+                [AIPERF + "/aiperf", "profile", "--model", "m",
+                 "--tokenizer", folder + "/tokenizer", "--endpoint-type", "chat",
+                 "--streaming", "--url", "http://127.0.0.1:%d" % front.port,
+                 "--use-server-token-count", "--random-seed", seed,
+                 "--ui-type", "none", "--no-gpu-telemetry", "--no-server-metrics",
+                 "--output-artifact-dir", run, "--extra-inputs",
+                 "ignore_eos:true", *LOADS[load](run, int(seed))],
+                env={**os.environ, "COLUMNS": "120"},
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+            try:
+                with open(run + "/profile_export_aiperf.json") as f:
+                    found = json.load(f)
+            except OSError:
+                raise SystemExit(done.stdout[-3000:])
+
+            if os.environ.get("KEEP"):
+                shutil.copytree(run, os.path.join(
+                    os.environ["KEEP"], "%s-%s-%s" % (load, router, seed)))
+
+        if os.environ.get("TABLES") != "0":
+            table = done.stdout.partition("LLM Metrics")[2]
+            print("%s, %s, seed %s%s" % (load, router, seed,
+                                         table.partition("\n\n")[0]))
+
+        counted = [json.loads(get(p, "/control")) for p in engines.ports]
+    finally:
+        front.stop()
+        engines.stop()
+
+    total = {k: sum(c[k] for c in counted)
+             for k in ("prompt_tokens", "cached_tokens", "generate_requests")}
+
+    return {"ttft_mean_ms": found["time_to_first_token"]["avg"],
+            "ttft_p99_ms": found["time_to_first_token"]["p99"],
+            "e2e_mean_ms": found["request_latency"]["avg"],
+            "requests": found["request_count"]["avg"],
+            "errors": (found.get("error_request_count") or {"avg": 0})["avg"],
+            "cached": total["cached_tokens"] / max(1, total["prompt_tokens"]),
+            "prompt_tokens": total["prompt_tokens"] / max(
+                1, total["generate_requests"])}
+
+
+def main():
+    result = {}
+
+    with tempfile.TemporaryDirectory(prefix="kvroute-aiperf-") as folder:
+        os.mkdir(folder + "/tokenizer")
+        tokenizer(folder + "/tokenizer")
+
+        for load in (os.environ.get("LOADS") or " ".join(LOADS)).split():
+            runs = {r: [] for r in ROUTERS
+                    if r in (os.environ.get("ROUTERS") or r).split(";")}
+
+            # routers take turns: what the machine does otherwise befalls all
+
+            for seed in SEEDS:
+                for router in runs:
+                    runs[router].append(play(router, load, seed, folder))
+
+            result[load] = {router: {
+                "runs": found, **{k: sum(r[k] for r in found) / len(found)
+                                  for k in found[0]}}
+                for router, found in runs.items()}
+
+    print("%-9s %-19s %9s %9s %9s %7s %9s %7s %7s"
+          % ("ms", "", "TTFT", "P99", "end", "cached", "requests", "tokens",
+             "failed"))
+
+    for load, rows in result.items():
+        for router, row in rows.items():
+            print("%-9s %-19s %9.0f %9.0f %9.0f %7.3f %9d %7d %7d"
+                  % (load, router, *(row[k] for k in (
+                      "ttft_mean_ms", "ttft_p99_ms", "e2e_mean_ms", "cached",
+                      "requests", "prompt_tokens", "errors"))))
+
+    path = os.path.join(RESULTS, "aiperf.json")
+    save(path, result)
+    print("\n%s" % os.path.relpath(path))
+
+
+if __name__ == "__main__":
+    main()
