@@ -114,6 +114,17 @@ http {
         @others@
     }
 
+    map $http_x_break $first_fault {
+        default $http_x_break;
+        "" $http_x_engine_fault;
+    }
+    map $kvroute_continued $fault {
+        volatile;
+        default $http_x_engine_fault;
+        "" $first_fault;
+        0 $first_fault;
+    }
+
     proxy_http_version 1.1;
     proxy_set_header Connection "";
     proxy_read_timeout @patience@;
@@ -177,6 +188,7 @@ http {
             access_log @dir@/access.log chaos;
             kvroute_continue @continue@;
             kvroute_first_token @first@;
+            @breaks@
             proxy_buffering @buffering@;
             proxy_pass http://unbroken/;
         }
@@ -240,6 +252,9 @@ def text(rng, fixed, ports, rooms):
         patience=PATIENCE,
         buffer=rng.choice(("8k", "64k", "1m", "8m")))
     names["continue"] = rng.choice(("on", "on", "on tries=1", "off"))
+    names["breaks"] = ("" if names["continue"] == "off" else
+                       'proxy_set_header X-Engine-Fault $fault; '
+                       'proxy_set_header Connection "";')
 
     out = CONF
 

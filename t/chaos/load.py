@@ -17,6 +17,10 @@ KINDS = (("stream", 30), ("whole", 30), ("slow", 10), ("get", 5),
 PLACES = (("plain", 30), ("buffered", 15), ("queued", 25), ("legs", 15),
           ("turns", 5), ("rooms", 5), ("other", 10), ("unbroken", 25))
 
+# of first parts, where they are continued
+
+BREAKS = ("truncate=4", "reset-mid-stream=2", "error-in-stream=6")
+
 FAMILIES = 40        # of prompts that share a prefix
 
 # mostly for two servers: prompts that are not cached yet
@@ -171,6 +175,8 @@ async def client(rng, bank, port, judge, gate):
             method, path, body = "GET", "/%s/v1/models" % place, b""
         elif kind == "slow":
             more.append("X-Engine-Fault: slow=%d" % rng.choice((10, 40)))
+        elif kind == "stream" and rng.random() < .3:
+            more.append("X-Break: " + rng.choice(BREAKS))
 
         r = Request(place, kind)
         judge.begin(r)
