@@ -153,8 +153,20 @@ def ask(port, where, i, streaming=None):
             streaming(None)
 
     return {"text": text, "cut": int(bool(error) or finish != 1 or done != 1),
+            "tokens": usage.get("completion_tokens"), "roles": roles,
+            "ids": len(ids), "done": done,
             "well": roles == 1 and len(ids) == 1 and done == 1
             and usage.get("completion_tokens") == TOKENS}
+
+
+def difference(a, whole):
+    """How an answer differs from an unbroken one."""
+    n = len(os.path.commonprefix([a["text"], whole]))
+
+    return {k: v for k, v in a.items() if k != "text"} | {
+        "same": n, "length": len(a["text"]), "whole": len(whole),
+        "text": a["text"][max(n - 30, 0):n + 30],
+        "expected": whole[max(n - 30, 0):n + 30]}
 
 
 def killing(fleet, port, where, kills, whole):
@@ -163,6 +175,7 @@ def killing(fleet, port, where, kills, whole):
     result = {"killed": 0, "answers": 0, "cut": 0, "refused": 0,
               "same_text": 0, "well": 0}
     lock = threading.Lock()
+    odd = result["odd"] = []
 
     def client(n):
         rnd = random.Random(n)
@@ -184,6 +197,10 @@ def killing(fleet, port, where, kills, whole):
                 result["refused"] += a.get("refused", 0)
                 result["well"] += a.get("well", 0)
                 result["same_text"] += a["text"] == whole[i]
+
+                if where == "/on" and len(odd) < 20 and not (
+                        a["text"] == whole[i] and a.get("well")):
+                    odd.append(difference(a, whole[i]))
 
     threads = [threading.Thread(target=client, args=(n,), daemon=True)
                for n in range(CLIENTS)]
