@@ -247,6 +247,16 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
         ngx_http_kvroute_prompt_free_chain(ctx);
     }
 
+    /* streams stay open for minutes, and no other attempt follows */
+
+    at->matched = NULL;
+    at->loads = NULL;
+    at->hot = NULL;
+    at->counted = NULL;
+
+    ngx_free(ctx->lookup);
+    ctx->lookup = NULL;
+
     /* light requests have no first token */
 
     if (peer != KVR_REGISTRY_NONE && !ctx->no_prefill) {
