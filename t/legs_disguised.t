@@ -250,6 +250,7 @@ sub disguise {
 # a body without its private members, for all that JSON::PP knows
 
 sub without {
+    no warnings "recursion";
     my ($o, $root) = @_;
 
     if (ref $o eq 'HASH') {

@@ -103,77 +103,42 @@ sub slurp {
 }
 
 
-# one response: status, headers, body, how it ended
+# the length of a whole response; 0: there is more to read
+
+sub whole {
+    my ($data) = @_;
+    my ($head) = $data =~ /\A(.*?\r\n\r\n)/s or return 0;
+    my $n = length $head;
+
+    if ($head =~ /^content-length: (\d+)/mi) {
+        $n += $1;
+
+    } else {
+        return 0 unless substr($data, $n) =~ /\A(?:.*?\r\n)?0\r\n\r\n/s;
+        $n += $+[0];
+    }
+
+    return $n <= length $data ? $n : 0;
+}
+
+
+# one response, and how it ended; what is behind it stays in the buffer
 
 sub response {
     my ($s, $buf) = @_;
-    my $own = '';
+    my ($own, $n) = ('');
     $buf ||= \$own;
 
-    my %r = (status => 0, body => '', end => 'complete');
-
-    if (!until_match($s, $buf, qr/\r\n\r\n/)) {
-        $r{end} = 'none';
-        $r{raw} = $$buf;
-        return \%r;
+    until ($n = whole($$buf)) {
+        last unless more($s, $buf);
     }
 
-    $$buf =~ s/^(.*?)\r\n\r\n//s;
-    my ($first, @lines) = split /\r\n/, $1;
+    my $raw = substr $$buf, 0, $n || length $$buf, '';
+    my $r = Kvroute::Client::parse($raw, $n);
+    my $sized = ($r->{head} // '') =~ /^(?:content-length|transfer-encoding):/mi;
 
-    ($r{status}) = $first =~ m{^HTTP/1\.[01] (\d+)};
-    $r{first} = $first;
-
-    for (@lines) {
-        my ($k, $v) = /^([^:]+):\s*(.*)$/;
-        $r{headers}{lc $k} = $v;
-    }
-
-    if (($r{headers}{'transfer-encoding'} || '') eq 'chunked') {
-        for ( ;; ) {
-            if (!until_match($s, $buf, qr/^[0-9a-f]+\r\n/i)) {
-                $r{end} = 'short';
-                return \%r;
-            }
-
-            my ($len) = $$buf =~ /^([0-9a-f]+)\r\n/i;
-            my $want = hex($len);
-
-            $$buf =~ s/^[0-9a-f]+\r\n//i;
-
-            while (length($$buf) < $want + 2) {
-                if (!more($s, $buf)) {
-                    $r{end} = 'short';
-                    return \%r;
-                }
-            }
-
-            $r{body} .= substr($$buf, 0, $want);
-            substr($$buf, 0, $want + 2) = '';
-            last if $want == 0;
-        }
-
-    } elsif (defined $r{headers}{'content-length'}) {
-        my $want = $r{headers}{'content-length'};
-
-        while (length($$buf) < $want) {
-            if (!more($s, $buf)) {
-                $r{body} = $$buf;
-                $r{end} = 'short';
-                return \%r;
-            }
-        }
-
-        $r{body} = substr($$buf, 0, $want);
-        substr($$buf, 0, $want) = '';
-
-    } else {
-        slurp($s, $buf);
-        $r{body} = $$buf;
-        $$buf = '';
-    }
-
-    return \%r;
+    return { %$r, raw => $raw,
+             end => !$r->{status} ? 'none' : $sized && !$n ? 'short' : 'complete' };
 }
 
 
