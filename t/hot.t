@@ -79,7 +79,8 @@ for my $policy (qw(kv_cache least_request)) {
 # Warm on one peer.  The k-th request in flight stays while
 #
 #     pending + 400 * k + k * (prompt + 8) / 96
-#     + max(uncached, 2048) * (1 + k / 5) + uncached * (3/4 + k / 2)
+#     + max(uncached, 2048) * (1 + 64 * k / (320 + k))
+#     + uncached * (3 + 5 * k) / 4
 #
 # at the holder, where all k wait for their first token, is less than three
 # quarters more than the whole prompt, which is what it costs at an idle one
@@ -94,8 +95,8 @@ sub staying {
     my $k = 0;
 
     $k++ while $k * $uncached + 400 * $k + $k * ($r->{prompt} + 8) / 96
-               + max($uncached, 2048) * (1 + $k / 5)
-               + $uncached * (0.75 + $k / 2)
+               + max($uncached, 2048) * (1 + 64 * $k / (320 + $k))
+               + $uncached * (3 + 5 * $k) / 4
                < 1.75 * ($r->{prompt} - $r->{matched} * $n / ($n + 2));
 
     return $k;

@@ -63,6 +63,17 @@
       .question = { 200, 1.0 }, .output = { 200, 0.8 },                       \
       .document = { 14000, 0.9 }, .share = 0.08 }
 
+/*
+ * The same chats, and a share of documents of so many tokens: each once, or
+ * some that are asked again
+ */
+
+#define KVS_CHATS_AND(part, tokens, n)                                        \
+    { .shape = KVS_MIXED, .prefixes = 50, .zipf = 1.0,                        \
+      .prefix_min = 300, .prefix_max = 2000,                                  \
+      .question = { 200, 1.0 }, .output = { 200, 0.8 },                       \
+      .document = { tokens, 0.5 }, .share = part, .parts = n }
+
 /* 8 of 2,000 documents, a reply of so many tokens */
 
 #define KVS_DOCS(out)                                                         \
@@ -200,6 +211,31 @@ const kvs_scenario_t  kvs_scenarios[] = {
     { "mixed", KVS_ALWAYS, KVS_FLEET(KVS_8B, 8), KVS_MIX, NULL },
     { "mixed_70b", KVS_FULL, KVS_FLEET(KVS_70B, 8), KVS_MIX, NULL },
     { "mixed_l40s_16", KVS_FULL, KVS_FLEET(KVS_L40S, 16), KVS_MIX, NULL },
+
+    /* other shares and lengths of documents; make bench-burst */
+
+    { "mixed_5_8k", KVS_FULL, KVS_FLEET(KVS_8B, 8),
+      KVS_CHATS_AND(0.05, 8000, 0), NULL },
+    { "mixed_5_30k", KVS_FULL, KVS_FLEET(KVS_8B, 8),
+      KVS_CHATS_AND(0.05, 30000, 0), NULL },
+    { "mixed_5_100k", KVS_FULL, KVS_FLEET(KVS_8B, 8),
+      KVS_CHATS_AND(0.05, 100000, 0), NULL },
+    { "mixed_20_8k", KVS_FULL, KVS_FLEET(KVS_8B, 8),
+      KVS_CHATS_AND(0.2, 8000, 0), NULL },
+    { "mixed_20_30k", KVS_FULL, KVS_FLEET(KVS_8B, 8),
+      KVS_CHATS_AND(0.2, 30000, 0), NULL },
+    { "mixed_20_100k", KVS_FULL, KVS_FLEET(KVS_8B, 8),
+      KVS_CHATS_AND(0.2, 100000, 0), NULL },
+    { "mixed_50_8k", KVS_FULL, KVS_FLEET(KVS_8B, 8),
+      KVS_CHATS_AND(0.5, 8000, 0), NULL },
+    { "mixed_50_30k", KVS_FULL, KVS_FLEET(KVS_8B, 8),
+      KVS_CHATS_AND(0.5, 30000, 0), NULL },
+    { "mixed_50_100k", KVS_FULL, KVS_FLEET(KVS_8B, 8),
+      KVS_CHATS_AND(0.5, 100000, 0), NULL },
+    { "mixed_again", KVS_FULL, KVS_FLEET(KVS_8B, 8, .kv_tokens = 358400),
+      KVS_CHATS_AND(0.2, 14000, 300), NULL },
+    { "mixed_again_30k", KVS_FULL, KVS_FLEET(KVS_8B, 8, .kv_tokens = 358400),
+      KVS_CHATS_AND(0.2, 30000, 150), NULL },
 
     /* documents */
 

@@ -431,7 +431,9 @@ kvs_workload_agent(kvs_workload_t *w)
 static kvs_session_t *
 kvs_workload_mixed(kvs_workload_t *w)
 {
-    uint32_t        prompt, output;
+    uint32_t        document, question, output;
+    uint64_t        n;
+    kvs_rng_t       rng;
     kvs_text_t      text;
     kvs_session_t  *s;
 
@@ -439,12 +441,26 @@ kvs_workload_mixed(kvs_workload_t *w)
         return kvs_workload_hot(w);
     }
 
-    prompt = kvs_draw(&w->rng, &w->shape.document, 64, w->limit / 2);
+    question = 0;
+
+    if (w->shape.parts) {
+        n = kvs_rng_below(&w->rng, w->shape.parts);
+        question = kvs_draw(&w->rng, &w->shape.question, 4, w->limit / 4);
+
+        kvs_rng_seed(&rng, n, KVS_SEED_DOCUMENT);
+        document = kvs_draw(&rng, &w->shape.document, 64, w->limit / 2);
+
+    } else {
+        n = w->serial;
+        document = kvs_draw(&w->rng, &w->shape.document, 64, w->limit / 2);
+    }
+
     output = kvs_draw(&w->rng, &w->shape.output, 1, w->limit / 4);
 
-    s = kvs_session_single(w, &text, prompt, output, 0);
+    s = kvs_session_single(w, &text, document + question, output, 0);
 
-    kvs_text_append(&text, kvs_seed(KVS_SEED_DOCUMENT, w->serial), 0, prompt);
+    kvs_text_append(&text, kvs_seed(KVS_SEED_DOCUMENT, n), 0, document);
+    kvs_text_append(&text, kvs_seed(KVS_SEED_QUESTION, w->serial), 0, question);
     kvs_text_append(&text, kvs_seed(KVS_SEED_REPLY, w->serial), 0, output);
     s->units = text.units;
 

@@ -45,7 +45,8 @@ typedef struct {
     double           share;        /* mixed: of the long ones; hot: a surge's */
     double           from, to;     /* hot: the surge, as shares of the run */
     uint32_t         parts;        /* rag: documents; burst: siblings;
-                                      asked: users of a document */
+                                      asked: users of a document; mixed:
+                                      documents, 0: each is asked once */
     double           spread;       /* burst: s between first and last */
     const char      *trace;        /* file name */
 } kvs_shape_t;

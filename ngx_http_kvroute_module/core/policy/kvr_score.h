@@ -19,8 +19,8 @@
  *
  *     cost = ( pending + delay
  *              + 400 * active + resident / 96
- *              + max(own, floor) * (1 + active / 5)
- *              + own * (3/4 + waiting / 2)
+ *              + max(own, floor) * (1 + 64 * active / (320 + active))
+ *              + own * (3 + 5 * waiting) / 4
  *              + uncached * turnover )
  *            / weight
  *
@@ -33,8 +33,11 @@
  *
  * The uncached part delays this request once, and requests that share the
  * engine's steps by a part of it, as prefill chunks alternate with decode
- * steps. A fully cached prompt still takes a place in the batch: the floor.
- * Without it a hot prefix would send all its traffic to one peer.
+ * steps: a fifth if they are few, and for all together less than 64 times the
+ * uncached part.  Otherwise long prompts would wait for minutes at the peers
+ * that have few requests.  A fully cached prompt still takes a place in the
+ * batch: the floor.  Without it a hot prefix would send all its traffic to one
+ * peer.
  *
  * What is loaded from a lower tier of the peer's cache counts as uncached, by
  * its price (kvr_tier.h).
@@ -42,10 +45,11 @@
  * What is computed also takes space in the cache and evicts something that may
  * be needed again.  So most of it (3/4) counts once more, and a session does
  * not leave its peer because of a short queue.  Not all of it, because the
- * index can be wrong.  It also delays requests that wait for their first
- * token: the longer the queue, the less a peer should compute what others have
- * cached.  It counts half for each waiting request: all of it would tear
- * sessions apart when queues consist of small requests.
+ * index can be wrong.
+ *
+ * It also delays the requests that come while the queue lasts.  The more wait
+ * now, the more will come before the queue is empty.  At a load of one half
+ * they are as many, at two thirds twice as many: 5/4 for each waiting request.
  *
  * A prefix that n requests of the last minute had will be needed again, so
  * computing it at one more peer is an investment.  This request bears 1 / (1 +
@@ -68,9 +72,13 @@
 #define KVR_SCORE_FLOOR          2048
 #define KVR_SCORE_ACTIVE         400
 #define KVR_SCORE_RESIDENT       96
-#define KVR_SCORE_ACTIVE_SHARE   5
-#define KVR_SCORE_MOVE           0.75
-#define KVR_SCORE_WAITING_SHARE  2
+#define KVR_SCORE_ACTIVE_MOST    64
+#define KVR_SCORE_ACTIVE_HALF    320
+
+/* quarters */
+#define KVR_SCORE_MOVE           3
+#define KVR_SCORE_WAITING        5
+
 #define KVR_SCORE_HOT        2
 #define KVR_SCORE_STAY           0.8
 
@@ -129,23 +137,25 @@ static inline double
 kvr_score_cost(const kvr_score_t *s)
 {
     double    cost, active;
-    uint64_t  own, floor;
+    uint64_t  own, floor, quarters;
 
     own = s->uncached - kvr_min(s->shared, s->uncached);
     floor = kvr_max(own, KVR_SCORE_FLOOR);
 
-    /* signed conversions are faster; exact for these sizes */
+    /* signed conversions are faster, and few; exact for these sizes */
 
     active = (double) (int32_t) s->active;
 
-    cost = (double) (int64_t) s->pending
+    quarters = 4 * (s->pending + floor)
+               + own * (KVR_SCORE_MOVE
+                        + (uint64_t) KVR_SCORE_WAITING * s->waiting);
+
+    cost = (double) (int64_t) quarters * 0.25
            + s->delay
-           + KVR_SCORE_ACTIVE * active
+           + active * (KVR_SCORE_ACTIVE
+                       + (double) (int64_t) (KVR_SCORE_ACTIVE_MOST * floor)
+                         / (KVR_SCORE_ACTIVE_HALF + active))
            + (double) (int64_t) s->resident / KVR_SCORE_RESIDENT
-           + (double) (int64_t) floor * (1.0 + active / KVR_SCORE_ACTIVE_SHARE)
-           + (double) (int64_t) own
-             * (KVR_SCORE_MOVE
-                + (double) (int32_t) s->waiting / KVR_SCORE_WAITING_SHARE)
            + (double) (int64_t) s->uncached * (double) s->turnover;
 
     return s->weight == 1 ? cost : cost / (double) s->weight;
@@ -165,7 +175,7 @@ kvr_score_least(uint64_t pending, uint64_t uncached, uint64_t shared,
     own = uncached - kvr_min(shared, uncached);
 
     return pending + (uint64_t) active * KVR_SCORE_ACTIVE
-           + own + own * (uint64_t) (KVR_SCORE_MOVE * 4) / 4;
+           + own + own * KVR_SCORE_MOVE / 4;
 }
 
 

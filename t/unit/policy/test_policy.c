@@ -42,11 +42,18 @@ typedef struct {
 } case_t;
 
 
+#define COST(pending, uncached, active)                                       \
+    ((pending) + 400.0 * (active)                                             \
+     + kvr_max(uncached, 2048) * (1 + 64.0 * (active) / (320 + (active)))     \
+     + (uncached) * 0.75)
+
+
 static const case_t  cases[] = {
 
     /*
      * kv_cache, nobody waiting:
-     * (pending + 400 * active + max(uncached, 2048) * (1 + active / 5)
+     * (pending + 400 * active
+     *  + max(uncached, 2048) * (1 + 64 * active / (320 + active))
      *  + uncached * 3 / 4) / weight
      */
 
@@ -58,62 +65,62 @@ static const case_t  cases[] = {
 
     { "the holder is worth waiting for", KVR_POLICY_KV_CACHE, 32768, 1, 0,
       0, KVR_REASON_AFFINITY, 2,
-      { { 1, 8, 8192, 24576, 0, 38835.2 },
+      { { 1, 8, 8192, 24576, 0, COST(8192, 8192, 8) },
         { 1, 0, 0, 0, 0, 57344 } } },
 
     { "the holder is too busy", KVR_POLICY_KV_CACHE, 32768, 1, 0,
       1, KVR_REASON_SPILL, 2,
-      { { 1, 8, 29901, 24576, 0, 60544.2 },
+      { { 1, 8, 29901, 24576, 0, COST(29901, 8192, 8) },
         { 1, 0, 0, 0, 0, 57344 } } },
 
     { "the holder runs too many", KVR_POLICY_KV_CACHE, 10000, 1, 0,
       1, KVR_REASON_SPILL, 2,
-      { { 1, 20, 0, 10000, 0, 18240 },
+      { { 1, 20, 0, 10000, 0, COST(0, 0, 20) },
         { 1, 0, 0, 0, 0, 17500 } } },
 
     { "one less", KVR_POLICY_KV_CACHE, 10000, 1, 0,
       0, KVR_REASON_AFFINITY, 2,
-      { { 1, 19, 0, 10000, 0, 17430.4 },
+      { { 1, 19, 0, 10000, 0, COST(0, 0, 19) },
         { 1, 0, 0, 0, 0, 17500 } } },
 
     { "spills to the next best holder", KVR_POLICY_KV_CACHE, 40000, 1, 0,
       2, KVR_REASON_SPILL, 3,
-      { { 1, 16, 100000, 40000, 0, 115001.6 },
+      { { 1, 16, 100000, 40000, 0, COST(100000, 0, 16) },
         { 1, 0, 0, 0, 0, 70000 },
-        { 1, 2, 0, 20000, 0, 43800 } } },
+        { 1, 2, 0, 20000, 0, COST(0, 20000, 2) } } },
 
     { "one of two best holders is free", KVR_POLICY_KV_CACHE, 40000, 1, 0,
       1, KVR_REASON_AFFINITY, 3,
-      { { 1, 16, 100000, 40000, 0, 115001.6 },
+      { { 1, 16, 100000, 40000, 0, COST(100000, 0, 16) },
         { 1, 0, 0, 40000, 0, 2048 },
-        { 1, 2, 0, 20000, 0, 43800 } } },
+        { 1, 2, 0, 20000, 0, COST(0, 20000, 2) } } },
 
     { "nobody has it: by load", KVR_POLICY_KV_CACHE, 10000, 1, 0,
       2, KVR_REASON_COLD, 3,
-      { { 1, 4, 0, 0, 0, 27100 },
+      { { 1, 4, 0, 0, 0, COST(0, 10000, 4) },
         { 1, 0, 6000, 0, 0, 23500 },
-        { 1, 2, 0, 0, 0, 22300 } } },
+        { 1, 2, 0, 0, 0, COST(0, 10000, 2) } } },
 
     { "weight halves the cost", KVR_POLICY_KV_CACHE, 10000, 1, 0,
       1, KVR_REASON_COLD, 2,
       { { 1, 0, 0, 0, 0, 17500 },
-        { 2, 4, 4000, 0, 0, 15550 } } },
+        { 2, 4, 4000, 0, 0, COST(4000, 10000, 4) / 2 } } },
 
     { "weights 1, 2 and 5", KVR_POLICY_KV_CACHE, 10000, 1, 0,
       2, KVR_REASON_COLD, 3,
       { { 1, 0, 0, 0, 0, 17500 },
         { 2, 0, 0, 0, 0, 8750 },
-        { 5, 8, 0, 0, 0, 7340 } } },
+        { 5, 8, 0, 0, 0, COST(0, 10000, 8) / 5 } } },
 
     { "below the floor a request more is worth a part of the match",
       KVR_POLICY_KV_CACHE, 2000, 1, 0,
       0, KVR_REASON_AFFINITY, 2,
-      { { 1, 1, 0, 2000, 0, 2857.6 },
+      { { 1, 1, 0, 2000, 0, COST(0, 0, 1) },
         { 1, 0, 0, 0, 0, 3548 } } },
 
     { "but not more than that", KVR_POLICY_KV_CACHE, 2000, 1, 0,
       1, KVR_REASON_SPILL, 2,
-      { { 1, 4, 0, 2000, 0, 5286.4 },
+      { { 1, 4, 0, 2000, 0, COST(0, 0, 4) },
         { 1, 0, 0, 0, 0, 3548 } } },
 
     { "the better match", KVR_POLICY_KV_CACHE, 2000, 1, 0,
@@ -125,7 +132,7 @@ static const case_t  cases[] = {
     { "equal costs: fewer requests before a longer rest",
       KVR_POLICY_KV_CACHE, 8192, 1, 0,
       1, KVR_REASON_COLD, 2,
-      { { 1, 5, 0, 0, 50, 24528 },
+      { { 1, 5, 0, 0, 50, COST(0, 8192, 5) },
         { 1, 0, 8192, 0, 1, 22528 } } },
 
     { "equal in all: the longer rest", KVR_POLICY_KV_CACHE, 8192, 1, 0,
@@ -146,18 +153,18 @@ static const case_t  cases[] = {
 
     { "no prompt: by load, and said so", KVR_POLICY_KV_CACHE, 50000, 0, 0,
       1, KVR_REASON_UNPARSED, 2,
-      { { 1, 6, 0, 0, 0, 149900 },
-        { 1, 4, 0, 0, 0, 129100 } } },
+      { { 1, 6, 0, 0, 0, COST(0, 50000, 6) },
+        { 1, 4, 0, 0, 0, COST(0, 50000, 4) } } },
 
     { "an empty prompt", KVR_POLICY_KV_CACHE, 0, 1, 0,
       1, KVR_REASON_COLD, 2,
-      { { 1, 6, 0, 0, 0, 6905.6 },
-        { 1, 4, 0, 0, 0, 5286.4 } } },
+      { { 1, 6, 0, 0, 0, COST(0, 0, 6) },
+        { 1, 4, 0, 0, 0, COST(0, 0, 4) } } },
 
     /* reasons that come before the policy's own */
 
     { "no choice", KVR_POLICY_KV_CACHE, 10000, 1, 0, 0, KVR_REASON_ONLY, 1,
-      { { 1, 18, 9000, 10000, 0, 25620.8 } } },
+      { { 1, 18, 9000, 10000, 0, COST(9000, 0, 18) } } },
     { "no choice", KVR_POLICY_LEAST_REQUEST, 0, 0, 0, 0, KVR_REASON_ONLY, 1,
       { { 2, 9, 9000, 0, 0, 4.5 } } },
     { "no choice", KVR_POLICY_ROUND_ROBIN, 0, 0, 0, 0, KVR_REASON_ONLY, 1,
@@ -168,7 +175,7 @@ static const case_t  cases[] = {
       { { 1, 0, 0, 0, 0, 17500 }, { 1, 0, 0, 5000, 0, 8750 } } },
     { "second try, unparsed", KVR_POLICY_KV_CACHE, 10000, 0, 1, 1,
       KVR_REASON_RETRY, 2,
-      { { 1, 2, 0, 0, 0, 22300 }, { 1, 0, 0, 0, 0, 17500 } } },
+      { { 1, 2, 0, 0, 0, COST(0, 10000, 2) }, { 1, 0, 0, 0, 0, 17500 } } },
 
     /* least_request: active / weight, whatever else there is */
 
@@ -540,14 +547,14 @@ TEST(test_policy_spread)
         c[0].active++;
     }
 
-    /* 400 * 41 + 2048 * (1 + 41 / 5) = 35242 */
+    /* 400 * 44 + 2048 * (1 + 64 * 44 / 364) = 35492 */
 
-    util_check(i == 41 && d.reason == KVR_REASON_SPILL, "%u: %s", i,
+    util_check(i == 44 && d.reason == KVR_REASON_SPILL, "%u: %s", i,
                kvr_reason_name(d.reason));
 
     /*
      * if each has something of its own, and waits, fewer do:
-     * 400 * 26 + 2048 * (1 + 26 / 5) + 900 * (3/4 + 26 / 2) = 35473
+     * 400 * 17 + 2048 * (1 + 64 * 17 / 337) + 900 * (3 + 5 * 17) / 4 = 35260
      */
 
     candidates(c, 8);
@@ -565,7 +572,7 @@ TEST(test_policy_spread)
         c[0].unanswered++;
     }
 
-    util_check(i == 26 && d.reason == KVR_REASON_SPILL, "%u: %s", i,
+    util_check(i == 17 && d.reason == KVR_REASON_SPILL, "%u: %s", i,
                kvr_reason_name(d.reason));
 }
 

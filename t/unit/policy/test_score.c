@@ -33,7 +33,8 @@ typedef struct {
 /*
  * All in bytes, own being uncached - shared:
  * (pending + 400 * active + resident / 96
- *  + max(own, 2048) * (1 + active / 5) + own * (3/4 + waiting / 2)
+ *  + max(own, 2048) * (1 + 64 * active / (320 + active))
+ *  + own * (3 + 5 * waiting) / 4
  *  + uncached * turnover) / weight
  */
 static const case_t  cases[] = {
@@ -53,39 +54,39 @@ static const case_t  cases[] = {
     { 5000, 0, 0, 0, 1, 7048 },
     { 5000, 100000, 0, 0, 1, 180000 },
 
-    /* each request there is slowed down, and delayed by a fifth */
+    /* each request there is slowed down, and delayed by a part */
 
-    { 0, 100000, 1, 0, 1, 195400 },
-    { 0, 100000, 5, 0, 1, 277000 },
-    { 0, 0, 5, 0, 1, 6096 },
-    { 0, 0, 5, 5, 1, 6096 },
-    { 0, 1000, 10, 0, 1, 10894 },
-    { 5000, 10000, 15, 0, 1, 58500 },
+    { 0, 100000, 1, 0, 1, 175400 + 100000 * 64 / 321.0 },
+    { 0, 100000, 80, 0, 1, 175000 + 32000 + 100000 * 12.8 },
+    { 0, 100000, 320, 0, 1, 175000 + 128000 + 100000 * 32 },
+    { 0, 0, 80, 0, 1, 2048 + 32000 + 2048 * 12.8 },
+    { 0, 0, 80, 80, 1, 2048 + 32000 + 2048 * 12.8 },
+    { 5000, 10000, 80, 0, 1, 5000 + 17500 + 32000 + 128000 },
 
-    /* each waiting request adds half of what must be computed */
+    /* each waiting request adds a quarter more than what must be computed */
 
-    { 0, 100000, 1, 1, 1, 245400 },
-    { 0, 100000, 10, 2, 1, 479000 },
-    { 0, 1000, 5, 3, 1, 8346 },
+    { 0, 100000, 80, 1, 1, 175000 + 32000 + 1280000 + 125000 },
+    { 0, 100000, 80, 2, 1, 175000 + 32000 + 1280000 + 250000 },
+    { 0, 1000, 80, 3, 1, 2048 + 750 + 32000 + 2048 * 12.8 + 3750 },
 
     /* more are waiting than there are: both counts are on their way */
 
-    { 0, 100000, 0, 1, 1, 225000 },
+    { 0, 100000, 0, 1, 1, 300000 },
 
     /* twice the weight, half the cost */
 
     { 0, 0, 0, 0, 2, 1024 },
-    { 5000, 10000, 15, 0, 2, 29250 },
-    { 5000, 10000, 15, 0, 5, 11700 },
+    { 5000, 10000, 80, 0, 2, 91250 },
+    { 5000, 10000, 80, 0, 5, 36500 },
 
     /* a full cache is worth many requests, but not any number */
 
-    { 0, 0, 55, 0, 1, 46576 },
+    { 0, 0, 24, 0, 1, 2048 + 9600 + 2048 * 64 * 24 / 344.0 },
     { 0, 12288, 0, 0, 1, 21504 },
 
     /* a session of 8 KB stays while two like it wait, and one of 32 KB more */
 
-    { 2400, 1200, 2, 2, 1, 8167.2 },
+    { 2400, 1200, 2, 2, 1, 9148 + 2048 * 128 / 322.0 },
     { 0, 8192, 0, 0, 1, 14336 },
 
     /* a shared part does not count, except for the floor */
@@ -93,7 +94,7 @@ static const case_t  cases[] = {
     { 0, 100000, 0, 0, 1, 87500, 50000, 0 },
     { 0, 100000, 0, 0, 1, 2048, 100000, 0 },
     { 0, 100000, 0, 0, 1, 2048, 200000 },
-    { 0, 100000, 5, 2, 1, 2000 + 187500, 50000, 0 },
+    { 0, 100000, 80, 2, 1, 32000 + 87500 + 640000 + 125000, 50000, 0 },
 
     /* evicted blocks are in use, or not */
 
@@ -103,12 +104,13 @@ static const case_t  cases[] = {
 
     /* context of running requests */
 
-    { 0, 0, 2, 0, 1, 2867.2 + 800 + 512, 0, 0, 49152 },
+    { 0, 0, 80, 0, 1, 2048 + 32000 + 2048 * 12.8 + 512, 0, 0, 49152 },
 
     /* nothing overflows */
 
     { 1ULL << 50, 1ULL << 50, 1U << 20, 0, 1,
-      (double) (1ULL << 50) * (2.75 + (1U << 20) / 5.0)
+      (double) (1ULL << 50)
+      * (2.75 + 64.0 * (1U << 20) / (320 + (1U << 20)))
       + 400.0 * (1U << 20) }
 };
 
