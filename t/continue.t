@@ -41,6 +41,7 @@ $t->conf(<<'EOC')->run();
         volatile;
         default none;
         "" $http_x_fault;
+        0 $http_x_fault;
         1 $http_x_fault1;
         2 $http_x_fault2;
         3 $http_x_fault3;
@@ -63,6 +64,7 @@ $t->conf(<<'EOC')->run();
     location /once/ { kvroute_continue on tries=1; proxy_pass http://llm/; }
     location /salted/ { kvroute_salt $http_x_salt; proxy_pass http://llm/; }
     location /tgi/ { proxy_pass http://tgi/; }
+    location /legs/ { kvroute_prefill one min=1k!; kvroute_first_token 30s; proxy_pass http://llm/; }
     location /one/ { proxy_pass http://one/; }
     location /limited/ { kvroute_continue on tries=100; proxy_pass http://limited/; }
     location /queue/ { proxy_read_timeout 60s; proxy_pass http://queue/; }
@@ -256,6 +258,11 @@ my $client = ask('', 'chat', {}, 'client-error-in-stream=3');
 is("$client->{error} $client->{done} $client->{log}", '1 1 0 -', 'a client\'s error is passed on');
 
 cut(ask('/tgi', 'chat', {}, @fault), 'engine', 'an engine that cannot');
+
+my @long = (messages => [{ role => 'user', content => text(20000, 8) }]);
+
+is(ask('/legs', 'chat', { @long }, 'none')->{done}, 1, 'two servers: whole');
+cut(ask('/legs', 'chat', { @long }, @fault), 'prefill', 'two servers');
 
 # --- APIs that engines do not continue: an error event of theirs, or once more
 
