@@ -34,7 +34,7 @@ sub body {
 sub answer {
     my ($r) = @_;
 
-    my %a = (text => '', roles => 0, done => 0, bad => !$r->{complete});
+    my %a = (text => '', roles => 0, done => 0, bad => $r->{complete} ? 0 : 1);
 
     for ($r->{body} =~ /^data: (.*)$/mg) {
         $a{done}++, next if $_ eq '[DONE]';
@@ -62,7 +62,7 @@ for my $kind (qw(chat text)) {
 
     my @s = map { $t->start("POST $path{$kind}", body($kind, $_)) } 1 .. 12;
 
-    $t->read_until($_, qr/(?:data: .*\n\n){20}/) for @s;
+    $t->read_until($_, qr/(?:(?:content|text)":"[^"].*?){20}/s) for @s;
 
     my ($busy) = sort { $b->{active} <=> $a->{active} } map { $t->peer('vllm', $_) } @e;
     note("$busy->{name} has $busy->{active}");
