@@ -30,7 +30,11 @@ sub example {
     $conf =~ s/^http \{/http {\n%%TEMP%%\naccess_log off;/m;
     $conf =~ s!/var/log/nginx/!$t->{dir}/!g;
     $conf =~ s!((?:key|password)_file=)\S*/!$1$t->{dir}/!g;
+    $conf =~ s!/etc/nginx/(?=[\w-]+\.(?:crt|header)\b|server\.key)!$t->{dir}/!g;
+    $conf =~ s!snapshot=\S+/!snapshot=$t->{dir}/!g;
     $conf =~ s/listen (?:8080|80|127\.0\.0\.1:8080);/listen 127.0.0.1:%%PORT%%;/;
+    $conf =~ s/listen 443 ssl;/listen 127.0.0.1:%%PORT%% ssl;/;
+    $conf =~ s/listen 127\.0\.0\.1:8081;/listen unix:%%DIR%%\/status.sock;/;
 
     return $conf;
 }
@@ -42,6 +46,13 @@ for my $name (qw(kvroute.key kvroute.password)) {
                         encode_base64(join '', map { chr int rand 256 } 1 .. 192));
     chmod 0600, "$t->{dir}/$name";
 }
+
+Kvroute::write_file("$t->{dir}/engines.header", "Authorization: Bearer k\n");
+chmod 0600, "$t->{dir}/engines.header";
+
+system("openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=t -keyout"
+       . " $t->{dir}/server.key -out $t->{dir}/server.crt 2>/dev/null"
+       . " && cp $t->{dir}/server.crt $t->{dir}/engines-ca.crt");
 
 # addresses become backends, in order
 
@@ -67,6 +78,8 @@ for my $file (sort glob "$dir/nginx/*.conf") {
     SKIP: {
         skip "$name: names are resolved at run time since nginx 1.27.3", 1
             if $conf =~ /\bresolve\b/ && $version lt '001027003';
+        skip "$name: no TLS here", 2
+            if $conf =~ /\bssl;/ && !($ssl && -e "$t->{dir}/server.crt");
 
         my ($ok, $out) = $t->conf(example($conf))->check();
         ok($ok, "nginx -t: $name") or diag($out);

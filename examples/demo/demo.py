@@ -33,6 +33,7 @@ MODULE = (os.environ.get("MODULE")
 
 COUNT = 3
 POLICIES = "round_robin random least_request prefix sticky kv_cache"
+FORKS = ("sticky", "kv_cache")      # also with sub-agents
 KINDS = {"llama": engines, "vllm": vllm}
 ROOM = 20480        # tokens that a vLLM caches: 5 conversations, as llama-server
 
@@ -141,10 +142,10 @@ def pauses(folder, given):
     return think
 
 
-def run(policy, seed, folder, given, think):
+def run(policy, seed, folder, given, think, forks=False):
     """Plays the traffic once, from cold; returns results, and cached tokens
     that the module has predicted and that engines have delivered."""
-    name = "seed %d, %s: " % (seed, policy)
+    name = "seed %d, %s%s: " % (seed, policy, ", forks" if forks else "")
 
     def progress(done, total):
         if sys.stdout.isatty():
@@ -162,8 +163,8 @@ def run(policy, seed, folder, given, think):
     try:
         start = time.monotonic()
         results = traffic.play(fleet.address, fleet.model, seed,
-                               "%s-%d" % (policy, seed), prefix, progress,
-                               think)
+                               "%s-%d%s" % (policy, seed, "-forks" * forks),
+                               prefix, progress, think, forks)
         seconds = time.monotonic() - start
         tokens = report.tokens(get(fleet.address, "/kvroute/json"))
     finally:
@@ -365,16 +366,20 @@ def compare(policies, seeds, folder, given, began):
     # seed by seed, so that what else the machine does disturbs all alike; and
     # pauses anew for each, as it may have become slower
 
-    runs = {policy: [] for policy in policies}
-    told = {policy: [] for policy in policies}
+    turns = [(policy, policy, False) for policy in policies]
+    turns += [(policy + ", forks", policy, True)
+              for policy in policies if policy in FORKS]
+
+    runs = {name: [] for name, _, _ in turns}
+    told = {name: [] for name, _, _ in turns}
 
     for seed in seeds:
         think = pauses(folder, given)
 
-        for policy in policies:
-            results, tokens = run(policy, seed, folder, given, think)
-            runs[policy].append(results)
-            told[policy].append(tokens)
+        for name, policy, forks in turns:
+            results, tokens = run(policy, seed, folder, given, think, forks)
+            runs[name].append(results)
+            told[name].append(tokens)
 
     return conclude(runs, told, seeds, len(given) or COUNT, began,
                     compared=not given)

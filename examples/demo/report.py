@@ -2,7 +2,7 @@
 
 import math
 
-ROW = "%-14s %8s %6s %13s %8s %9s %9s %9s  %s"
+ROW = "%-15s %8s %6s %13s %8s %9s %9s %9s  %s"
 
 HEAD = ROW % ("policy", "requests", "errors", "cached tokens", "of ideal",
               "mean", "P95", "TTFT", "requests per engine")
@@ -115,10 +115,11 @@ def checks(policies, compared):
                 "check": text, "value": round(value, 4), bound: limit,
                 "ok": value >= limit if bound == "min" else value <= limit})
 
-    def ratio(name, other):
+    def ratio(name, other, of="kv_cache"):
         try:
             return middle(a[name] / b[name] for a, b in
-                          zip(kv["rounds"], policies[other]["rounds"]))
+                          zip(policies[of]["rounds"],
+                              policies[other]["rounds"]))
         except (KeyError, TypeError, ZeroDivisionError):
             return None
 
@@ -143,6 +144,9 @@ def checks(policies, compared):
               ratio("latency_mean_s", "round_robin"), "max", 0.5)
         check("kv_cache: mean latency to that of least_request",
               ratio("latency_mean_s", "least_request"), "max", 1)
+        check("with forks, kv_cache: cached tokens to those of sticky",
+              ratio("cached_tokens", "sticky, forks", "kv_cache, forks"),
+              "min", 1.2)
 
     return found
 

@@ -20,6 +20,7 @@ from model import WORDS
 SESSIONS = 12
 TURNS = 7
 SEEDS = [1, 2, 3]       # of the sessions' order and pauses
+FORK = 3                # turn from which a sub-agent goes on, in play(forks)
 
 TASK = 4500             # bytes of a task
 RESULT = (900, 1200)    # bytes of a tool's result, from to
@@ -116,7 +117,8 @@ class Result:
 class Agent:
     """Plays a session over a connection of its own."""
 
-    def __init__(self, address, model, session, label):
+    def __init__(self, address, model, session, label, forks=False):
+        self.forks = forks
         self.connection = http.client.HTTPConnection(address, timeout=TIMEOUT)
         self.model = model
         self.session = session
@@ -132,7 +134,8 @@ class Agent:
             self.results.append(result)
 
             try:
-                self.ask(messages, result)
+                self.ask(messages, result,
+                         "fork" if self.forks and turn >= FORK else "session")
 
             except (OSError, http.client.HTTPException, ValueError,
                     LookupError) as e:
@@ -149,7 +152,7 @@ class Agent:
 
         self.connection.close()
 
-    def ask(self, messages, result):
+    def ask(self, messages, result, session="session"):
         """Sends a request and reads the stream that answers it."""
         body = json.dumps({
             "model": self.model,
@@ -163,7 +166,7 @@ class Agent:
         headers = {
             "Content-Type": "application/json",
             "X-Request-Id": result.id,
-            "X-Session-Id": "session-%d" % result.session,
+            "X-Session-Id": "%s-%d" % (session, result.session),
         }
 
         start = time.monotonic()
@@ -231,12 +234,16 @@ def think(address, model, prefix=""):
     return tuple(min(t, n * reply) for t, n in zip(THINK, THINK_REPLIES))
 
 
-def play(address, model, seed, label, prefix="", progress=None, think=THINK):
-    """Plays all sessions in the order of that seed; returns the results."""
+def play(address, model, seed, label, prefix="", progress=None, think=THINK,
+         forks=False):
+    """Plays all sessions in the order of that seed; returns the results.  With
+    forks a sub-agent takes over each conversation, with a session id of its
+    own and all that was said before."""
     sessions = [Session(n, seed, prefix, think) for n in range(SESSIONS)]
     random.Random(seed).shuffle(sessions)
 
-    agents = [Agent(address, model, session, label) for session in sessions]
+    agents = [Agent(address, model, session, label, forks)
+              for session in sessions]
     threads = [threading.Thread(target=a.play, daemon=True) for a in agents]
 
     for thread in threads:
