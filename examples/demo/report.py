@@ -146,7 +146,10 @@ def checks(policies, compared):
               ratio("latency_mean_s", "least_request"), "max", 1)
         check("with forks, kv_cache: cached tokens to those of sticky",
               ratio("cached_tokens", "sticky, forks", "kv_cache, forks"),
-              "min", 1.2)
+              "min", 1.05)
+        check("with forks, kv_cache: mean latency to that of sticky",
+              ratio("latency_mean_s", "sticky, forks", "kv_cache, forks"),
+              "max", 1)
 
     return found
 
