@@ -36,7 +36,7 @@ BENCH_ENV  = MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
 
 CORE       := $(wildcard ngx_http_kvroute*_module/core/*/*.[chi]*)
 PAGE       := $(wildcard ngx_http_kvroute_module/status/page*) \
-              ngx_http_kvroute_module/status/embed
+              ngx_http_kvroute_module/status/embed docs/operations.md
 GLUE       := $(wildcard ngx_http_kvroute*_module/*.[ch] \
               ngx_http_kvroute*_module/*/*.[ch])
 

@@ -4,7 +4,8 @@
 
 cat << END                                                    >> $NGX_MAKEFILE
 
-$kvr_page:	`echo $kvr/status/page*` $kvr/status/embed
+$kvr_page:	`echo $kvr/status/page*` $kvr/status/embed \
+		$kvr/../docs/operations.md
 	sh $kvr/status/embed $kvr/status/page.html > \$@.new
 	mv \$@.new \$@
 

@@ -251,6 +251,8 @@ ngx_http_kvroute_init_process(ngx_cycle_t *cycle)
         return NGX_ERROR;
     }
 
+    ngx_http_kvroute_status_watch(cycle);
+
     return ngx_http_kvroute_probe_init(cycle);
 }
 

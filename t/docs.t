@@ -140,7 +140,7 @@ sub prose {
 
     $text =~ s/^```.*?^```//msg;
     $text =~ s/^(?:    |#).*$//mg;
-    $text =~ s/`[^`\n]*`//g;
+    $text =~ s/`[^`\n]*`|<a id="[^"]*">//g;
     $text =~ s/!\[[^\]]*\]\([^)]*\)//g;
     $text =~ s/\[[^\]]*\]\([^)\s]*glossary\.md#([^)\s]+)\)/\x01$1\x01/g;
     $text =~ s/\[[^\]]*\]\([^)]*\)//g;
@@ -253,7 +253,7 @@ SKIP: {
 
         $text =~ s/^```.*?^```//msg;
         $text =~ s/^    .*$//mg;
-        $text =~ s/`[^`\n]*`//g;
+        $text =~ s/`[^`\n]*`|<a id="[^"]*">//g;
         $text =~ s/\]\([^)]*\)//g;
 
         open my $fh, '>', "$root/build/spell.txt" or skip 'no build folder', 1;

@@ -111,7 +111,7 @@ like($t->log(), qr/\[warn\].*peer 127.0.0.1:$e[0] of upstream "plain" is (?#
 my $metrics = $t->get('/kvroute/metrics')->{body};
 my $labels = qr/\{upstream="plain",peer="127.0.0.1:$e[0]"\}/;
 like($metrics, qr/^kvroute_peer_ejected$labels 1$/m, 'a metric');
-like($metrics, qr/^kvroute_peer_ejected_reason\{upstream="plain",(?#
+like($metrics, qr/^kvroute_peer_reason\{upstream="plain",(?#
      )peer="127.0.0.1:$e[0]",reason="5xx"\} 1$/m, 'with the reason');
 like($metrics, qr/^kvroute_peer_ejections_total$labels 1$/m, 'and a counter');
 

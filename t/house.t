@@ -47,7 +47,7 @@ use Kvroute::House;
 
 my $table = <<'END';
 [ngx_http_kvroute_module]
- 0 core/base      kvr_core.h kvr_chain.h kvr_fifo.h kvr_pages.h kvr_set.h kvr_reason.h | kvr_ | core root
+ 0 core/base      kvr_core.h kvr_chain.h kvr_fifo.h kvr_pages.h kvr_set.h kvr_reason.h kvr_fault.h | kvr_ | core root
  1 core/hash      kvr_block.h kvr_block_vec.h kvr_vec.h || core root
  1 core/index     kvr_index.h kvr_index_line.h kvr_index_snapshot.h | kvr_index_  | core root
  1 core/policy    kvr_policy.h  | kvr_policy_ | core root any
@@ -60,7 +60,7 @@ my $table = <<'END';
  3 core/engine    kvr_engine.h kvr_dialect.h kvr_framing.h | kvr_engine_ | core root
  4 core/response  kvr_response.h kvr_reply.h || core root
  4 core/state     kvr_zone.h kvr_counter.h kvr_hooks.h kvr_zone_snapshot.h kvr_snapshot.h || core root any
- 5 core/watch     kvr_history.h kvr_verdict.h || core root
+ 5 core/watch     kvr_history.h kvr_since.h kvr_verdict.h || core root
  7 core/route     kvr_route.h   | kvr_route_  | core root
  8 .              ngx_http_kvroute.h ngx_http_kvroute_compat.h ngx_http_kvroute_extension.h ngx_http_kvroute_extension.c | ngx_http_kvroute_ | root
  9 zone           ngx_http_kvroute_zone.h    | ngx_http_kvroute_zone_    | root

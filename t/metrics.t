@@ -227,7 +227,7 @@ ok(keys %type > 40, 'there is a lot of it');
 is(join(' ', grep { my $n = $_; !grep { /^\Q$n\E(?:_count)?(?:\{| |$)/ } keys %value }
         # those of t/share.t, t/snapshot.t, t/legs.t, t/events.t, t/continue.t and t/eject.t apart
         grep { !/^kvroute_(?:share|snapshot|peer_elsewhere|disaggregated|leg1|peer_events|continued|cut)_/ }
-        grep { !/^kvroute_peer_ejected_reason$/ }
+        grep { !/^kvroute_peer_reason$/ }
         sort keys %type), '', 'and something of everything');
 
 # that these checks can fail
@@ -254,7 +254,7 @@ for (keys %value) {
     $labels{$1}{$2} = 1 while /(\w+)="((?:[^"\\]|\\.)*)"/g;
 }
 
-is(join(' ', sort keys %labels), join(' ', sort qw(class health le nginx_version
+is(join(' ', sort keys %labels), join(' ', sort qw(class code health le nginx_version
    peer policy reason state stream upstream version zone)), 'labels');
 is(scalar keys %{$labels{peer}}, 3, 'no more peers than there are');
 is(join(' ', sort keys %{$labels{zone}}), 'odd\"z z', 'zones, escaped');

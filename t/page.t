@@ -117,8 +117,7 @@ EOC
 }
 
 
-my $page = Kvroute::slurp("$dir/status/page.html")
-    =~ s{^\@include (\S+)\n}{Kvroute::slurp("$dir/status/$1")}mger;
+my $page = `sh $dir/status/embed -p $dir/status/page.html`;
 
 unlike($page, qr{(?:src|href)\s*=(?!"data:,")|https?://|\@import},
        'nothing from elsewhere');
@@ -128,11 +127,18 @@ unlike($page, qr/innerHTML|outerHTML|document\.write|eval\(/,
 # each cause of health has a sentence, as node reads the page's words
 
 SKIP: {
-    skip 'node is not installed', 2 unless which('node');
+    skip 'node is not installed', 3 unless which('node');
 
     my ($rows) = Kvroute::slurp("$dir/core/watch/kvr_verdict.c")
         =~ / rows\[\] = \{(.*?)\n    \};/s;
     my @codes = $rows =~ /\{ "(\w+)"/g;
+
+    my @reasons = map { /names\[\] = \{(.*?)\}/s ? $1 =~ /"(\w+)"/g : () }
+        map { Kvroute::slurp("$dir/core/$_.c") } qw(base/kvr_fault
+                                                  health/kvr_outlier);
+    cmp_ok(@reasons, '>', 30, 'reasons');
+
+    local $ENV{REASONS} = join ' ', grep { $_ ne 'none' } @reasons;
 
     open my $fh, '-|', 'node', "$root/t/page/words.js",
         map { "$dir/status/$_" } qw(page_words.js page_base.js)

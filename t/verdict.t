@@ -26,7 +26,7 @@ $t->conf($main)->run();
 
 sub health {
     my $s = $t->status();
-    return ($_[0] ? $s->{upstreams}{$_[0]} : $s)->{health};
+    return timeless(($_[0] ? $s->{upstreams}{$_[0]} : $s)->{health});
 }
 
 is_deeply(health(), { state => 'green', why => [] }, 'nothing is wrong');
@@ -65,7 +65,10 @@ my $h = health('llm');
 is($h->{state}, 'red', 'red');
 my %fails = (code => 'errors', state => 'red', requests => 6, of => 9,
              percent => 100, percent_of_all => 66,
-             servers => [{ name => $peers[1], state => 'up' }]);
+             servers => [{ name => $peers[1], state => 'up', reason => '5xx' }]);
+my $since = $t->status()->{health}{why}[0]{since};
+my $up = $t->peer('llm', $t->{vars}{E1})->{since};
+ok($up le $since, 'up before it failed');
 is_deeply($h->{why}[0], \%fails, 'and who it is');
 is(health()->{state}, 'red', 'so are all together');
 is_deeply(health()->{why}[0], { %fails, upstream => 'llm' },
@@ -90,6 +93,19 @@ $t->reload();
 is_deeply((grep { $_->{time} eq $before->{time} } history())[0], $before,
           'is there after a reload');
 is(health('llm')->{state}, 'red', 'and so is what is wrong');
+is($t->status()->{health}{why}[0]{since}, $since, 'since the same time');
+is($t->peer('llm', $t->{vars}{E1})->{since}, $up, 'so is the state');
+
+my $time = qr/(\d{10})/;
+like($t->get('/kvroute/metrics')->{body},
+     qr/^kvroute_upstream_cause_timestamp_seconds\{upstream="llm",(?#
+       )code="errors",state="red",peer="$peers[1]"\} $time$/m, 'metric');
+like($t->get('/kvroute/metrics')->{body},
+     qr/^kvroute_peer_state_timestamp_seconds\{upstream="llm",(?#
+       )peer="$peers[1]"\} $time$/m, 'metric');
+like($t->get('/kvroute/metrics')->{body},
+     qr/^kvroute_peer_reason\{upstream="llm",peer="$peers[1]",(?#
+       )reason="5xx"\} 1$/m, 'metric');
 
 # --- taken out by hand
 

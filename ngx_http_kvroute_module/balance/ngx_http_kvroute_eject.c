@@ -16,6 +16,7 @@
 #include "balance/ngx_http_kvroute_balance_int.h"
 
 
+static ngx_uint_t ngx_http_kvroute_eject_handshake(ngx_connection_t *c);
 static kvr_outlier_e ngx_http_kvroute_eject_answer(
     ngx_http_kvroute_attempt_t *at, ngx_http_upstream_t *u);
 static ngx_uint_t ngx_http_kvroute_eject_broken(ngx_peer_connection_t *pc,
@@ -122,21 +123,41 @@ ngx_http_kvroute_eject_reason(ngx_http_kvroute_attempt_t *at,
 
     /* without a response, an end that is no failure is the client's */
 
+    u = at->ctx->request->upstream;
+
     if (status == 0 && state & NGX_PEER_FAILED) {
         c = pc->connection;
 
-        return c && (c->read->timedout || c->write->timedout)
-               ? KVR_OUTLIER_TIMEOUT : KVR_OUTLIER_RESET;
+        if (c && (c->read->timedout || c->write->timedout)) {
+            return KVR_OUTLIER_TIMEOUT;
+        }
+
+        if (u->state && u->state->connect_time != (ngx_msec_t) -1) {
+            return KVR_OUTLIER_RESET;
+        }
+
+        return ngx_http_kvroute_eject_handshake(c) ? KVR_OUTLIER_TLS
+                                                   : KVR_OUTLIER_REFUSED;
     }
 
     if (status / 100 != 2) {
         return KVR_OUTLIER_NONE;
     }
 
-    u = at->ctx->request->upstream;
-
     return ngx_http_kvroute_eject_broken(pc, u)
            ? KVR_OUTLIER_BROKEN : ngx_http_kvroute_eject_answer(at, u);
+}
+
+
+/* Tells whether TLS has begun on a connection. */
+static ngx_uint_t
+ngx_http_kvroute_eject_handshake(ngx_connection_t *c)
+{
+#if (NGX_HTTP_SSL)
+    return c && c->ssl;
+#else
+    return 0;
+#endif
 }
 
 

@@ -25,6 +25,7 @@ ngx_http_kvroute_conn_open(ngx_http_kvroute_conn_t *conn)
     ngx_connection_t  *c;
 
     conn->connected = 0;
+    conn->fault = KVR_FAULT_NONE;
 
     ngx_memzero(&conn->pc, sizeof(ngx_peer_connection_t));
 
@@ -38,6 +39,8 @@ ngx_http_kvroute_conn_open(ngx_http_kvroute_conn_t *conn)
     rc = ngx_event_connect_peer(&conn->pc);
 
     if (rc == NGX_ERROR || rc == NGX_BUSY || rc == NGX_DECLINED) {
+        conn->fault = (rc == NGX_DECLINED) ? KVR_FAULT_REFUSED
+                                           : KVR_FAULT_UNREACHABLE;
         conn->failed(conn, rc == NGX_DECLINED ? NGX_DECLINED : NGX_ERROR, NULL);
         return;
     }
@@ -87,6 +90,8 @@ ngx_http_kvroute_conn_write(ngx_event_t *ev)
     }
 
     if (err) {
+        conn->fault = (err == NGX_ECONNREFUSED) ? KVR_FAULT_REFUSED
+                                                : KVR_FAULT_UNREACHABLE;
         conn->failed(conn, err == NGX_ECONNREFUSED ? NGX_DECLINED : NGX_ERROR,
                      NULL);
         return;
@@ -144,6 +149,7 @@ ngx_http_kvroute_conn_secure(ngx_http_kvroute_conn_t *conn)
                                         (char *) conn->host->data)
                == 0))
     {
+        conn->fault = KVR_FAULT_TLS;
         conn->failed(conn, NGX_ERROR, "TLS cannot be set up");
         return;
     }
@@ -166,7 +172,15 @@ ngx_http_kvroute_conn_secured(ngx_connection_t *c)
     conn = c->data;
 
     if (!c->ssl->handshaked) {
-        conn->failed(conn, c->read->timedout ? NGX_BUSY : NGX_ERROR,
+
+        if (c->read->timedout) {
+            conn->fault = KVR_FAULT_TIMEOUT;
+            conn->failed(conn, NGX_BUSY, "the TLS handshake timed out");
+            return;
+        }
+
+        conn->fault = KVR_FAULT_TLS;
+        conn->failed(conn, NGX_ERROR,
                      "TLS handshake failed: is this a TLS port?");
         return;
     }
@@ -175,11 +189,14 @@ ngx_http_kvroute_conn_secured(ngx_connection_t *c)
         rc = SSL_get_verify_result(c->ssl->connection);
 
         if (rc != X509_V_OK) {
+            conn->fault = (rc == X509_V_ERR_CERT_HAS_EXPIRED)
+                          ? KVR_FAULT_EXPIRED : KVR_FAULT_UNTRUSTED;
             conn->failed(conn, NGX_ERROR, X509_verify_cert_error_string(rc));
             return;
         }
 
         if (ngx_ssl_check_host(c, conn->host) != NGX_OK) {
+            conn->fault = KVR_FAULT_OTHER_HOST;
             conn->failed(conn, NGX_ERROR,
                          "the certificate is for another host");
             return;

@@ -53,6 +53,7 @@ struct ngx_http_kvroute_conn_s {
     ngx_http_kvroute_conn_failed_pt   failed;
     void                             *data;
 
+    kvr_fault_e                       fault;     /* before failed() */
     unsigned                          verify:1;  /* the certificate */
     unsigned                          connected:1;
 };

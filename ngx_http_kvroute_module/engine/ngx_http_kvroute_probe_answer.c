@@ -31,6 +31,8 @@ static void ngx_http_kvroute_probe_answer_ranked(ngx_http_kvroute_slot_t *slot,
     ngx_uint_t back);
 static void ngx_http_kvroute_probe_answer_warn(ngx_http_kvroute_slot_t *slot,
     ngx_int_t rc, ngx_uint_t good);
+static kvr_fault_e ngx_http_kvroute_probe_answer_fault(
+    ngx_http_kvroute_slot_t *slot, ngx_int_t rc);
 static const char *ngx_http_kvroute_probe_answer_why(
     ngx_http_kvroute_slot_t *slot, ngx_int_t rc);
 static void ngx_http_kvroute_probe_answer_refused(ngx_http_kvroute_slot_t *slot,
@@ -56,6 +58,7 @@ ngx_http_kvroute_probe_answer_metrics(ngx_http_kvroute_slot_t *slot,
     if (rc != NGX_OK || slot->fetch.status != 200) {
         slot->path += (rc == NGX_OK && slot->fetch.status == 404);
         kvr_add(&s->failed, 1);
+        kvr_set(&s->probe_fault, ngx_http_kvroute_probe_answer_fault(slot, rc));
         ngx_http_kvroute_probe_answer_warn(slot, rc, 0);
         return;
     }
@@ -67,6 +70,8 @@ ngx_http_kvroute_probe_answer_metrics(ngx_http_kvroute_slot_t *slot,
     {
         r->m.set = 0;
     }
+
+    kvr_set(&s->probe_fault, r->m.set ? KVR_FAULT_NONE : KVR_FAULT_NO_METRICS);
 
     /* without the number of running requests, try the next path */
 
@@ -226,6 +231,12 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
         }
     }
 
+    kvr_set(&s->check_fault,
+            result == KVR_CHECK_PASS ? KVR_FAULT_NONE
+            : result == KVR_CHECK_LOADING
+            ? KVR_FAULT_LOADING
+            : ngx_http_kvroute_probe_answer_fault(slot, rc));
+
     ngx_http_kvroute_probe_answer_refused(slot, rc);
     ngx_http_kvroute_probe_answer_warn(slot, rc, result == KVR_CHECK_PASS
                                                  || result
@@ -331,6 +342,31 @@ ngx_http_kvroute_probe_answer_warn(ngx_http_kvroute_slot_t *slot, ngx_int_t rc,
                   &slot->fetch.conn.name,
                   slot->good ? "failed" : "has never worked",
                   ngx_http_kvroute_probe_answer_why(slot, rc));
+}
+
+
+/* Returns what has failed. */
+static kvr_fault_e
+ngx_http_kvroute_probe_answer_fault(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
+{
+    if (slot->fetch.conn.fault) {
+        return slot->fetch.conn.fault;
+    }
+
+    if (rc == NGX_DECLINED) {
+        return KVR_FAULT_REFUSED;
+    }
+
+    if (rc == NGX_HTTP_KVROUTE_FETCH_TIMEOUT) {
+        return KVR_FAULT_TIMEOUT;
+    }
+
+    if (slot->fetch.status == 0) {
+        return slot->fetch.head_len ? KVR_FAULT_NOT_HTTP : KVR_FAULT_CLOSED;
+    }
+
+    return slot->fetch.status == 200 && rc != NGX_OK
+           ? KVR_FAULT_CLOSED : kvr_fault_status((uint32_t) slot->fetch.status);
 }
 
 

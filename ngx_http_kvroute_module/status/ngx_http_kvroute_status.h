@@ -14,6 +14,7 @@
  *
  *     _status            selects the format of a request
  *     _status_snapshot   reads all values in one place
+ *     _status_watch      does so every few seconds
  *     _status_health     health, its causes, savings, the last minutes
  *     _status_json       as JSON
  *     _status_json_text    its members
@@ -32,14 +33,31 @@
 #include "zone/ngx_http_kvroute_zone.h"
 #include "request/ngx_http_kvroute_request.h"
 #include "core/state/kvr_snapshot.h"
-#include "core/watch/kvr_verdict.h"
+#include "core/watch/kvr_since.h"
+
+
+typedef enum {
+    NGX_HTTP_KVROUTE_STATE_UP = 0,
+    NGX_HTTP_KVROUTE_STATE_UNAVAIL,      /* max_fails */
+    NGX_HTTP_KVROUTE_STATE_DRAINING,
+    NGX_HTTP_KVROUTE_STATE_DRAINED,
+    NGX_HTTP_KVROUTE_STATE_DOWN,
+    NGX_HTTP_KVROUTE_STATE_UNHEALTHY,    /* by checks */
+    NGX_HTTP_KVROUTE_STATE_CHECKING,
+    NGX_HTTP_KVROUTE_STATE_EJECTED,
+    NGX_HTTP_KVROUTE_STATE_PROBED,       /* half-open */
+    NGX_HTTP_KVROUTE_STATE_PLACEHOLDER,
+    NGX_HTTP_KVROUTE_STATES
+} ngx_http_kvroute_status_state_e;
 
 
 /* a server in an upstream, or one of its ranks; all values are of one moment */
 typedef struct {
     ngx_str_t                     server;
     ngx_str_t                     name;
-    const char                   *state;
+    ngx_http_kvroute_status_state_e  state;
+    const char                   *reason;   /* its last error, or NULL */
+    uint32_t                      since;    /* of the state; 0: unknown */
 
     uint32_t                      id;       /* KVR_REGISTRY_NONE: no counters */
     uint32_t                      member;
@@ -89,10 +107,13 @@ struct ngx_http_kvroute_status_prom_s {
 
 /* Reads everything about upstreams, in the order of kmcf->upstreams. */
 ngx_http_kvroute_status_upstream_t *ngx_http_kvroute_status_snapshot(
-    ngx_http_request_t *r);
+    ngx_pool_t *pool, ngx_log_t *log);
 
-/* names of the states of a peer, ends in NULL */
-extern const char  *ngx_http_kvroute_status_states[];
+/* Starts to look at all states, so that each is known since when. */
+void ngx_http_kvroute_status_watch(ngx_cycle_t *cycle);
+
+/* names of the states of a peer */
+extern const char  *ngx_http_kvroute_status_states[NGX_HTTP_KVROUTE_STATES];
 
 /* Reads the values of a zone itself. */
 void ngx_http_kvroute_status_snapshot_zone(ngx_http_kvroute_zone_t *zone,
@@ -134,12 +155,15 @@ ngx_int_t ngx_http_kvroute_status_health(ngx_pool_t *pool,
 
 /*
  * "health" of one upstream and of all, as codes and numbers of which the page
- * makes sentences; "minute" of a server; "saved" and "history" of an upstream
+ * makes sentences; the state and "minute" of a server; "saved" and "history"
+ * of an upstream
  */
 void ngx_http_kvroute_status_json_health(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u);
 void ngx_http_kvroute_status_json_healths(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u, ngx_uint_t n);
+void ngx_http_kvroute_status_json_since(cJSON *json,
+    ngx_http_kvroute_status_peer_t *p);
 void ngx_http_kvroute_status_json_minute(cJSON *json,
     ngx_http_kvroute_status_peer_t *p);
 void ngx_http_kvroute_status_json_saved(cJSON *json,

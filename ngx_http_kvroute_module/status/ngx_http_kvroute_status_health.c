@@ -17,9 +17,16 @@
 #define NGX_HTTP_KVROUTE_STALE_PROBES  5
 #define NGX_HTTP_KVROUTE_STALE_TIME    10000
 
+/* s, up for so long, and warmed up, a server gets its share */
+#define NGX_HTTP_KVROUTE_STEADY        60
+
 
 static void ngx_http_kvroute_health_server(ngx_http_kvroute_status_peer_t *p,
     kvr_verdict_server_t *s);
+static void ngx_http_kvroute_health_since(ngx_http_kvroute_status_peer_t *p,
+    kvr_verdict_server_t *s);
+static const char *ngx_http_kvroute_health_reason(
+    ngx_http_kvroute_status_peer_t *p);
 static cJSON *ngx_http_kvroute_health_json(cJSON *json, kvr_verdict_e state);
 static cJSON *ngx_http_kvroute_health_why(ngx_http_kvroute_status_upstream_t *u,
     kvr_verdict_why_t *why);
@@ -29,12 +36,20 @@ static void ngx_http_kvroute_health_caps(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u);
 
 
+const char  *ngx_http_kvroute_status_states[NGX_HTTP_KVROUTE_STATES] = {
+    "up", "unavail", "draining", "drained", "down", "unhealthy", "checking",
+    "ejected", "probed", "placeholder"
+};
+
+
 ngx_int_t
 ngx_http_kvroute_status_health(ngx_pool_t *pool,
     ngx_http_kvroute_status_upstream_t *u)
 {
-    uint64_t                 since, now;
+    uint64_t                 since, now, rejects;
     ngx_uint_t               i;
+    kvr_history_t           *history;
+    const kvr_zone_t        *zone;
     kvr_united_t            *united;
     kvr_verdict_server_t    *server;
     kvr_verdict_upstream_t   upstream;
@@ -46,25 +61,34 @@ ngx_http_kvroute_status_health(ngx_pool_t *pool,
         return NGX_ERROR;
     }
 
+    zone = &u->conf->zone->core;
+    history = u->conf->zone->sh->history;
+    rejects = ngx_http_kvroute_zone_rejects(u->conf);
+
     for (i = 0; i < u->number; i++) {
         ngx_http_kvroute_health_server(&u->peer[i], &server[i]);
     }
 
     upstream.locked = (u->locked != 0);
-    upstream.rejects = !u->shared ? 0
-                       : kvr_history_rejects(u->conf->zone->sh->history,
-                                        &u->conf->zone->core, u->conf->number,
-                                        ngx_http_kvroute_zone_rejects(u->conf));
+    upstream.rejects = u->shared ? kvr_history_rejects(history, zone,
+                                                     u->conf->number, rejects)
+                                 : 0;
 
     /* seconds since sharing fails, at least 1; 0: it works */
 
-    united = u->conf->zone->core.united;
+    united = zone->united;
     since = united ? kvr_get(&united->failing) : 0;
     now = ngx_max((uint64_t) ngx_current_msec, since);
 
     upstream.alone = since ? (now - since) / 1000 + 1 : 0;
 
     kvr_verdict(&upstream, server, (uint32_t) u->number, u->verdict);
+
+    if (u->shared) {
+        kvr_history_upstream(history, zone, u->conf->number, rejects);
+        kvr_since_causes(history, zone, u->conf->number, server, u->verdict,
+                         (uint32_t) ngx_time());
+    }
 
     return NGX_OK;
 }
@@ -80,10 +104,12 @@ ngx_http_kvroute_health_server(ngx_http_kvroute_status_peer_t *p,
 
     s->active = p->now.active;
     s->backup = (p->backup != 0);
-    s->up = (ngx_strcmp(p->state, "up") == 0);
-    s->planned = (ngx_strcmp(p->state, "draining") == 0
-                  || ngx_strcmp(p->state, "drained") == 0
-                  || ngx_strcmp(p->state, "down") == 0);
+    s->weight = (uint32_t) p->weight;
+    s->member = p->member;
+    s->up = (p->state == NGX_HTTP_KVROUTE_STATE_UP);
+    s->planned = (p->state == NGX_HTTP_KVROUTE_STATE_DRAINING
+                  || p->state == NGX_HTTP_KVROUTE_STATE_DRAINED
+                  || p->state == NGX_HTTP_KVROUTE_STATE_DOWN);
     s->uncounted = (p->id == KVR_REGISTRY_NONE);
 
     if (s->uncounted) {
@@ -102,12 +128,96 @@ ngx_http_kvroute_health_server(ngx_http_kvroute_status_peer_t *p,
                   && kvr_outlier_refusal((kvr_outlier_e) p->now.why));
     s->firsts = minute->firsts;
     s->ttft = minute->ttft;
+    s->window = minute->window;
 
     if (p->conf->probe && (p->set & KVR_COUNTER_REPORTS)) {
         old = ngx_max(NGX_HTTP_KVROUTE_STALE_PROBES * p->conf->probe->interval,
                       NGX_HTTP_KVROUTE_STALE_TIME);
 
         s->stale = (p->now.age > old);
+    }
+
+    ngx_http_kvroute_health_since(p, s);
+    p->reason = ngx_http_kvroute_health_reason(p);
+}
+
+
+/* Finds since when a server has its state.  A half-open one is ejected. */
+static void
+ngx_http_kvroute_health_since(ngx_http_kvroute_status_peer_t *p,
+    kvr_verdict_server_t *s)
+{
+    uint32_t                         now;
+    ngx_http_kvroute_status_state_e  state;
+
+    now = (uint32_t) ngx_time();
+    state = p->state;
+
+    if (state == NGX_HTTP_KVROUTE_STATE_PROBED) {
+        state = NGX_HTTP_KVROUTE_STATE_EJECTED;
+    }
+
+    p->since = kvr_since_state(p->conf->zone->sh->history,
+                               &p->conf->zone->core, p->member, state, now);
+
+    s->steady = (s->up && now - p->since >= NGX_HTTP_KVROUTE_STEADY
+                                            + p->conf->pool.slow_start);
+}
+
+
+/* Returns the last error that explains the state, or that clients got. */
+static const char *
+ngx_http_kvroute_health_reason(ngx_http_kvroute_status_peer_t *p)
+{
+    kvr_engine_t    *s;
+    kvr_registry_t  *registry;
+
+    registry = p->conf->zone->core.registry;
+    s = &registry->peer[registry->peer[p->id].address].engine;
+
+    switch (p->state) {
+
+    case NGX_HTTP_KVROUTE_STATE_EJECTED:
+    case NGX_HTTP_KVROUTE_STATE_PROBED:
+        return kvr_outlier_name((kvr_outlier_e) p->now.why);
+
+    case NGX_HTTP_KVROUTE_STATE_UNHEALTHY:
+    case NGX_HTTP_KVROUTE_STATE_CHECKING:
+        return kvr_fault_name(kvr_get(&s->check_fault));
+
+    case NGX_HTTP_KVROUTE_STATE_UNAVAIL:
+        break;
+
+    case NGX_HTTP_KVROUTE_STATE_UP:
+
+        if (p->minute.errors + p->minute.refused == 0) {
+            return p->conf->probe ? kvr_fault_name(kvr_get(&s->probe_fault))
+                                  : NULL;
+        }
+
+        break;
+
+    default:
+        return NULL;
+    }
+
+    return p->now.last == KVR_OUTLIER_NONE
+           ? NULL : kvr_outlier_name((kvr_outlier_e) p->now.last);
+}
+
+
+/* Adds since when a server has its state, and the last error behind it. */
+void
+ngx_http_kvroute_status_json_since(cJSON *json,
+    ngx_http_kvroute_status_peer_t *p)
+{
+    if (p->since) {
+        ngx_http_kvroute_status_json_time(json, "since",
+                                          (uint64_t) p->since * 1000);
+    }
+
+    if (p->reason) {
+        cJSON_AddStringToObject(json, "reason", p->reason);
     }
 }
 
@@ -129,6 +239,11 @@ ngx_http_kvroute_status_json_minute(cJSON *json,
         cJSON_AddNumberToObject(item, "ttft_stream",
                                 (double) p->minute.ttft
                                 / (double) p->minute.firsts / 1e3);
+    }
+
+    if (p->minute.window) {
+        cJSON_AddNumberToObject(item, "ttft_window",
+                                (double) p->minute.window / 1e3);
     }
 }
 
@@ -207,6 +322,7 @@ ngx_http_kvroute_health_why(ngx_http_kvroute_status_upstream_t *u,
 {
     cJSON                           *json, *list, *item;
     ngx_uint_t                       i;
+    const char                      *fault;
     kvr_outlier_e                    reason;
     const kvr_verdict_row_t         *row;
     ngx_http_kvroute_status_peer_t  *p;
@@ -216,6 +332,11 @@ ngx_http_kvroute_health_why(ngx_http_kvroute_status_upstream_t *u,
 
     cJSON_AddStringToObject(json, "code", row->code);
     cJSON_AddStringToObject(json, "state", kvr_verdict_name(why->state));
+
+    if (why->since) {
+        ngx_http_kvroute_status_json_time(json, "since",
+                                          (uint64_t) why->since * 1000);
+    }
 
     ngx_http_kvroute_health_number(json, row->n, why->n);
     ngx_http_kvroute_health_number(json, row->all, why->all);
@@ -232,12 +353,9 @@ ngx_http_kvroute_health_why(ngx_http_kvroute_status_upstream_t *u,
 
         ngx_http_kvroute_status_json_string(item, "name", p->name.data,
                                             p->name.len);
-        cJSON_AddStringToObject(item, "state", p->state);
-
-        if (p->conf->eject.on && p->now.ejected) {
-            cJSON_AddStringToObject(item, "reason",
-                                  kvr_outlier_name((kvr_outlier_e) p->now.why));
-        }
+        cJSON_AddStringToObject(item, "state",
+                                ngx_http_kvroute_status_states[p->state]);
+        ngx_http_kvroute_status_json_since(item, p);
     }
 
     if (why->reason == KVR_VERDICT_REJECTS) {
@@ -253,6 +371,13 @@ ngx_http_kvroute_health_why(ngx_http_kvroute_status_upstream_t *u,
         cJSON_AddStringToObject(json, "status",
                                 kvr_outlier_name(kvr_outlier_refusal(reason)
                                                  ? reason : KVR_OUTLIER_4XX));
+
+    } else if (why->reason == KVR_VERDICT_ALONE) {
+        fault = kvr_fault_name(kvr_get(&u->conf->zone->core.united->fault));
+
+        if (fault) {
+            cJSON_AddStringToObject(json, "reason", fault);
+        }
     }
 
     return json;

@@ -139,7 +139,7 @@ ngx_http_kvroute_json_all(ngx_http_request_t *r)
     ngx_http_kvroute_srv_conf_t    *conf;
     ngx_http_kvroute_main_conf_t   *kmcf;
 
-    u = ngx_http_kvroute_status_snapshot(r);
+    u = ngx_http_kvroute_status_snapshot(r->pool, r->connection->log);
     if (u == NULL) {
         return NULL;
     }
@@ -551,8 +551,11 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_status_peer_t *p)
                                         p->name.len);
     cJSON_AddBoolToObject(json, "backup", p->backup != 0);
     cJSON_AddNumberToObject(json, "weight", p->weight);
-    cJSON_AddStringToObject(json, "state", p->state);
+    cJSON_AddStringToObject(json, "state",
+                            ngx_http_kvroute_status_states[p->state]);
     cJSON_AddNumberToObject(json, "active", p->now.active);
+    ngx_http_kvroute_status_json_since(json, p);
+
     if (p->ranks > 1) {
         cJSON_AddNumberToObject(json, "rank", p->rank);
     }

@@ -36,6 +36,7 @@ typedef struct {
     ngx_http_kvroute_queue_t            *queue;  /* of an upstream, or NULL */
     ngx_http_kvroute_status_peer_t      *peer;   /* or NULL */
     kvr_verdict_t                       *verdict;  /* of an upstream, or NULL */
+    ngx_http_kvroute_status_peer_t      *servers;  /* of its causes */
     const kvr_resume_t                  *resume;   /* likewise */
 } ngx_http_kvroute_prom_target_t;
 
@@ -60,6 +61,8 @@ static void ngx_http_kvroute_prom_queues(ngx_http_kvroute_status_prom_t *prom,
     ngx_array_t *targets);
 static void ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
     ngx_array_t *targets);
+static void ngx_http_kvroute_prom_cause(ngx_http_kvroute_status_prom_t *prom,
+    ngx_http_kvroute_prom_target_t *t, kvr_verdict_why_t *why);
 static void ngx_http_kvroute_prom_gauge(ngx_http_kvroute_status_prom_t *prom,
     const char *name, const char *help);
 static void ngx_http_kvroute_prom_state(ngx_http_kvroute_status_prom_t *prom,
@@ -91,7 +94,7 @@ ngx_http_kvroute_status_prom(ngx_http_request_t *r)
     ngx_memzero(&prom, sizeof(ngx_http_kvroute_status_prom_t));
     prom.pool = r->pool;
 
-    u = ngx_http_kvroute_status_snapshot(r);
+    u = ngx_http_kvroute_status_snapshot(r->pool, r->connection->log);
 
     if (u == NULL
         || ngx_array_init(&targets, r->pool, 16,
@@ -213,6 +216,7 @@ ngx_http_kvroute_prom_upstream(ngx_pool_t *pool, ngx_array_t *targets,
     t->set = u->set;
     t->queue = u->conf->queue;
     t->verdict = u->verdict;
+    t->servers = u->peer;
     labels = t->labels;
 
     for (i = 0; i < KVR_QUEUE_CLASSES && u->conf->queue; i++) {
@@ -459,7 +463,6 @@ static void
 ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
     ngx_array_t *targets)
 {
-    const char                      *state;
     ngx_uint_t                       n, health;
     ngx_http_kvroute_prom_target_t  *t, *last;
 
@@ -469,22 +472,31 @@ ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
                                 "1 for the state of the peer.");
 
     for (t = targets->elts; t < last; t++) {
-        for (n = 0; t->peer && ngx_http_kvroute_status_states[n]; n++) {
-            state = ngx_http_kvroute_status_states[n];
+        for (n = 0; t->peer && n < NGX_HTTP_KVROUTE_STATES; n++) {
             ngx_http_kvroute_prom_state(prom, "kvroute_peer_state", t, "state",
-                                        state, t->peer->state == state);
+                                        ngx_http_kvroute_status_states[n],
+                                        t->peer->state == n);
         }
     }
 
-    ngx_http_kvroute_prom_gauge(prom, "kvroute_peer_ejected_reason",
-                                "1 for the reason why the peer is ejected.");
+    ngx_http_kvroute_prom_gauge(prom, "kvroute_peer_state_timestamp_seconds",
+                                "Since when the peer has its state.");
 
     for (t = targets->elts; t < last; t++) {
-        if (t->peer && t->peer->conf->eject.on && t->peer->now.ejected) {
-            ngx_http_kvroute_prom_state(prom, "kvroute_peer_ejected_reason", t,
-                            "reason",
-                            kvr_outlier_name((kvr_outlier_e) t->peer->now.why),
-                            1);
+        if (t->peer && t->peer->since) {
+            ngx_http_kvroute_status_prom_add(prom,
+                                 "kvroute_peer_state_timestamp_seconds{%V} "
+                                 "%uD\n", &t->labels, t->peer->since);
+        }
+    }
+
+    ngx_http_kvroute_prom_gauge(prom, "kvroute_peer_reason",
+                                "1 for the last error of the peer.");
+
+    for (t = targets->elts; t < last; t++) {
+        if (t->peer && t->peer->reason) {
+            ngx_http_kvroute_prom_state(prom, "kvroute_peer_reason", t,
+                                        "reason", t->peer->reason, 1);
         }
     }
 
@@ -497,6 +509,15 @@ ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
             ngx_http_kvroute_prom_state(prom, "kvroute_upstream_health", t,
                                         "state", kvr_verdict_name(n),
                                         n == t->verdict->state);
+        }
+    }
+
+    ngx_http_kvroute_prom_gauge(prom, "kvroute_upstream_cause_timestamp_seconds",
+                                "Since when a cause of the health holds.");
+
+    for (t = targets->elts; t < last; t++) {
+        for (n = 0; t->verdict && n < t->verdict->n; n++) {
+            ngx_http_kvroute_prom_cause(prom, t, &t->verdict->why[n]);
         }
     }
 
@@ -545,6 +566,36 @@ ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
                                         n == health);
         }
     }
+}
+
+
+/* Adds a cause, with its server if it is of one. */
+static void
+ngx_http_kvroute_prom_cause(ngx_http_kvroute_status_prom_t *prom,
+    ngx_http_kvroute_prom_target_t *t, kvr_verdict_why_t *why)
+{
+    ngx_str_t    peer;
+    ngx_uint_t   single;
+
+    ngx_str_null(&peer);
+    single = (why->reason < KVR_VERDICT_SINGLE);
+
+    if (single
+        && ngx_http_kvroute_status_prom_label(prom->pool, &peer,
+                                       &t->servers[why->server[0]].name)
+           != NGX_OK)
+    {
+        prom->failed = 1;
+        return;
+    }
+
+    ngx_http_kvroute_status_prom_add(prom,
+                              "kvroute_upstream_cause_timestamp_seconds{%V,"
+                              "code=\"%s\",state=\"%s\"%s%V%s} %uD\n",
+                              &t->labels, kvr_verdict_row(why->reason)->code,
+                              kvr_verdict_name(why->state),
+                              single ? ",peer=\"" : "", &peer,
+                              single ? "\"" : "", why->since);
 }
 
 

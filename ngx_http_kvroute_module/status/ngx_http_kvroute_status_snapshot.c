@@ -18,8 +18,9 @@
 #define NGX_HTTP_KVROUTE_SERVER_LEN  255
 
 
-static ngx_int_t ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
-    ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_status_upstream_t *u);
+static ngx_int_t ngx_http_kvroute_status_upstream(ngx_pool_t *pool,
+    ngx_log_t *log, ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_status_upstream_t *u);
 static void ngx_http_kvroute_status_server(void *data,
     ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t k, ngx_uint_t i,
     ngx_http_upstream_rr_peer_t *peer);
@@ -30,29 +31,24 @@ static void ngx_http_kvroute_status_counted(ngx_http_kvroute_srv_conf_t *conf,
 static void ngx_http_kvroute_status_copy(ngx_str_t *dst, ngx_str_t *src,
     size_t max);
 static ngx_uint_t ngx_http_kvroute_status_placeholder(ngx_str_t *name);
-static const char *ngx_http_kvroute_status_state(
+static ngx_http_kvroute_status_state_e ngx_http_kvroute_status_state(
     ngx_http_kvroute_srv_conf_t *conf, ngx_http_upstream_rr_peer_t *peer,
     uint32_t id, uint32_t member);
 
 
-const char  *ngx_http_kvroute_status_states[] = {
-    "up", "unavail", "draining", "drained", "down", "unhealthy", "checking",
-    "ejected", "probed", "placeholder", NULL
-};
-
-
 ngx_http_kvroute_status_upstream_t *
-ngx_http_kvroute_status_snapshot(ngx_http_request_t *r)
+ngx_http_kvroute_status_snapshot(ngx_pool_t *pool, ngx_log_t *log)
 {
     ngx_uint_t                            i;
     ngx_http_kvroute_srv_conf_t         **kscfp;
     ngx_http_kvroute_main_conf_t         *kmcf;
     ngx_http_kvroute_status_upstream_t   *all;
 
-    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_kvroute_module);
 
-    all = ngx_pcalloc(r->pool, (kmcf->upstreams.nelts + 1)
-                                 * sizeof(ngx_http_kvroute_status_upstream_t));
+    all = ngx_pcalloc(pool, (kmcf->upstreams.nelts + 1)
+                            * sizeof(ngx_http_kvroute_status_upstream_t));
     if (all == NULL) {
         return NULL;
     }
@@ -60,7 +56,9 @@ ngx_http_kvroute_status_snapshot(ngx_http_request_t *r)
     kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        if (ngx_http_kvroute_status_upstream(r, kscfp[i], &all[i]) != NGX_OK) {
+        if (ngx_http_kvroute_status_upstream(pool, log, kscfp[i], &all[i])
+            != NGX_OK)
+        {
             return NULL;
         }
     }
@@ -70,7 +68,7 @@ ngx_http_kvroute_status_snapshot(ngx_http_request_t *r)
 
 
 static ngx_int_t
-ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
+ngx_http_kvroute_status_upstream(ngx_pool_t *pool, ngx_log_t *log,
     ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_status_upstream_t *u)
 {
     u_char                          *names;
@@ -82,7 +80,7 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
 
     /* does not wait for a lock: the status says that it is held */
 
-    rc = ngx_http_kvroute_peers_current(conf, 0, r->connection->log);
+    rc = ngx_http_kvroute_peers_current(conf, 0, log);
 
     if (rc == NGX_ERROR) {
         return NGX_ERROR;
@@ -93,7 +91,7 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
     /* the name of an upstream of "proxy_pass" with a path is not terminated */
 
     u->name.len = conf->upstream->host.len;
-    u->name.data = ngx_pnalloc(r->pool, u->name.len + 1);
+    u->name.data = ngx_pnalloc(pool, u->name.len + 1);
 
     if (u->name.data == NULL) {
         return NGX_ERROR;
@@ -110,10 +108,9 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
     n = conf->list[0].targets + conf->list[1].targets;
     len = KVR_REGISTRY_NAME_LEN + sizeof("#99") + NGX_HTTP_KVROUTE_SERVER_LEN;
 
-    u->peer = ngx_pcalloc(r->pool,
-                              (n + 1) * sizeof(ngx_http_kvroute_status_peer_t));
-    names = ngx_pnalloc(r->pool, (n + 1) * len);
-    counted = ngx_pmemalign(r->pool, (n + 1) * sizeof(kvr_member_t),
+    u->peer = ngx_pcalloc(pool, (n + 1) * sizeof(ngx_http_kvroute_status_peer_t));
+    names = ngx_pnalloc(pool, (n + 1) * len);
+    counted = ngx_pmemalign(pool, (n + 1) * sizeof(kvr_member_t),
                             KVR_CACHE_LINE);
 
     if (u->peer == NULL || names == NULL || counted == NULL) {
@@ -155,7 +152,7 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
 
     u->shared = ngx_http_kvroute_zone_upstream(conf);
 
-    return ngx_http_kvroute_status_health(r->pool, u);
+    return ngx_http_kvroute_status_health(pool, u);
 }
 
 
@@ -273,7 +270,7 @@ ngx_http_kvroute_status_placeholder(ngx_str_t *name)
 }
 
 
-static const char *
+static ngx_http_kvroute_status_state_e
 ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, uint32_t id, uint32_t member)
 {
@@ -281,22 +278,22 @@ ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_shctx_t  *sh;
 
     if (ngx_http_kvroute_status_placeholder(&peer->name)) {
-        return "placeholder";
+        return NGX_HTTP_KVROUTE_STATE_PLACEHOLDER;
     }
 
     if (ngx_http_kvroute_draining_only(peer)) {
-        return "draining";
+        return NGX_HTTP_KVROUTE_STATE_DRAINING;
     }
 
     if (peer->down) {
-        return "down";
+        return NGX_HTTP_KVROUTE_STATE_DOWN;
     }
 
     if (peer->max_fails
         && peer->fails >= peer->max_fails
         && ngx_time() - peer->checked <= peer->fail_timeout)
     {
-        return "unavail";
+        return NGX_HTTP_KVROUTE_STATE_UNAVAIL;
     }
 
     if (id != KVR_REGISTRY_NONE) {
@@ -307,10 +304,10 @@ ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
                                 (uint64_t) ngx_current_msec))
         {
         case KVR_DRAIN_ON:
-            return "draining";
+            return NGX_HTTP_KVROUTE_STATE_DRAINING;
 
         case KVR_DRAIN_EMPTY:
-            return "drained";
+            return NGX_HTTP_KVROUTE_STATE_DRAINED;
 
         default:
             break;
@@ -322,10 +319,10 @@ ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
         switch (kvr_get(&conf->zone->sh->registry->peer[id].engine.health)) {
 
         case KVR_HEALTH_DOWN:
-            return "unhealthy";
+            return NGX_HTTP_KVROUTE_STATE_UNHEALTHY;
 
         case KVR_HEALTH_STARTING:
-            return "checking";
+            return NGX_HTTP_KVROUTE_STATE_CHECKING;
 
         default:
             break;
@@ -338,11 +335,12 @@ ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
 
         if (kvr_outlier_ejected(state)) {
             return kvr_outlier_sick(state, (uint64_t) ngx_current_msec)
-                   ? "ejected" : "probed";
+                   ? NGX_HTTP_KVROUTE_STATE_EJECTED
+                   : NGX_HTTP_KVROUTE_STATE_PROBED;
         }
     }
 
-    return "up";
+    return NGX_HTTP_KVROUTE_STATE_UP;
 }
 
 

@@ -10,7 +10,7 @@ const errors = (p) => p.minute && p.minute.errors
 const wrong = (p) => (p.state === "up" ? 0
     : p.state === "draining" || p.state === "drained" ? 1 : 4)
   + (errors(p) >= .05 ? 2 + errors(p) : 0)
-  + (last && health(last).why.some((w) => ["errors", "slow", "hot"]
+  + (last && health(last).why.some((w) => ["errors", "client_errors", "slow", "hot", "starved"]
       .includes(w.code) && w.servers[0].name === p.name) ? 1 : 0);
 
 const health = (s) => {
@@ -31,22 +31,26 @@ const heard = (e) => e.state + (e.lost ? `, ${count(e.lost)} lost` : "")
 const columns = [
   { key: "name", title: "server", get: (p) => p.name },
   { key: "state", title: "state", get: (p) => p.state, state: true,
-    show: (v, p) => v === "draining" && p.drain
-      ? `draining: ${p.drain.sessions} sessions` : p.ejected
-      ? `${v}: ${p.ejected.reason}, ${Math.ceil(p.ejected.for)} s` : v },
+    show: (v, p) => v === "up" ? v : v
+      + (p.since ? " " + age(p.since, Date.parse(last.timestamp)) : "")
+      + (v === "draining" && p.drain ? `: ${p.drain.sessions} sessions`
+        : p.reason ? ": " + fault(p.reason) : ""),
+    hint: (p) => (p.since ? `since ${p.since}` : "")
+      + (p.reason ? `, last error: ${fault(p.reason)}` : "")
+      + (p.ejected ? `, tried again in ${Math.ceil(p.ejected.for)} s` : "") },
   { key: "errors", title: "errors / min", num: true, get: errors,
     show: (v, p) => v ? `${count(p.minute.errors)} (${share(v, 1)})` : "0",
     bad: (v) => v >= .05 },
   { key: "4xx", title: "4xx / min", num: true,
     get: (p) => p.minute ? p.minute.errors_4xx : 0, show: count },
-  { key: "5xx", title: "5xx", num: true,
+  { key: "5xx", title: "5xx", num: true, rare: true,
     get: (p) => p.responses ? p.responses["5xx"] : 0, show: count },
-  { key: "fails", title: "fails", num: true, get: (p) => p.fails || 0,
+  { key: "fails", title: "fails", num: true, rare: true, get: (p) => p.fails || 0,
     show: count },
   { key: "active", title: "active", get: (p) => p.active, bar: String,
     least: 8 },
-  { key: "pending", title: "pending", get: (p) => p.pending || 0, bar: bytes,
-    least: 1 << 18 },
+  { key: "pending", title: "pending", rare: true, get: (p) => p.pending || 0,
+    bar: bytes, least: 1 << 18 },
   { key: "load", title: "load", num: true,
     get: (p) => p.load && p.load.utilization !== undefined
       ? p.load.utilization : null,
@@ -54,12 +58,13 @@ const columns = [
   { key: "rate", title: "requests / s", num: true, get: (p, o, s) =>
       o ? delta(p.requests || 0, o.requests || 0) / s : null, show: rate },
   { key: "ttft", title: "TTFT", num: true,
-    get: (p) => p.ttft_stream === undefined ? null : p.ttft_stream,
-    show: time },
+    get: (p) => (p.minute || {}).ttft_stream || (p.minute || {}).ttft_window
+      || null, show: time,
+    hint: (p) => `since start ${time(p.ttft_stream)}` },
   { key: "cached", title: "cached share", num: true,
     get: (p) => p.prompt_bytes ? p.matched_bytes / p.prompt_bytes : null,
     show: (v, p) => share(p.matched_bytes, p.prompt_bytes) },
-  { key: "regret", title: "regret", num: true,
+  { key: "regret", title: "regret", num: true, rare: true,
     get: (p) => p.prompt_bytes
       ? (p.best_bytes - p.matched_bytes) / p.prompt_bytes : null,
     show: (v, p) => share(p.best_bytes - p.matched_bytes, p.prompt_bytes) },
@@ -79,7 +84,7 @@ const columns = [
   { key: "events", title: "KV events", get: (p) => p.events ? p.events.state
       : null, show: (v, p) => v === null ? "–" : heard(p.events),
     bad: (v) => v === "off" || v === "stale" },
-  { key: "delivered", title: "cache hits as predicted", num: true,
+  { key: "delivered", title: "cache hits as predicted", num: true, rare: true,
     get: (p) => p.cache && p.cache.predicted_tokens
       ? p.cache.delivered_tokens / p.cache.predicted_tokens : null,
     show: (v) => v === null ? "–" : share(v, 1) }
@@ -94,6 +99,7 @@ const drawHead = () => {
     const b = make("button", c.title);
     th.scope = "col";
     th.dataset.key = c.key;
+    if (c.rare) th.dataset.rare = "";
     explain(th, c.title);
     b.addEventListener("click", () => {
       sort = { key: c.key, down: sort.key === c.key ? !sort.down : !!c.num };
@@ -110,6 +116,7 @@ const row = (name) => {
     const td = make("td", undefined, c.num ? "num" : "");
     td.dataset.label = c.title;
     td.dataset.key = c.key;
+    if (c.rare) td.dataset.rare = "";
     if (c.bar) {
       const bar = make("div", undefined, "bar");
       td.fill = make("i");
@@ -150,6 +157,7 @@ const act = async (what, name) => {
 
 const drawPeers = (u, then, seconds) => {
   const body = $("peers").tBodies[0];
+  $("peers").classList.toggle("few", !$("all").checked);
   $("peers").classList.toggle("deaf", !u.peers.some((p) => p.events));
   const old = new Map(then ? then.peers.map((p) => [p.name, p]) : []);
   const col = columns.find((c) => c.key === sort.key);
@@ -296,7 +304,7 @@ const draw = () => {
     + poolOf(u) + hostsOf(s.zones[u.zone])
     + `${u.policy}, nginx ${s.nginx_version}, `
     + `kvroute ${s.version}`);
-  drawHealth(u);
+  drawHealth(u, first && first.u, span);
   drawFleet(u, prev && prev.u, first && first.u, seconds, span);
   drawPeers(u, prev && prev.u, seconds);
   drawShadow(u, first && first.u, span);
@@ -319,7 +327,8 @@ const take = (s) => {
   if ([...select.options].map((o) => o.text).join("\n") !== titles.join("\n")) {
     const chosen = select.value || decodeURIComponent(location.hash.slice(1));
     select.replaceChildren(...names.map((n, i) => new Option(titles[i], n)));
-    if (names.includes(chosen)) select.value = chosen;
+    const worst = s.health && s.health.why[0] && s.health.why[0].upstream;
+    select.value = [chosen, worst, ...names].find((n) => names.includes(n));
   }
   for (const n of names) {
     const list = past.get(n) || [];
@@ -368,7 +377,7 @@ document.addEventListener("keydown", (e) => {
     return;
   if (e.key === "p") pause();
 });
-for (const id of ["problems", "search", "by"])
+for (const id of ["problems", "all", "search", "by"])
   $(id).addEventListener("input", () => { if (last) draw(); });
 addEventListener("resize", () => { if (last) draw(); });
 

@@ -89,19 +89,63 @@ const drawHistory = (u) => {
     + time(now.ttft_p95));
 };
 
-const drawHealth = (u) => {
-  const v = health(last), why = v.why.map(sentence);
+/* answers that broke: continued elsewhere, moved by a drain, or cut */
+
+const unbroken = (u, base, span) => {
+  if (!u.continued) return null;
+  const by = (key) => Object.entries(u[key] || {}).map(([k, n]) =>
+    [k, delta(n, base && base[key] ? base[key][k] || 0 : 0)])
+    .filter(([, n]) => n);
+  const sum = (list) => list.reduce((n, [, v]) => n + v, 0);
+  const said = (list) => list.map(([k, n]) => `${k} ${count(n)}`).join(", ");
+  const all = by("continued"), cut = by("cut");
+  const moved = all.filter(([k]) => k === "moved");
+  const broke = all.filter(([k]) => k !== "moved");
+
+  const parts = [
+    ...(broke.length ? [`${count(sum(broke))} answers broke and were continued `
+      + `by other servers (${said(broke)})`] : []),
+    ...(moved.length ? [`${count(sum(moved))} streams were moved to other `
+      + "servers by a drain"] : []),
+    ...(cut.length ? [`${count(sum(cut))} answers broke and were cut `
+      + `(${said(cut)})`] : [])];
+
+  return parts.length === 0 ? null : { code: cut.length ? "cut" : "continued",
+    text: `${parts.join("; ")}, ${span}`, since: "",
+    todo: cut.length ? "check why these could not be continued" : "" };
+};
+
+/* a cause in the elements of its box: the sentence, since when, what to do */
+
+const drawCause = ([text, since, todo, row], w) => {
+  set(text, w.text);
+  set(since, w.since);
+  set(todo, w.todo && `Do: ${w.todo}.`);
+  set(row, w.todo && "runbook");
+  if (w.todo) row.setAttribute("href", `#incident-${w.code}`);
+};
+
+const drawHealth = (u, base, span) => {
+  const v = health(last), now = Date.parse(last.timestamp);
+  const more = unbroken(u, base, span);
+  const why = v.why.map((w) => ({ code: w.code, text: sentence(w),
+    since: sinceOf(w, now), todo: advise(w) }));
   const sum = (k) => u.peers.reduce((n, p) =>
     n + (p.minute ? p.minute[k] : 0), 0);
   const up = u.peers.filter((p) => p.state === "up").length;
 
   $("health").className = v.state;
-  set($("verdict"), why.length ? why[0]
-    : `working: ${up} of ${u.peers.length} servers up, `
+  drawCause(["verdict", "since", "todo", "row"].map($), why.length ? why[0] : { text: `working: ${up} of ${u.peers.length} servers up, `
       + `${count(sum("requests"))} requests in the last minute, `
-      + `${count(sum("errors"))} errors`);
+      + `${count(sum("errors"))} errors`, since: "", todo: "" });
   document.title = v.state === "green" ? "kvroute"
-                                       : `${v.state}: ${why[0]} – kvroute`;
-  drawList($("why"), why.slice(1).concat(u.resumes ? u.resumes.text : []),
-    () => make("li"), set);
+                                       : `${v.state}: ${why[0].text} – kvroute`;
+  drawList($("why"), [...why.slice(1), ...(more ? [more] : []),
+    ...(u.resumes ? [{ text: u.resumes.text, since: "", todo: "" }] : [])],
+    () => {
+      const li = make("li");
+      li.append(make("span"), make("span", "", "soft"), make("span"),
+                make("a"));
+      return li;
+    }, (li, w) => drawCause(li.children, w));
 };

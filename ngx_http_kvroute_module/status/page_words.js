@@ -110,10 +110,30 @@ const sources = {
   learned: "learned from its answers", assumed: "capacity=, nothing is known"
 };
 
+/* last errors of servers and stores, by reason: docs/status.md has the same */
+
+const faults = {
+  "refused": "connection refused", "unreachable": "unreachable",
+  "timeout": "timed out", "closed": "connection closed",
+  "reset": "connection closed", "tls": "TLS handshake failed",
+  "expired": "certificate expired", "untrusted": "certificate not trusted",
+  "other_host": "certificate of another host", "not_http": "not HTTP",
+  "no_metrics": "no usable metrics", "loading": "model loading",
+  "unresolved": "name not resolved", "password": "password rejected",
+  "rejected": "command rejected", "status": "unexpected status",
+  "broken": "answers break off", "slow": "slow first tokens",
+  "silent": "no response", "error": "errors in answers",
+  "unclear": "ambiguous errors", "401": "401 key rejected",
+  "403": "403 key rejected", "404": "404 model not found"
+};
+
+const fault = (reason) => faults[reason] || reason;
+
 /* causes of health as sentences, by code: docs/status.md has the same list */
 
-const listed = (w) => w.servers.map((s) => s.state === "up" ? s.name
-    : `${s.name} (${s.state}${s.reason ? ": " + s.reason : ""})`).join(", ")
+const listed = (w) => w.servers.map((s) => s.name + (s.state !== "up"
+    ? ` (${s.state}${s.reason ? ": " + fault(s.reason) : ""})`
+    : s.reason ? ` (${fault(s.reason)})` : "")).join(", ")
   + (w.number > w.servers.length
     ? ` and ${w.number - w.servers.length} more` : "");
 
@@ -128,43 +148,105 @@ const capped = (c) => [
   ...(c.max_waiting !== undefined ? [`max_waiting=${c.max_waiting}`] : [])
 ].join(" or ") || "its cap";
 
-const hints = {
-  "401": "is its API key another one?",
-  "403": "is its API key another one?",
-  "404": "does it have another model?",
-  "429": "does it have another limit?",
-  "503": "does it have another limit?"
-};
+const first = (w) => w.servers[0].name;
+
+const ms = (n) => time(n / 1000);
 
 const sentences = {
-  "locked": () => "the list of servers is locked: if it stays so, a killed "
-    + "process holds the lock, see the error log",
+  "locked": () => "the list of servers is locked: requests hang",
   "none_up": (w) => `none of ${w.of} servers is up`
     + (w.servers ? ": " + listed(w) : ""),
   "not_up": (w) => some(w, "not up"),
-  "errors": (w) => `${w.servers[0].name} fails: ${w.percent}% of its `
+  "errors": (w) => `${first(w)} fails${w.servers[0].reason
+    ? ` (${fault(w.servers[0].reason)})` : ""}: ${w.percent}% of its `
     + `${w.requests} requests in the last minute, ${w.percent_of_all}% of all `
     + "requests",
-  "client_errors": (w) => w.servers[0].name + (w.requests
+  "client_errors": (w) => first(w) + (w.requests
     ? ` answers ${w.status} to ${w.percent}% of requests, others to `
-      + `${w.percent_elsewhere}%: ` : ` answered ${w.status}: `)
-    + (hints[w.status] || "is it configured differently, or are these the "
-       + "requests of one client?"),
+      + `${w.percent_elsewhere}%` : ` answered ${w.status}`),
   "rejects": (w) => `${w.percent}% of requests rejected in the last minute `
     + `(${w.rejects}): every server is at ${capped(w.caps)}`
     + (w.load === undefined ? "" : `, load is ${Math.round(100 * w.load)}%`),
-  "slow": (w) => `${w.servers[0].name} is slow: first tokens after `
-    + `${time(w.ttft_ms / 1000)}, elsewhere after ${time(w.others_ms / 1000)}`,
-  "hot": (w) => `${w.servers[0].name} is hot: ${w.active} of ${w.of} requests `
-    + "in flight",
+  "slow": (w) => `${first(w)} is slow: first tokens after ${ms(w.ttft_ms)}, `
+    + `elsewhere after ${ms(w.others_ms)}`,
+  "starved": (w) => `${first(w)} gets ${w.requests} requests in the last minute,`
+    + ` its share is ${w.share}` + (w.ttft_ms ? `: first tokens after `
+    + `${ms(w.ttft_ms)}, elsewhere after ${ms(w.others_ms)}` : ""),
+  "hot": (w) => `${first(w)} is hot: ${w.active} of ${w.of} requests in flight`,
   "old_metrics": (w) => `old metrics, because the probe fails: ${listed(w)}`,
-  "not_sharing": (w) => `nothing was shared with other hosts for ${w.seconds} `
-    + "s: the error log has the reason, see kvroute_share",
+  "not_sharing": (w) => "nothing is shared with other hosts"
+    + (w.reason ? `: ${fault(w.reason)} at the store` : ""),
   "drained": (w) => some(w, "drained by the operator"),
   "no_counters": (w) => some(w, "without counters, because the zone is full")
 };
 
 const sentence = (w) => (sentences[w.code] || (() => w.code))(w);
+
+/* what to do: by the reason of the first server, or else by the code */
+
+const remedies = {
+  "refused": "start the engine",
+  "unreachable": "check the engine's host and the network",
+  "timeout": "check whether the engine hangs or is overloaded",
+  "silent": "check whether the engine hangs",
+  "tls": "check whether this is a TLS port, and its certificate",
+  "expired": "renew its certificate",
+  "untrusted": "fix its certificate, or the trusted certificates",
+  "other_host": "fix its certificate, or the name that is checked",
+  "loading": "wait until the engine has loaded its model",
+  "401": "give it the same API key as the others",
+  "403": "give it the same API key as the others",
+  "404": "serve the same model name there as at the others",
+  "429": "give it the same limits as the others",
+  "503": "give it the same limits as the others"
+};
+
+const look = "check its GPU and what else runs there; drain it if it lasts";
+
+const stores = {
+  "password": "check password_file= and the store's ACL",
+  "rejected": "check the store's ACL and memory",
+  "unresolved": "check the name in server= and the resolver"
+};
+
+const byReason = (w, other) => w.servers && remedies[w.servers[0].reason]
+  || other;
+
+const advice = {
+  "locked": () => "if it lasts, reload nginx and kill the old workers that hang",
+  "none_up": (w) => w.servers && w.servers[0].state === "placeholder"
+    ? "the ingress controller has no endpoints: start engines"
+    : byReason(w, "check the engines' logs"),
+  "not_up": (w) => byReason(w, "check the engine's log; it returns by itself "
+    + "once it answers"),
+  "errors": (w) => byReason(w, "check the engine's log; drain it if it lasts"),
+  "client_errors": (w) => remedies[w.status]
+    || "compare its configuration with the others', or find the client",
+  "rejects": (w) => w.load !== undefined && w.load < .7
+    ? "raise this cap: the engines have room"
+    : "add engines; raise this cap only if they have room",
+  "slow": () => look,
+  "starved": () => look,
+  "hot": () => "nothing, unless it lasts: then set max_pending=256k",
+  "old_metrics": () => "check kvroute_probe: path, key, TLS",
+  "not_sharing": (w) => stores[w.reason]
+    || "start the store, or check server= of kvroute_share",
+  "drained": () => "undrain them when the work is done",
+  "no_counters": () => "raise max_peers= of kvroute_zone"
+};
+
+const advise = (w) => advice[w.code] ? advice[w.code](w) : "";
+
+/* since when, with the age: "since 02:10:31 UTC, 45 s" */
+
+const lasted = (s) => s < 120 ? `${Math.max(0, Math.round(s))} s`
+  : s < 7200 ? `${Math.round(s / 60)} min`
+  : s < 172800 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86400)} days`;
+
+const age = (since, now) => lasted((now - Date.parse(since)) / 1000);
+
+const sinceOf = (w, now) => w.since === undefined ? ""
+  : `since ${w.since.slice(11, 19)} UTC, ${age(w.since, now)}`;
 
 const explain = (e, word) => {
   if (Object.hasOwn(words, word)) e.title = words[word];

@@ -457,9 +457,19 @@ ngx_http_kvroute_share_conn_fail(ngx_http_kvroute_share_conn_t *sc,
     const char *why, const char *text, size_t len)
 {
     u_char                    *p, *last;
+    ngx_connection_t          *c;
     ngx_http_kvroute_share_t  *share;
 
     share = sc->share;
+    c = sc->conn.pc.connection;
+
+    kvr_set(&share->core->stats.united.fault,
+            sc->conn.fault ? sc->conn.fault
+            : c == NULL ? KVR_FAULT_UNRESOLVED
+            : text ? (sc->known ? KVR_FAULT_REJECTED : KVR_FAULT_PASSWORD)
+            : c->read->timedout ? KVR_FAULT_TIMEOUT : KVR_FAULT_CLOSED);
+
+    sc->conn.fault = KVR_FAULT_NONE;
 
     sc->broken = sc->known && sc->busy && sc->fed;
 

@@ -42,7 +42,7 @@ use Kvroute::Servers;
 
 our @ISA = qw(Kvroute::Client Kvroute::Servers Kvroute::Receipts);
 
-our @EXPORT = (@Test::More::EXPORT, qw(chat text wait_for version which));
+our @EXPORT = (@Test::More::EXPORT, qw(chat text timeless wait_for version which));
 
 # enables strict and warnings in the test
 
@@ -478,6 +478,28 @@ sub status {
     my $r = $t->get($uri || '/kvroute/json');
 
     return decode($r->{body});
+}
+
+
+# Takes "since" out of health and what is in it; each must be a time of this hour
+
+sub timeless {
+    my ($x) = @_;
+
+    if (ref $x eq 'ARRAY') {
+        timeless($_) for @$x;
+
+    } elsif (ref $x eq 'HASH') {
+        timeless($_) for values %$x;
+
+        my $since = delete $x->{since};
+        my $hour = join '|', map { POSIX::strftime('%Y-%m-%dT%H', gmtime $_) }
+            time - 3600, time;
+        Test::More::fail("since: $since")
+            if defined $since && $since !~ /^(?:$hour):\d\d:\d\d\.000Z$/;
+    }
+
+    return $x;
 }
 
 

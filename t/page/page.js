@@ -421,8 +421,8 @@ const main = async () => {
   await control(second, { fault: "status=500" });
   for (let i = 0; i < 60; i++)
     await send(long(5), "/pinned/v1/chat/completions", { "X-Pin": second });
-  const fails = await until(verdict, (v) => v.includes(`${second} fails: `));
-  ok(/fails: \d+% of its \d+ requests in the last minute/.test(fails),
+  const fails = await until(verdict, (v) => v.includes(`${second} fails (`));
+  ok(/fails \(5xx\): \d+% of its \d+ requests in the last minute/.test(fails),
      "one fails: the sentence", fails);
   is(await page.getAttribute("#health", "class"), "red", "red");
   ok((await page.title()).startsWith("red: "), "in the title",
@@ -464,11 +464,28 @@ const main = async () => {
       messages: [{ role: "user", content: long(8) }] }) })
     .then(async (x) => ({ status: x.status, text: await x.text() }));
 
-  const incident = async (upstream, said, state) => {
+  /* what, where, since when, what to do: in sight, and with a link to its row */
+
+  const incident = async (upstream, said, state, todo, code) => {
     await page.selectOption("#upstream", upstream);
     const got = await until(verdict, (v) => said.test(v));
     ok(said.test(got), `${upstream}: the sentence`, got);
     is(await page.getAttribute("#health", "class"), state, state);
+    const since = await page.textContent("#since");
+    ok(/^since \d\d:\d\d:\d\d UTC, \d+ (s|min)$/.test(since), "since when", since);
+    const does = await page.textContent("#todo");
+    ok(does.replace(/^Do: (.*)\.$/, "$1").match(`^(${todo})$`), "what to do", does);
+    is(await page.getAttribute("#row", "href"), `#incident-${code}`, "its row");
+    is(await page.locator(`#runbook tr:has(#incident-${code})`).count(), 1,
+       "is there");
+    const low = await page.evaluate(() =>
+      document.getElementById("row").getBoundingClientRect().bottom + scrollY);
+    ok(low > 0 && low < 720, "above the fold", low);
+    const wide = await page.evaluate(() => {
+      const e = document.querySelector('[aria-label="servers"]');
+      return e.scrollWidth - e.clientWidth;
+    });
+    ok(wide <= 0, "the servers fit", wide);
   };
   const name = (s) => s.replace(/\./g, "\\.");
 
@@ -477,7 +494,8 @@ const main = async () => {
   await pinned(peer, {});
   await pinned(second, { "X-Engine-Delay-Ms": "900" });
   await incident("slow", new RegExp(`^${name(second)} is slow: first tokens `
-    + "after [\\d.]+ m?s, elsewhere after [\\d.]+ m?s$"), "amber");
+    + "after [\\d.]+ m?s, elsewhere after [\\d.]+ m?s$"), "amber",
+    "check its GPU and what else runs there; drain it if it lasts", "slow");
   is(await page.getAttribute("#peers tbody tr", "data-name"), second,
      "it is on top");
 
@@ -486,26 +504,41 @@ const main = async () => {
   const fourth = (await json()).upstreams.gone.peers[2].name;
   await control(fourth, { down: true });
   await incident("gone", new RegExp("^1 of 3 servers not up: "
-    + `${name(fourth)} \\(unhealthy\\)$`), "amber");
+    + `${name(fourth)} \\(unhealthy: connection refused\\)$`), "amber", "start the engine",
+    "not_up");
+  ok(/^unhealthy \d+ s: connection refused/.test(await cell(page, fourth,
+     "state")), "the state since", await cell(page, fourth, "state"));
   is(await page.getAttribute("#peers tbody tr", "data-name"), fourth,
      "it is on top");
 
-  /* more than the servers can do: nine have a place, the others have not */
+  /* more than the servers can do: nine have a place for as long as they want,
+     the others have none */
 
-  const crowd = await Promise.all(Array.from({ length: 240 }, () =>
-    stream("/busy/v1/chat/completions", { "X-Engine-Fault": "slow=20" }, 8)
-      .then((x) => x.status)));
-  const rejected = crowd.filter((x) => x === 429).length;
-  is(crowd.filter((x) => x === 200).length, 240 - rejected, "all were answered");
-  await incident("busy", /^9\d% of requests rejected in the last minute \(\d+\): every server is at max_conns=1/,
-                 "red");
+  const leave = new AbortController();
+  const nine = Array.from({ length: 9 }, () => fetch(base
+    + "/busy/v1/chat/completions", { method: "POST", signal: leave.signal,
+      headers: { "Content-Type": "application/json",
+                 "X-Engine-Delay-Ms": "600000" },
+      body: JSON.stringify({ model: "m", max_tokens: 2, stream: true,
+        messages: [{ role: "user", content: "wait" }] }) }).catch(() => 0));
+  await page.selectOption("#upstream", "busy");
+  is(await until(() => tile("waiting"), (v) => v === "8 / 8"), "8 / 8",
+     "the queue is full");
+  const crowd = await Promise.all(Array.from({ length: 99 }, () =>
+    send("hello", "/busy/v1/chat/completions").then((x) => x.status)));
+  is(crowd.filter((x) => x === 429).length, 99, "all others are rejected");
+  await incident("busy", /^9\d% of requests rejected in the last minute \(99\): every server is at max_conns=1(, load is \d+%)?$/,
+    "red", "raise this cap: .*|add engines; .*", "rejects");
+  leave.abort();
+  await Promise.all(nine);
 
   /* all are at the server that holds what they share */
 
   const hot = Array.from({ length: 14 }, () => stream("/hot/v1/chat/completions",
     { "X-Pin": peer, "X-Engine-Fault": "slow=300" }, 8));
   await incident("hot", new RegExp(`^${name(peer)} is hot: \\d+ of \\d+ `
-    + "requests in flight$"), "amber");
+    + "requests in flight$"), "amber",
+    "nothing, unless it lasts: then set max_pending=256k", "hot");
   await Promise.all(hot);
   await page.selectOption("#upstream", "llm");
 

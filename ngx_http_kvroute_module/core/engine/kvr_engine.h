@@ -23,6 +23,7 @@
  */
 
 
+#include "core/base/kvr_fault.h"
 #include "core/health/kvr_drain.h"
 #include "core/engine/kvr_metrics.h"
 
@@ -84,6 +85,9 @@ typedef struct {
     _Atomic uint64_t   renewed;      /* when a restart was last detected */
     _Atomic uint64_t   success;      /* when a client last got a response */
     _Atomic uint64_t   pressure;     /* overloaded until then */
+
+    _Atomic uint32_t   probe_fault;  /* kvr_fault_e of the last probe */
+    _Atomic uint32_t   check_fault;  /* likewise, of the last health check */
 
     _Atomic uint32_t   last;         /* last kvr_check_e */
 

@@ -214,7 +214,6 @@ kvr_outlier_doubt(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     uint64_t  state;
 
     kvr_outlier_heard(o);
-    kvr_set(&o->last, reason);
 
     state = kvr_get(&o->state);
 
@@ -239,7 +238,6 @@ kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     kvr_outlier_count_t  c;
 
     kvr_outlier_heard(o);
-    kvr_set(&o->last, reason);
 
     /* a good start was already counted as good */
 
@@ -497,9 +495,9 @@ const char *
 kvr_outlier_name(kvr_outlier_e reason)
 {
     static const char *const  names[] = {
-        "none", "5xx", "reset", "timeout", "broken", "404", "slow", "silent",
-        "error", "unclear", "400", "401", "403", "413", "422", "429",
-        "503", "4xx"
+        "none", "5xx", "refused", "tls", "reset", "timeout", "broken", "404",
+        "slow", "silent", "error", "unclear", "400", "401", "403", "413", "422",
+        "429", "503", "4xx"
     };
 
     _Static_assert(kvr_nelts(names) == KVR_OUTLIER_REASONS, "reasons");

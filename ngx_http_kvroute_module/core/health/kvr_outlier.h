@@ -49,7 +49,9 @@
 typedef enum {
     KVR_OUTLIER_NONE = 0,        /* nothing */
     KVR_OUTLIER_STATUS,          /* 5xx */
-    KVR_OUTLIER_RESET,           /* no connection, or closed without answer */
+    KVR_OUTLIER_REFUSED,         /* no connection */
+    KVR_OUTLIER_TLS,             /* the handshake failed */
+    KVR_OUTLIER_RESET,           /* closed without an answer */
     KVR_OUTLIER_TIMEOUT,         /* nginx's timeout */
     KVR_OUTLIER_BROKEN,          /* it broke off, or was invalid HTTP */
     KVR_OUTLIER_MISSING,         /* 404: no such model, it seems */

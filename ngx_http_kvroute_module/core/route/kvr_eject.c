@@ -86,12 +86,20 @@ kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
     unsigned       rc;
     kvr_member_t  *member;
 
-    if (e->member == KVR_REGISTRY_NONE || !pool->eject.on || e->counted) {
+    if (e->member == KVR_REGISTRY_NONE || e->counted) {
         return 0;
     }
 
     member = &zone->registry->member[e->member];
     rc = 0;
+
+    if (kvr_unlikely(reason != KVR_OUTLIER_NONE)) {
+        kvr_set(&member->outlier.last, reason);
+    }
+
+    if (!pool->eject.on) {
+        return 0;
+    }
 
     if (kvr_unlikely(e->arm > KVR_TRIAL_NONE)
         && (begun || reason != KVR_OUTLIER_NONE))

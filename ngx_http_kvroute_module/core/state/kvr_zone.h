@@ -28,6 +28,7 @@ typedef struct kvr_hook_s  kvr_hook_t;
 typedef struct {
     _Atomic uint64_t      up;        /* 1: they do */
     _Atomic uint64_t   failing;      /* ms; since when they cannot; 0: never */
+    _Atomic uint32_t   fault;        /* kvr_fault_e, the last one */
 } kvr_united_t;
 
 

@@ -10,6 +10,7 @@
 static void kvr_history_grown_member(const kvr_member_t *m,
     kvr_history_member_t *hm, uint64_t *now, uint64_t *grown);
 static uint64_t kvr_history_grown(uint64_t now, uint64_t before);
+static void kvr_history_fill(kvr_history_member_t *hm, const uint64_t *grown);
 static void kvr_history_quantiles(kvr_history_upstream_t *u,
     const kvr_histogram_t *histogram, uint32_t *p50, uint32_t *p95);
 static uint32_t kvr_history_quantile(const uint64_t *bucket, uint64_t all,
@@ -63,6 +64,38 @@ kvr_history_step(kvr_history_t *h, uint64_t now)
 
 
 void
+kvr_history_upstream(kvr_history_t *h, const kvr_zone_t *zone,
+    uint32_t upstream, uint64_t rejects)
+{
+    kvr_upstream_t          *counted;
+    kvr_history_upstream_t  *u;
+
+    u = &h->upstream[upstream];
+    counted = &zone->registry->upstream[upstream];
+
+    if (!kvr_get(&counted->looked)) {
+        memset((void *) u, 0, sizeof(kvr_history_upstream_t));
+        kvr_set(&u->rejects, rejects);
+        kvr_set(&counted->looked, 1);
+    }
+}
+
+
+void
+kvr_history_begin(kvr_history_t *h, const kvr_zone_t *zone, uint32_t member)
+{
+    kvr_member_t  *m;
+
+    m = &zone->registry->member[member];
+
+    if (!kvr_get(&m->looked)) {
+        memset((void *) &h->member[member], 0, sizeof(kvr_history_member_t));
+        kvr_set(&m->looked, 1);
+    }
+}
+
+
+void
 kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
     uint64_t rejects, uint32_t time)
 {
@@ -81,11 +114,7 @@ kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
     s = &u->sample[step % KVR_HISTORY_SAMPLES];
     counted = &zone->registry->upstream[upstream];
 
-    if (!kvr_get(&counted->looked)) {
-        memset((void *) u, 0, sizeof(kvr_history_upstream_t));
-        kvr_set(&u->rejects, rejects);
-        kvr_set(&counted->looked, 1);
-    }
+    kvr_history_upstream(h, zone, upstream, rejects);
 
     memset(all, 0, sizeof(all));
     active = 0;
@@ -99,12 +128,10 @@ kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
 
         hm = &h->member[i];
 
-        if (!kvr_get(&m->looked)) {
-            memset((void *) hm, 0, sizeof(kvr_history_member_t));
-            kvr_set(&m->looked, 1);
-        }
+        kvr_history_begin(h, zone, i);
 
         kvr_history_grown_member(m, hm, now, grown);
+        kvr_history_fill(hm, grown);
 
         for (k = 0; k < KVR_HISTORY_COUNTERS; k++) {
             kvr_set(&hm->was[k], now[k]);
@@ -185,7 +212,7 @@ kvr_history_member(kvr_history_t *h, const kvr_zone_t *zone, uint32_t member,
 {
     uint32_t               i, k;
     uint64_t               now[KVR_HISTORY_COUNTERS];
-    uint64_t               n[KVR_HISTORY_COUNTERS];
+    uint64_t               n[KVR_HISTORY_COUNTERS], firsts, ttft;
     kvr_member_t          *m;
     kvr_history_member_t  *hm;
 
@@ -193,6 +220,22 @@ kvr_history_member(kvr_history_t *h, const kvr_zone_t *zone, uint32_t member,
     hm = &h->member[member];
 
     kvr_history_grown_member(m, hm, now, n);
+
+    firsts = n[KVR_HISTORY_FIRSTS];
+    ttft = n[KVR_HISTORY_TTFT];
+
+    if (kvr_get(&m->looked)) {
+        firsts += kvr_get(&hm->firsts[0]);
+        ttft += kvr_get(&hm->ttft[0]);
+
+        if (firsts < KVR_VERDICT_FIRSTS) {
+            firsts = kvr_get(&hm->firsts[1]);
+            ttft = kvr_get(&hm->ttft[1]);
+        }
+    }
+
+    minute->window = firsts < KVR_VERDICT_FIRSTS ? 0
+                                                 : kvr_max(ttft / firsts, 1);
 
     for (i = 0; i < KVR_HISTORY_PARTS && kvr_get(&m->looked); i++) {
         for (k = 0; k < KVR_HISTORY_SHOWN; k++) {
@@ -266,6 +309,27 @@ kvr_history_grown_member(const kvr_member_t *m, kvr_history_member_t *hm,
 
     grown[KVR_HISTORY_ERRORS] = kvr_max(grown[KVR_HISTORY_ERRORS],
                                         grown[KVR_HISTORY_FAILS]);
+}
+
+
+/* Fills a window until it has enough streams; then the next one begins. */
+static void
+kvr_history_fill(kvr_history_member_t *hm, const uint64_t *grown)
+{
+    uint32_t  firsts, ttft;
+
+    firsts = kvr_get(&hm->firsts[0]) + (uint32_t) grown[KVR_HISTORY_FIRSTS];
+    ttft = kvr_get(&hm->ttft[0]) + (uint32_t) grown[KVR_HISTORY_TTFT];
+
+    if (firsts >= KVR_VERDICT_FIRSTS) {
+        kvr_set(&hm->firsts[1], firsts);
+        kvr_set(&hm->ttft[1], ttft);
+        firsts = 0;
+        ttft = 0;
+    }
+
+    kvr_set(&hm->firsts[0], firsts);
+    kvr_set(&hm->ttft[0], ttft);
 }
 
 

@@ -32,6 +32,7 @@
 
 
 #include "core/state/kvr_zone.h"
+#include "core/watch/kvr_verdict.h"
 
 
 #define KVR_HISTORY_STEP     10000   /* ms */
@@ -60,6 +61,11 @@ typedef struct {
     _Atomic uint64_t    was[KVR_HISTORY_COUNTERS];  /* values at the last
                                                        look */
     _Atomic uint32_t    part[KVR_HISTORY_PARTS][KVR_HISTORY_SHOWN];
+    _Atomic uint32_t    firsts[2];   /* streams of the window that fills, and of
+                                        the last one that was full */
+    _Atomic uint32_t    ttft[2];     /* of them; sum, ms */
+    _Atomic uint64_t    state;       /* s since 1970 << 8, and what it is */
+    _Atomic uint64_t    cause[KVR_VERDICT_SINGLE];  /* see kvr_since.h */
 } kvr_history_member_t;
 
 
@@ -80,6 +86,7 @@ typedef struct {
 typedef struct {
     _Atomic uint64_t      rejects;   /* at the last look */
     _Atomic uint64_t      bucket[KVR_STATS_BUCKETS + 1];
+    _Atomic uint64_t      cause[KVR_VERDICT_REASONS];  /* see kvr_since.h */
     kvr_history_sample_t  sample[KVR_HISTORY_SAMPLES];
 } kvr_history_upstream_t;
 
@@ -100,6 +107,9 @@ typedef struct {
     uint64_t           refused;
     uint64_t           firsts;
     uint64_t           ttft;         /* sum, ms */
+    uint64_t           window;       /* ms; mean TTFT of the last window with
+                                        KVR_VERDICT_FIRSTS streams; 0: unknown
+                                     */
 } kvr_history_minute_t;
 
 
@@ -114,6 +124,15 @@ size_t kvr_history_size(uint32_t max_members);
  * upstream.  now: ms of a monotonic clock that all processes share.
  */
 int kvr_history_step(kvr_history_t *h, uint64_t now);
+
+/*
+ * Begins with an upstream, and with a member, unless it is known.  Their slots
+ * may have been those of others.
+ */
+void kvr_history_upstream(kvr_history_t *h, const kvr_zone_t *zone,
+    uint32_t upstream, uint64_t rejects);
+void kvr_history_begin(kvr_history_t *h, const kvr_zone_t *zone,
+    uint32_t member);
 
 /*
  * Looks at an upstream and its members.  rejects: all rejects of its queue so

@@ -33,6 +33,8 @@ static void kvr_verdict_slow(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v);
 static void kvr_verdict_hot(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v);
+static void kvr_verdict_starved(const kvr_verdict_server_t *server, uint32_t n,
+    kvr_verdict_t *v);
 static unsigned kvr_verdict_is(const kvr_verdict_server_t *s);
 
 
@@ -54,6 +56,7 @@ kvr_verdict(const kvr_verdict_upstream_t *u,
 
     kvr_verdict_slow(server, n, v);
     kvr_verdict_hot(server, n, v);
+    kvr_verdict_starved(server, n, v);
 
     kvr_verdict_common(server, n, KVR_VERDICT_IS_STALE, KVR_VERDICT_AMBER,
                        KVR_VERDICT_STALE, v);
@@ -84,14 +87,15 @@ const kvr_verdict_row_t *
 kvr_verdict_row(kvr_verdict_reason_e reason)
 {
     static const kvr_verdict_row_t  rows[] = {
+        { "errors", "requests", "of", "percent", "percent_of_all" },
+        { "client_errors", "requests", NULL, "percent", "percent_elsewhere" },
+        { "slow", "ttft_ms", "others_ms", NULL, NULL },
+        { "hot", "active", "of", NULL, NULL },
+        { "starved", "requests", "share", "ttft_ms", "others_ms" },
         { "locked", NULL, NULL, NULL, NULL },
         { "none_up", "number", "of", NULL, NULL },
         { "not_up", "number", "of", NULL, NULL },
-        { "errors", "requests", "of", "percent", "percent_of_all" },
-        { "client_errors", "requests", NULL, "percent", "percent_elsewhere" },
         { "rejects", "rejects", "of", "percent", NULL },
-        { "slow", "ttft_ms", "others_ms", NULL, NULL },
-        { "hot", "active", "of", NULL, NULL },
         { "old_metrics", "number", "of", NULL, NULL },
         { "not_sharing", "seconds", NULL, NULL, NULL },
         { "drained", "number", "of", NULL, NULL },
@@ -392,6 +396,73 @@ kvr_verdict_hot(const kvr_verdict_server_t *server, uint32_t n,
     why->server[why->servers++] = k;
     why->n = hot->active;
     why->all = all;
+}
+
+
+/*
+ * Finds servers that get few requests for a reason: their first tokens come
+ * late, or the others are busy while they have none.  Affinity alone can leave
+ * a server of a quiet upstream without requests.
+ */
+static void
+kvr_verdict_starved(const kvr_verdict_server_t *server, uint32_t n,
+    kvr_verdict_t *v)
+{
+    int                          late, idle;
+    uint32_t                     i, up;
+    uint64_t                     weights, requests, active, firsts, ttft;
+    uint64_t                     share, theirs;
+    kvr_verdict_why_t           *why;
+    const kvr_verdict_server_t  *s;
+
+    weights = requests = active = firsts = ttft = 0;
+
+    for (i = 0, up = 0; i < n; i++) {
+        s = &server[i];
+
+        if (s->up && !s->backup) {
+            up++;
+            weights += s->weight;
+            requests += s->requests;
+            active += s->active;
+            firsts += s->firsts;
+            ttft += s->ttft;
+        }
+    }
+
+    for (i = 0; i < n && up > 1; i++) {
+        s = &server[i];
+
+        if (!s->steady || s->backup) {
+            continue;
+        }
+
+        share = requests * s->weight / kvr_max(weights, 1);
+
+        if (share < KVR_VERDICT_SHARE
+            || s->requests * KVR_VERDICT_FIFTH >= share)
+        {
+            continue;
+        }
+
+        theirs = (ttft - s->ttft) / kvr_max(firsts - s->firsts, 1);
+
+        late = s->window >= KVR_VERDICT_TIMES * theirs
+               && s->window >= theirs + KVR_VERDICT_BEHIND;
+        idle = s->active == 0 && active >= KVR_VERDICT_IDLE * (up - 1);
+
+        if (!late && !idle) {
+            continue;
+        }
+
+        why = kvr_verdict_say(v, KVR_VERDICT_AMBER, KVR_VERDICT_STARVED);
+
+        why->server[why->servers++] = i;
+        why->n = s->requests;
+        why->all = share;
+        why->percent = (uint32_t) s->window;
+        why->of_all = (uint32_t) theirs;
+    }
 }
 
 

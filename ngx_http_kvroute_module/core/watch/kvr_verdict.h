@@ -34,6 +34,12 @@
 #define KVR_VERDICT_FIRSTS   5       /* fewer streams prove nothing */
 #define KVR_VERDICT_TIMES    3       /* times the others' TTFT */
 #define KVR_VERDICT_LATER    250     /* ms above the others' TTFT */
+#define KVR_VERDICT_FIFTH    5       /* times fewer requests than its share */
+#define KVR_VERDICT_SHARE    10      /* a smaller share proves nothing */
+#define KVR_VERDICT_BEHIND   50      /* ms above the others' TTFT that explain
+                                        it */
+#define KVR_VERDICT_IDLE     8       /* requests in flight at each of the others
+                                        while it has none: they do, too */
 #define KVR_VERDICT_BUSY     3       /* times the others' active requests */
 #define KVR_VERDICT_ACTIVE   12      /* requests above the others' mean */
 
@@ -54,6 +60,12 @@ typedef struct {
     uint64_t           refused;      /* 4xx responses */
     uint64_t           firsts;       /* streams that have started */
     uint64_t           ttft;         /* sum, ms */
+    uint64_t           window;       /* TTFT in ms, mean of the last window that
+                                        has enough streams; 0: unknown */
+    uint32_t           weight;
+    uint32_t           member;       /* its number in the zone */
+    unsigned           steady:1;     /* it has been up for a minute, and more if
+                                        it warms up */
     unsigned           up:1;         /* it receives requests */
     unsigned           planned:1;    /* not up, but by the operator's choice */
     unsigned           backup:1;
@@ -73,14 +85,17 @@ typedef struct {
 
 /* causes, see kvr_verdict_row() */
 typedef enum {
-    KVR_VERDICT_LOCKED = 0,  /* nginx's lock of the servers stays held */
-    KVR_VERDICT_NONE_UP,
-    KVR_VERDICT_NOT_UP,      /* some servers */
-    KVR_VERDICT_ERRORS,      /* of one server */
+    KVR_VERDICT_ERRORS = 0,  /* of one server */
     KVR_VERDICT_REFUSES,     /* one server answers 4xx, the others do not */
-    KVR_VERDICT_REJECTS,     /* by the queue */
     KVR_VERDICT_SLOW,        /* first tokens of one server come late */
     KVR_VERDICT_HOT,         /* one server has most requests in flight */
+    KVR_VERDICT_STARVED,      /* one server gets far fewer than its share */
+    KVR_VERDICT_SINGLE,      /* the causes before are of one server */
+    KVR_VERDICT_LOCKED = KVR_VERDICT_SINGLE,  /* nginx's lock of the servers
+                                                 stays held */
+    KVR_VERDICT_NONE_UP,
+    KVR_VERDICT_NOT_UP,      /* some servers */
+    KVR_VERDICT_REJECTS,     /* by the queue */
     KVR_VERDICT_STALE,       /* engines do not answer the probe */
     KVR_VERDICT_ALONE,       /* sharing with other hosts fails */
     KVR_VERDICT_DRAINED,     /* by the operator */
@@ -111,6 +126,7 @@ typedef struct {
     uint64_t              all;
     uint32_t              percent;
     uint32_t              of_all;
+    uint32_t              since;     /* s since 1970; kvr_since_causes() */
 } kvr_verdict_why_t;
 
 

@@ -126,6 +126,47 @@ TEST(test_history_steps)
 }
 
 
+/* the last window that has five streams */
+TEST(test_history_window)
+{
+    uint32_t              i;
+    kvr_history_minute_t  m;
+
+    make();
+
+    kvr_history_member(h, &zone, 1, &m);
+    util_check(m.window == 0, "nothing is known");
+
+    for (i = 0; i < 3 * KVR_HISTORY_PARTS; i++) {
+        (void) kvr_history_step(h, 1 + i * STEP);
+        kvr_history_look(h, &zone, 1, 0, 1 + i);
+
+        /* 12 streams of 40 ms, then one of 600 ms each two steps */
+
+        if (i == 0 || i % 2) {
+            kvr_add(&reg->member[1].firsts[1], i ? 1 : 12);
+            kvr_add(&reg->member[1].ttft[1], i ? 600 : 12 * 40);
+        }
+
+        kvr_history_member(h, &zone, 1, &m);
+        util_check(m.window == (i < 9 ? 40 : 600), "%u: %lu ms", i, m.window);
+    }
+
+    util_check(m.firsts < KVR_VERDICT_FIRSTS, "%lu in a minute", m.firsts);
+
+    /* a slot that another member gets */
+
+    kvr_set(&reg->member[1].looked, 0);
+    kvr_set(&reg->member[1].firsts[1], 0);
+    kvr_set(&reg->member[1].ttft[1], 0);
+    kvr_history_begin(h, &zone, 1);
+    kvr_history_member(h, &zone, 1, &m);
+    util_check(m.window == 0, "%lu ms", m.window);
+
+    drop();
+}
+
+
 TEST(test_history_rejects)
 {
     uint32_t  i;

@@ -34,6 +34,9 @@ day(void)
         server[i].firsts = 90;
         server[i].ttft = 90 * 300;
         server[i].active = 3 + i % 3;
+        server[i].weight = 1;
+        server[i].window = 300;
+        server[i].steady = 1;
     }
 }
 
@@ -250,6 +253,74 @@ TEST(test_verdict_hot)
     server[4].active = 5;
     kvr_verdict(&upstream, &server[4], 1, &v);
     util_check(v.n == 0, "one of one");
+}
+
+
+/* a server gets few requests, and what explains it */
+TEST(test_verdict_starved)
+{
+    uint32_t            i;
+    kvr_verdict_why_t  *why;
+
+    /* its share is 88: it gets a tenth, and its first tokens are late */
+
+    day();
+    server[3].requests = 10;
+    server[3].firsts = 3;
+    server[3].ttft = 3 * 5870;
+    server[3].window = 5870;
+    why = is(KVR_VERDICT_AMBER, KVR_VERDICT_STARVED);
+    util_check(v.n == 1 && why->server[0] == 3 && why->n == 10
+               && why->all == (7 * 100 + 10) / 8 && why->percent == 5870
+               && why->of_all == 300, "%lu of %lu, %u ms, %u ms", why->n,
+               why->all, why->percent, why->of_all);
+
+    /* a fifth of its share, or its weight */
+
+    server[3].requests = 20;
+    good();
+
+    server[3].requests = 100;
+    server[3].weight = 12;
+    (void) is(KVR_VERDICT_AMBER, KVR_VERDICT_STARVED);
+    server[3].weight = 11;
+    good();
+
+    /* no other is late: affinity, in a quiet upstream */
+
+    day();
+    server[3].requests = 0;
+    server[3].active = 0;
+    good();
+
+    /* the others are busy, and it has none */
+
+    for (i = 0; i < SERVERS; i++) {
+        server[i].active += 4 * (i != 3);
+    }
+
+    why = is(KVR_VERDICT_AMBER, KVR_VERDICT_STARVED);
+    util_check(why->server[0] == 3 && why->n == 0, "%lu", why->n);
+
+    /* it has just come, is a backup, or not up */
+
+    server[3].steady = 0;
+    good();
+
+    server[3].steady = 1;
+    server[3].backup = 1;
+    good();
+
+    /* few requests prove nothing */
+
+    day();
+
+    for (i = 0; i < SERVERS; i++) {
+        server[i].requests = i == 3 ? 1 : KVR_VERDICT_SHARE;
+    }
+
+    server[3].window = 5870;
+    good();
 }
 
 
