@@ -225,8 +225,8 @@ is($t->post("/api/un$drained", '')->{status}, 200, 'and no more');
 is(read_metrics($text), '', 'keeps to the format');
 ok(keys %type > 40, 'there is a lot of it');
 is(join(' ', grep { my $n = $_; !grep { /^\Q$n\E(?:_count)?(?:\{| |$)/ } keys %value }
-        # those of t/share.t, t/snapshot.t, t/legs.t, t/events.t, t/continue.t and t/eject.t apart
-        grep { !/^kvroute_(?:share|snapshot|peer_elsewhere|disaggregated|leg1|peer_events|continued|cut)_/ }
+        # those of t/share.t, t/snapshot.t, t/legs.t, t/events.t, t/continue.t, t/budget.t and t/eject.t apart
+        grep { !/^kvroute_(?:share|snapshot|peer_elsewhere|disaggregated|leg1|peer_events|continued|cut|late|budget|tenant)_/ }
         grep { !/^kvroute_peer_reason$/ }
         sort keys %type), '', 'and something of everything');
 
@@ -254,8 +254,8 @@ for (keys %value) {
     $labels{$1}{$2} = 1 while /(\w+)="((?:[^"\\]|\\.)*)"/g;
 }
 
-is(join(' ', sort keys %labels), join(' ', sort qw(class code health le nginx_version
-   peer policy reason state stream upstream version zone)), 'labels');
+is(join(' ', sort keys %labels), join(' ', sort qw(class code health le model nginx_version
+   peer policy reason state stream type upstream version zone)), 'labels');
 is(scalar keys %{$labels{peer}}, 3, 'no more peers than there are');
 is(join(' ', sort keys %{$labels{zone}}), 'odd\"z z', 'zones, escaped');
 ok($labels{upstream}{'odd\"\\\\name'}, 'and upstreams');
