@@ -321,6 +321,12 @@ bench-unbroken: deps ## real engines are killed in the middle of answers, one is
 	@$(BENCH_ENV) python3 bench/unbroken/unbroken.py
 
 
+.PHONY: bench-budget
+bench-budget: deps ## rates of tenants, cached prompts, killed workers, cost (3 minutes; PARTS=...)
+	@$(MAKE) -s build engine
+	@$(BENCH_ENV) python3 bench/budget/budget.py
+
+
 .PHONY: bench-hot
 bench-hot: deps ## hot beginnings: bursts, a shared system prompt, agents (14 minutes; PARTS=...)
 	@$(MAKE) -s build engine

@@ -20,6 +20,13 @@ PROBES = (
     "", "kvroute_probe interval=100ms;", "kvroute_probe interval=300ms timeout=50ms;",
 )
 
+# of sessions; none rejects, and none makes a request wait for long
+
+BUDGETS = ("", "") + tuple(
+    "kvroute_budget $http_x_session zone=kept rate=%s;" % rate for rate in (
+        "1g/s", "1k/s over=low", "10m/s burst=1k over=queue timeout=1m",
+        "20m/s burst=0 over=queue timeout=1m charge=all"))
+
 LEGS = (
     "min=2k!", "min=4k transfer=0.01",
     "min=2k! connector=store", "min=2k! timeout=1s",
@@ -139,6 +146,7 @@ http {
         location /plain/ {
             set $up plain;
             access_log @dir@/access.log chaos;
+            @budget@
             proxy_buffering off;
             proxy_pass http://plain/;
         }
@@ -158,6 +166,7 @@ http {
             set $up queued;
             access_log @dir@/access.log chaos;
             kvroute_request priority=$http_x_class tenant=$http_x_session;
+            @budget@
             proxy_buffering off;
             proxy_pass http://queued/;
         }
@@ -173,6 +182,7 @@ http {
             access_log @dir@/access.log chaos;
             kvroute_prefill prefill @legs@;
             kvroute_request priority=$http_x_class tenant=$http_x_session;
+            @budget@
             proxy_buffering off;
             proxy_pass http://queued/;
         }
@@ -247,6 +257,7 @@ def text(rng, fixed, ports, rooms):
         health=rng.choice(("", "", "kvroute_health interval=200ms timeout=1s;")),
         legs=rng.choice(LEGS), first=rng.choice(FIRST),
         buffering=rng.choice(("on", "off")),
+        budget=rng.choice(BUDGETS),
         rooms_prefill=listed(rooms[:len(rooms) // 2], rng),
         rooms=listed(rooms[len(rooms) // 2:], rng),
         patience=PATIENCE,

@@ -1,0 +1,267 @@
+"""make bench-budget: three tenants at 1, 1 and 10 times their budget.
+
+Emulated engines that compute at once, nginx with 4 workers, and clients of each
+tenant that send new prompts at their pace and retry nothing.  Parts:
+
+    rate        three tenants, at 1, 1 and 10 times the rate; what engines computed
+                for each, after a minute, over its rate
+    cached      a tenant with the same budget whose prompts are cached, beside one
+                without a budget: requests a second of each
+    killed      a worker is killed each second, at 3 times the rate: what engines
+                computed, over the rate, and how many requests that is off
+    cost        instructions of a request: without the module, with it and no
+                directive, and with a budget
+
+Prints them and writes build/bench/budget.json.
+
+    SECONDS=60 RATE=20000       of the part "rate"; tokens a second
+    PARTS="rate cached"         these only
+"""
+
+import http.client
+import json
+import os
+import random
+import re
+import signal
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                "../common"))
+
+from places import modules  # noqa: E402
+from rig import (RESULTS, Engines, Nginx, instructions, machine,  # noqa: E402
+                 request, save, wait)
+
+SECONDS = float(os.environ.get("SECONDS") or 60)
+RATE = float(os.environ.get("RATE") or 20000)
+PARTS = (os.environ.get("PARTS") or "rate cached killed cost").split()
+
+WORKERS = 4
+TOKENS = 1000                   # of a prompt, about
+BURST = 1                       # seconds of the rate
+
+HTTP = """
+    kvroute_zone zone=llm:32m;
+    client_body_buffer_size 1m;
+    upstream llm {
+        zone llm_peers 256k;
+        kvroute kv_cache zone=llm;
+        @servers@
+        keepalive 64;
+    }
+    server {
+        listen 127.0.0.1:@port@ backlog=1024;
+        location / { @budget@ proxy_pass http://llm; }
+        location /free/ { proxy_pass http://llm/; }
+        location /kvroute/ { kvroute_status; }
+    }
+"""
+
+
+def budget(rate):
+    return ("kvroute_budget $http_x_key zone=llm rate=%d/s burst=%d;"
+            % (rate, rate * BURST))
+
+
+def body(seed):
+    words = random.Random(seed)
+    text = " ".join("%08x" % words.getrandbits(32)
+                    for _ in range(4 * TOKENS // 9))
+    return json.dumps({"model": "m", "max_tokens": 1, "messages": [
+        {"role": "user", "content": text}]})
+
+
+class Client(threading.Thread):
+    """Sends a tenant's prompts, one behind the other, at so many a second; None:
+    as fast as answers come."""
+
+    def __init__(self, port, key, pace, same=False, path=""):
+        super().__init__(daemon=True)
+        self.port, self.key, self.pace, self.path = port, key, pace, path
+        self.same = same
+        self.tokens = []        # (time, computed) of answers
+        self.rejected = self.lost = 0
+        self.over = False
+        self.start()
+
+    def run(self):
+        c, n, r = None, 0, random.Random(repr((self.key, id(self))))
+        due = time.monotonic() + r.random() / (self.pace or 1)
+        fixed = body(self.key)
+
+        while not self.over:
+            if self.pace:
+                time.sleep(max(0, due - time.monotonic()))
+                due = max(due + 1 / self.pace, time.monotonic() - 1)
+            n += 1
+            text = fixed if self.same else body("%s %d %d" % (self.key, id(self), n))
+            try:
+                c = c or http.client.HTTPConnection("127.0.0.1", self.port,
+                                                    timeout=30)
+                c.request("POST", self.path + "/v1/chat/completions", text,
+                          {"Content-Type": "application/json",
+                           "X-Key": self.key})
+                answer = c.getresponse()
+                data = answer.read()
+            except (OSError, http.client.HTTPException):
+                c = None
+                self.lost += 1
+                continue
+            if answer.status == 429:
+                self.rejected += 1
+            elif answer.status == 200:
+                usage = json.loads(data)["usage"]
+                hit = (usage.get("prompt_tokens_details") or {}).get(
+                    "cached_tokens", 0)
+                self.tokens.append((time.monotonic(),
+                                    usage["prompt_tokens"] - hit))
+
+
+def end(clients):
+    for c in clients:
+        c.over = True
+    for c in clients:
+        c.join()
+
+
+def computed(clients, key, since=0):
+    return sum(n for c in clients if c.key == key
+               for at, n in c.tokens if at >= since)
+
+
+def start(rate, **kw):
+    engines = Engines(4, "--hardware", "none", "--model", "m",
+                      "--enable-prompt-tokens-details")
+    nginx = Nginx(HTTP, workers=WORKERS, servers=engines.servers("max_fails=0"),
+                  budget=budget(rate) if rate else "", **kw)
+    return engines, nginx
+
+
+def size(port):
+    """Tokens of a prompt."""
+    return json.loads(request(port, "POST", "/free/v1/chat/completions",
+                              json.loads(body(0)))[1])["usage"]["prompt_tokens"]
+
+
+def rate():
+    """After the burst is used, what a tenant gets is its rate."""
+    engines, nginx = start(RATE)
+    pace = RATE / size(nginx.port)
+    clients = [Client(nginx.port, key, pace * times / 4)
+               for key, times in (("one", 1), ("two", 1), ("ten", 10))
+               for _ in range(4)]
+
+    time.sleep(5 * BURST)
+    since = time.monotonic()
+    time.sleep(SECONDS)
+    took = time.monotonic() - since
+    end(clients)
+
+    found = {key: round(computed(clients, key, since) / took / RATE, 4)
+             for key in ("one", "two", "ten")}
+    found["error"] = max(abs(share - 1) for share in found.values())
+    found["offered"] = round(sum(len(c.tokens) + c.rejected for c in clients
+                                 if c.key == "ten")
+                             / (took + 5 * BURST) / pace, 2)
+    found["rejected"] = sum(c.rejected for c in clients)
+
+    nginx.stop()
+    engines.stop()
+    return found
+
+
+def cached():
+    """The same prompt again and again, far above the rate."""
+    engines, nginx = start(RATE)
+    found = {}
+    tokens = size(nginx.port)
+
+    for name, path in (("budget", ""), ("free", "/free")) * 3:
+        clients = [Client(nginx.port, "k", None, same=True, path=path)
+                   for _ in range(2)]
+        time.sleep(4)
+        end(clients)
+        found.setdefault(name, []).append(sum(len(c.tokens) for c in clients) / 4)
+        found["rejected"] = found.get("rejected", 0) + sum(c.rejected
+                                                           for c in clients)
+
+    nginx.stop()
+    engines.stop()
+    return {"budget": max(found["budget"]), "free": max(found["free"]),
+            "share": round(max(found["budget"]) / max(found["free"]), 3),
+            "rejected": found["rejected"],
+            "prompt_tokens_over_rate":
+                round(max(found["budget"]) * tokens / RATE, 1)}
+
+
+def killed():
+    """What the account has paid is what engines computed, but for requests that
+    were lost with their worker."""
+    engines, nginx = start(RATE, expected=r"exited on signal 9")
+    tokens = size(nginx.port)
+    clients = [Client(nginx.port, "k", RATE / tokens * 3 / 8) for _ in range(8)]
+    kills = 0
+
+    time.sleep(2)
+    since = time.monotonic()
+    while time.monotonic() - since < SECONDS / 3:
+        time.sleep(1)
+        os.kill(random.choice(nginx.workers()), signal.SIGKILL)
+        kills += 1
+        wait(lambda: len(nginx.workers()) == WORKERS)
+    took = time.monotonic() - since
+    end(clients)
+
+    used = computed(clients, "k", since)
+    found = {"kills": kills, "lost": sum(c.lost for c in clients),
+             "share_of_rate": round(used / took / RATE, 4),
+             "requests_off": round((used - RATE * took) / tokens, 1)}
+
+    nginx.stop()
+    engines.stop()
+    return found
+
+
+def cost():
+    """Instructions of a request, by the difference of two runs."""
+    others = [m for m in modules() if "budget" not in os.path.basename(m)]
+
+    def count(load, text, n):
+        def run(prefix):
+            engines = Engines(2, "--hardware", "none", "--model", "m")
+            nginx = Nginx(HTTP, load=load, prefix=prefix, budget=text,
+                          servers=engines.servers())
+            c = http.client.HTTPConnection("127.0.0.1", nginx.port, timeout=120)
+            for i in range(n):
+                c.request("POST", "/v1/chat/completions", body(i % 4),
+                          {"Content-Type": "application/json", "X-Key": "k"})
+                c.getresponse().read()
+            c.close()
+            nginx.stop()
+            engines.stop()
+        return instructions(run)
+
+    def each(load, text):
+        return round((count(load, text, 440) - count(load, text, 40)) / 400)
+
+    return {"without": each(others, ""),
+            "no_limit": each(modules(), ""),
+            "budget": each(modules(), budget(1000000))}
+
+
+def main():
+    result = {"machine": machine(), "workers": WORKERS, "rate": RATE,
+              "seconds": SECONDS}
+
+    for part in PARTS:
+        result[part] = {"rate": rate, "cached": cached, "killed": killed,
+                        "cost": cost}[part]()
+        print("%-7s %s" % (part, re.sub(r'[{}"]', "", json.dumps(result[part]))),
+              flush=True)
+        save(os.path.join(RESULTS, "budget.json"), result)
+
+
+main()
