@@ -80,7 +80,7 @@ for my $policy (qw(kv_cache least_request)) {
 #
 #     pending + 400 * k + k * (prompt + 8) / 96
 #     + max(uncached, 2048) * (1 + 64 * k / (320 + k))
-#     + uncached * (3 + 5 * k) / 4
+#     + uncached * (3 + 2 * k) / 4
 #
 # at the holder, where all k wait for their first token, is less than three
 # quarters more than the whole prompt, which is what it costs at an idle one
@@ -96,7 +96,7 @@ sub staying {
 
     $k++ while $k * $uncached + 400 * $k + $k * ($r->{prompt} + 8) / 96
                + max($uncached, 2048) * (1 + 64 * $k / (320 + $k))
-               + $uncached * (3 + 5 * $k) / 4
+               + $uncached * (3 + 2 * $k) / 4
                < 1.75 * ($r->{prompt} - $r->{matched} * $n / ($n + 2));
 
     return $k;

@@ -554,7 +554,7 @@ TEST(test_policy_spread)
 
     /*
      * if each has something of its own, and waits, fewer do:
-     * 400 * 17 + 2048 * (1 + 64 * 17 / 337) + 900 * (3 + 5 * 17) / 4 = 35260
+     * 400 * 27 + 2048 * (1 + 64 * 27 / 347) + 900 * (3 + 2 * 27) / 4 = 35872
      */
 
     candidates(c, 8);
@@ -572,7 +572,7 @@ TEST(test_policy_spread)
         c[0].unanswered++;
     }
 
-    util_check(i == 17 && d.reason == KVR_REASON_SPILL, "%u: %s", i,
+    util_check(i == 27 && d.reason == KVR_REASON_SPILL, "%u: %s", i,
                kvr_reason_name(d.reason));
 }
 

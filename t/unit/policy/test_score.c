@@ -34,7 +34,7 @@ typedef struct {
  * All in bytes, own being uncached - shared:
  * (pending + 400 * active + resident / 96
  *  + max(own, 2048) * (1 + 64 * active / (320 + active))
- *  + own * (3 + 5 * waiting) / 4
+ *  + own * (3 + 2 * waiting) / 4 + max(own - 2048, 0) * 3 * waiting / 4
  *  + uncached * turnover) / weight
  */
 static const case_t  cases[] = {
@@ -63,15 +63,16 @@ static const case_t  cases[] = {
     { 0, 0, 80, 80, 1, 2048 + 32000 + 2048 * 12.8 },
     { 5000, 10000, 80, 0, 1, 5000 + 17500 + 32000 + 128000 },
 
-    /* each waiting request adds a quarter more than what must be computed */
+    /* each waiting request adds half of what must be computed, and above the
+       floor 3/4 more */
 
-    { 0, 100000, 80, 1, 1, 175000 + 32000 + 1280000 + 125000 },
-    { 0, 100000, 80, 2, 1, 175000 + 32000 + 1280000 + 250000 },
-    { 0, 1000, 80, 3, 1, 2048 + 750 + 32000 + 2048 * 12.8 + 3750 },
+    { 0, 100000, 80, 1, 1, 175000 + 32000 + 1280000 + 123464 },
+    { 0, 100000, 80, 2, 1, 175000 + 32000 + 1280000 + 246928 },
+    { 0, 1000, 80, 3, 1, 2048 + 750 + 32000 + 2048 * 12.8 + 1500 },
 
     /* more are waiting than there are: both counts are on their way */
 
-    { 0, 100000, 0, 1, 1, 300000 },
+    { 0, 100000, 0, 1, 1, 298464 },
 
     /* twice the weight, half the cost */
 
@@ -86,7 +87,7 @@ static const case_t  cases[] = {
 
     /* a session of 8 KB stays while two like it wait, and one of 32 KB more */
 
-    { 2400, 1200, 2, 2, 1, 9148 + 2048 * 128 / 322.0 },
+    { 2400, 1200, 2, 2, 1, 7348 + 2048 * 128 / 322.0 },
     { 0, 8192, 0, 0, 1, 14336 },
 
     /* a shared part does not count, except for the floor */
@@ -94,7 +95,7 @@ static const case_t  cases[] = {
     { 0, 100000, 0, 0, 1, 87500, 50000, 0 },
     { 0, 100000, 0, 0, 1, 2048, 100000, 0 },
     { 0, 100000, 0, 0, 1, 2048, 200000 },
-    { 0, 100000, 80, 2, 1, 32000 + 87500 + 640000 + 125000, 50000, 0 },
+    { 0, 100000, 80, 2, 1, 32000 + 87500 + 640000 + 121928, 50000, 0 },
 
     /* evicted blocks are in use, or not */
 
