@@ -280,7 +280,7 @@ unread('binary', '/', join('', map { chr($_ % 256) } 1 .. 5000));
 unread('an array', '/', '[1,2,3]');
 unread('no prompt', '/', '{"model":"m","file":"x"}');
 unread('too deep', '/', '{"messages":' . '[' x 5000 . ']' x 4999 . '}');
-unread('too large', '/small/', body(17_000_000));
+unread('too large', '/small/', chat('x' x 17_000_000));
 unread('compressed', '/', body(3000),
        headers => { 'Content-Encoding' => 'gzip' });
 unread('gRPC', '/', "\0\0\0\0\5hello",

@@ -136,7 +136,7 @@ ok(warned('1 servers', 'late'), 'who has none is said, and what helps');
 is(scalar(rows('late')), 2, 'it has a row all the same');
 is_deeply([map { $_->{id} ? 1 : 0 } rows('late')], [1, 0], 'without a number');
 
-my %got = at_once(8, 'few');
+my %got = at_once(16, 'few');
 cmp_ok($got{"$_ none"} // 0, '>=', 2, "by load $_ gets its share") for qw(B0 B1);
 
 # of the last ones by number as well what they hold is known

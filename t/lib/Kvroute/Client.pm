@@ -221,6 +221,12 @@ sub parse {
 sub chat {
     my ($user, %arg) = @_;
 
+    # JSON::PP needs 160 bytes of memory for each character
+
+    if (!ref $user && length $user > 1_000_000 && $user !~ /[^ !#-\[\]-~]/) {
+        return chat('%%', %arg) =~ s/"%%"/"$user"/r;
+    }
+
     my $messages = ref $user ? $user : [ { role => 'user', content => $user } ];
 
     return JSON::PP->new->canonical->latin1->encode({
