@@ -78,7 +78,6 @@ $t->conf(<<'EOF');
 
     location /named/ { error_page 502 = @tenants; proxy_pass http://dead; }
     location /inspected/ {
-
         error_page 502 = @tenants_inspected;
         proxy_pass http://dead;
     }
@@ -94,7 +93,6 @@ $t->conf(<<'EOF');
     }
     location @tenants { kvroute_salt $http_x_key; proxy_pass http://u; }
     location @tenants_inspected {
-
         kvroute_salt $http_x_key;
         proxy_pass http://u;
     }

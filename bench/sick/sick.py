@@ -281,22 +281,29 @@ def first_tokens(first, results):
     results.put((first, row))
 
 
-def first_token():
-    """The same requests with the directive and without, at the same time."""
+def at_once(target, seconds, runs):
+    """Calls target(*run, results) for all runs at the same time; returns what
+    they put, (name, figures), as a dictionary."""
     results = multiprocessing.Queue()
-    ways = ("kvroute_first_token auto;", "")
-    processes = [multiprocessing.Process(target=first_tokens,
-                                         args=(way, results)) for way in ways]
+    processes = [multiprocessing.Process(target=target, args=run + (results,))
+                 for run in runs]
 
     for process in processes:
         process.start()
 
-    found = dict(results.get(timeout=HEALTHY + FIRST_SECONDS + 120)
+    found = dict(results.get(timeout=HEALTHY + seconds + 120)
                  for _ in processes)
 
     for process in processes:
         process.join()
 
+    return found
+
+
+def first_token():
+    """The same requests with the directive and without."""
+    ways = ("kvroute_first_token auto;", "")
+    found = at_once(first_tokens, FIRST_SECONDS, [(way,) for way in ways])
     on, off = (found[way] for way in ways)
 
     return {"p999_ratio": round(on["ttft_p99.9_s"] / off["ttft_p99.9_s"], 4),
@@ -306,18 +313,8 @@ def first_token():
 
 
 def together(kind, following):
-    results = multiprocessing.Queue()
-    processes = [multiprocessing.Process(target=run, args=(
-        policy, kind, following, results)) for policy in POLICIES]
-
-    for process in processes:
-        process.start()
-
-    found = dict(results.get(timeout=HEALTHY + SECONDS + 120)
-                 for _ in processes)
-
-    for process in processes:
-        process.join()
+    found = at_once(run, SECONDS, [(policy, kind, following)
+                                   for policy in POLICIES])
 
     return [dict(found[policy], kind=kind, retries=following)
             for policy in POLICIES]

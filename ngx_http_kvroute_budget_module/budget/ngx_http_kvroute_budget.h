@@ -97,8 +97,8 @@ ngx_int_t ngx_http_kvroute_budget_handler(ngx_http_request_t *r);
 ngx_http_kvroute_budget_t *ngx_http_kvroute_budget_get(ngx_http_request_t *r);
 
 /*
- * _charge: Sets the limit.  NGX_DECLINED: there is none, because the rate is
- * invalid.
+ * _charge: Reads the limit of a request.  Returns NGX_DECLINED if the rate is
+ * invalid: the request has no limit.
  */
 ngx_int_t ngx_http_kvroute_budget_charge_limit(ngx_http_request_t *r,
     ngx_http_kvroute_budget_conf_t *conf, kvr_budget_limit_t *limit);

@@ -20,6 +20,8 @@ static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_budget_charge_upstream(
     ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_budget_charge_headers(
     ngx_http_kvroute_budget_t *b);
+static ngx_int_t ngx_http_kvroute_budget_charge_header(ngx_http_request_t *r,
+    const char *name, const char *format, ...);
 static void ngx_http_kvroute_budget_charge_part(ngx_http_kvroute_budget_t *b,
     ngx_http_kvroute_ctx_t *ctx, kvr_budget_use_t *use);
 
@@ -174,54 +176,55 @@ ngx_http_kvroute_budget_charge_reject(ngx_http_kvroute_budget_t *b)
 static ngx_int_t
 ngx_http_kvroute_budget_charge_headers(ngx_http_kvroute_budget_t *b)
 {
-    u_char              *value;
     uint64_t             now, wait, reset;
-    ngx_uint_t           i;
     ngx_http_request_t  *r;
-
-    static const char *const  name[] = {
-        "Retry-After", "x-ratelimit-limit-tokens",
-        "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"
-    };
 
     r = b->request;
     now = (uint64_t) ngx_current_msec;
     wait = kvr_budget_wait(b->account, &b->limit, now);
     reset = kvr_budget_reset(b->account, now);
 
-    for (i = 0; i < kvr_nelts(name); i++) {
-
-        value = ngx_pnalloc(r->pool, 2 * NGX_INT64_LEN);
-        if (value == NULL) {
-            return NGX_ERROR;
-        }
-
-        switch (i) {
-
-        case 0:
-            (void) ngx_sprintf(value, "%uL%Z", ngx_max((wait + 999) / 1000, 1));
-            break;
-
-        case 1:
-            (void) ngx_sprintf(value, "%.0f%Z", b->limit.burst);
-            break;
-
-        case 2:
-            (void) ngx_sprintf(value, "%.0f%Z",
-                               kvr_budget_left(b->account, &b->limit, now));
-            break;
-
-        default:
-            (void) ngx_sprintf(value, reset < 1000 ? "%uLms%Z" : "%uLs%Z",
-                               reset < 1000 ? reset : (reset + 999) / 1000);
-        }
-
-        if (ngx_http_kvroute_headers_add(r, name[i], (char *) value) == NULL) {
-            return NGX_ERROR;
-        }
+    if (ngx_http_kvroute_budget_charge_header(r, "Retry-After", "%uL%Z",
+                                        ngx_max((wait + 999) / 1000, 1))
+        != NGX_OK
+        || ngx_http_kvroute_budget_charge_header(r, "x-ratelimit-limit-tokens",
+                                        "%.0f%Z", b->limit.burst)
+           != NGX_OK
+        || ngx_http_kvroute_budget_charge_header(r,
+                                        "x-ratelimit-remaining-tokens",
+                                        "%.0f%Z",
+                                        kvr_budget_left(b->account, &b->limit,
+                                                        now))
+           != NGX_OK)
+    {
+        return NGX_ERROR;
     }
 
-    return NGX_OK;
+    return ngx_http_kvroute_budget_charge_header(r, "x-ratelimit-reset-tokens",
+                                        reset < 1000 ? "%uLms%Z" : "%uLs%Z",
+                                        reset < 1000 ? reset
+                                                     : (reset + 999) / 1000);
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_budget_charge_header(ngx_http_request_t *r, const char *name,
+    const char *format, ...)
+{
+    u_char   *value;
+    va_list   args;
+
+    value = ngx_pnalloc(r->pool, 2 * NGX_INT64_LEN);
+    if (value == NULL) {
+        return NGX_ERROR;
+    }
+
+    va_start(args, format);
+    (void) ngx_vslprintf(value, value + 2 * NGX_INT64_LEN, format, args);
+    va_end(args);
+
+    return ngx_http_kvroute_headers_add(r, name, (char *) value)
+           ? NGX_OK : NGX_ERROR;
 }
 
 

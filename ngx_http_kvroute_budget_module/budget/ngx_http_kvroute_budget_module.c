@@ -306,10 +306,10 @@ ngx_http_kvroute_budget_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_kvroute_budget_conf_t **field = conf;
 
-    ngx_str_t                        *value;
-    ngx_array_t                      *budgets;
-    ngx_http_kvroute_budget_conf_t   *bc, **bcp;
-    ngx_http_compile_complex_value_t  ccv;
+    char                            *rc;
+    ngx_str_t                       *value;
+    ngx_array_t                     *budgets;
+    ngx_http_kvroute_budget_conf_t  *bc, **bcp;
 
     if (*field) {
         return "is duplicate";
@@ -323,26 +323,15 @@ ngx_http_kvroute_budget_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     *field = bc;
     value = cf->args->elts;
 
-    if (ngx_strcmp(value[1].data, "off") == 0) {
-        return cf->args->nelts == 2 ? NGX_CONF_OK
-                                    : "is off: it takes no parameters";
+    if (ngx_http_kvroute_conf_param_off(cf, &rc)) {
+        return rc;
     }
 
     bc->burst = -1;
     bc->timeout = 30000;
 
-    bc->name = ngx_palloc(cf->pool, sizeof(ngx_http_complex_value_t));
-    if (bc->name == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    ngx_memzero(&ccv, sizeof(ngx_http_compile_complex_value_t));
-
-    ccv.cf = cf;
-    ccv.value = &value[1];
-    ccv.complex_value = bc->name;
-
-    if (ngx_http_compile_complex_value(&ccv) != NGX_OK
+    if (ngx_http_kvroute_conf_param_complex(cf, NULL, &value[1], &bc->name)
+        != NGX_OK
         || ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_budget_list, 2,
                                            bc)
            != NGX_OK)

@@ -324,6 +324,7 @@ ngx_http_kvroute_continue_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_kvroute_continue_conf_t *ccf = conf;
 
+    char                                   *rc;
     ngx_str_t                              *value;
     ngx_http_kvroute_continue_main_conf_t  *cmcf;
 
@@ -333,15 +334,9 @@ ngx_http_kvroute_continue_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     value = cf->args->elts;
 
-    if (ngx_strcmp(value[1].data, "off") == 0) {
-
-        if (cf->args->nelts > 2) {
-            return "is off: it takes no parameters";
-        }
-
+    if (ngx_http_kvroute_conf_param_off(cf, &rc)) {
         ccf->on = 0;
-
-        return NGX_CONF_OK;
+        return rc;
     }
 
     if (ngx_strcmp(value[1].data, "on") != 0) {
@@ -370,6 +365,7 @@ ngx_http_kvroute_continue_first(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_kvroute_continue_conf_t *ccf = conf;
 
+    char                                   *rc;
     ngx_str_t                              *value;
     ngx_http_kvroute_continue_main_conf_t  *cmcf;
 
@@ -379,15 +375,9 @@ ngx_http_kvroute_continue_first(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     value = cf->args->elts;
 
-    if (ngx_strcmp(value[1].data, "off") == 0) {
-
-        if (cf->args->nelts > 2) {
-            return "is off: it takes no parameters";
-        }
-
+    if (ngx_http_kvroute_conf_param_off(cf, &rc)) {
         ccf->late = 0;
-
-        return NGX_CONF_OK;
+        return rc;
     }
 
     if (ngx_strcmp(value[1].data, "auto") == 0) {

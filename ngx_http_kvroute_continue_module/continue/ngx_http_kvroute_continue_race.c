@@ -89,7 +89,7 @@ ngx_http_kvroute_continue_race_handler(ngx_http_request_t *r)
 }
 
 
-/* an attempt begins: once it has a server, its time starts */
+/* Starts the time of an attempt, in an event, as it has no server yet. */
 static ngx_int_t
 ngx_http_kvroute_continue_race_before(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r)
@@ -228,7 +228,7 @@ ngx_http_kvroute_continue_race_begin(ngx_http_kvroute_continue_t *c,
 }
 
 
-/* sent twice, or the reason why not */
+/* Tells whether the request is sent twice, or why not. */
 static kvr_continue_late_e
 ngx_http_kvroute_continue_race_late(ngx_http_kvroute_continue_t *c,
     ngx_http_kvroute_attempt_t *at)
@@ -251,7 +251,7 @@ ngx_http_kvroute_continue_race_late(ngx_http_kvroute_continue_t *c,
 }
 
 
-/* whether the client asks for a stream, and its body can be sent once more */
+/* Tells whether a stream is asked for, and the body can be sent once more. */
 static ngx_uint_t
 ngx_http_kvroute_continue_race_streams(ngx_http_kvroute_continue_t *c)
 {
@@ -480,7 +480,7 @@ ngx_http_kvroute_continue_race_done(ngx_http_request_t *r, void *data,
 }
 
 
-/* a request that has not lost, and the other one; or NULL */
+/* Returns the racer of a request, or NULL if it has lost; and the other one. */
 static ngx_http_kvroute_continue_racer_t *
 ngx_http_kvroute_continue_racer(ngx_http_kvroute_continue_t *c,
     ngx_http_request_t *r, ngx_http_kvroute_continue_racer_t **other)
@@ -495,7 +495,7 @@ ngx_http_kvroute_continue_racer(ngx_http_kvroute_continue_t *c,
 }
 
 
-/* the client gets the answer of this request */
+/* Gives the client the answer of this request. */
 static ngx_int_t
 ngx_http_kvroute_continue_race_won(ngx_http_kvroute_continue_t *c,
     ngx_http_request_t *r)
@@ -568,7 +568,10 @@ ngx_http_kvroute_continue_race_won(ngx_http_kvroute_continue_t *c,
 }
 
 
-/* closes its upstream as nginx does when a client leaves: it has not failed */
+/*
+ * Closes the upstream of a request as nginx does when a client leaves, so the
+ * server has not failed.
+ */
 static void
 ngx_http_kvroute_continue_race_close(ngx_http_request_t *r)
 {

@@ -68,6 +68,20 @@ ngx_http_kvroute_conf_param(ngx_conf_t *cf,
 }
 
 
+ngx_uint_t
+ngx_http_kvroute_conf_param_off(ngx_conf_t *cf, char **rc)
+{
+    ngx_str_t  *value;
+
+    value = cf->args->elts;
+
+    *rc = (cf->args->nelts == 2) ? NGX_CONF_OK
+                                 : "is off: it takes no parameters";
+
+    return ngx_strcmp(value[1].data, "off") == 0;
+}
+
+
 ngx_int_t
 ngx_http_kvroute_conf_param_all(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *params, ngx_uint_t first, void *conf)

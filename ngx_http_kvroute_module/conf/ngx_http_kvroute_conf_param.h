@@ -53,6 +53,9 @@ ngx_int_t ngx_http_kvroute_conf_param(ngx_conf_t *cf,
 ngx_int_t ngx_http_kvroute_conf_param_all(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *params, ngx_uint_t first, void *conf);
 
+/* Tells whether a directive is "off"; *rc: what it returns then. */
+ngx_uint_t ngx_http_kvroute_conf_param_off(ngx_conf_t *cf, char **rc);
+
 /* Reports parameters that occur twice, from a word on. */
 ngx_int_t ngx_http_kvroute_conf_param_once(ngx_conf_t *cf, ngx_uint_t first);
 

@@ -90,6 +90,7 @@ ngx_http_kvroute_legs_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_kvroute_legs_loc_conf_t *llcf = conf;
 
+    char                               *rc;
     ngx_str_t                          *value;
     ngx_http_kvroute_prefill_t         *prefill;
     ngx_http_kvroute_main_conf_t       *kmcf;
@@ -101,15 +102,9 @@ ngx_http_kvroute_legs_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     value = cf->args->elts;
 
-    if (ngx_strcmp(value[1].data, "off") == 0) {
-
-        if (cf->args->nelts > 2) {
-            return "is off: it takes no parameters";
-        }
-
+    if (ngx_http_kvroute_conf_param_off(cf, &rc)) {
         llcf->prefill = NULL;
-
-        return NGX_CONF_OK;
+        return rc;
     }
 
     prefill = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_prefill_t));

@@ -57,22 +57,21 @@
       .prefix_min = 300, .prefix_max = 1000,                                  \
       .question = { 200, 0.8 }, .output = { 2500, 0.9 } }
 
+#define KVS_CHATS                                                             \
+    .shape = KVS_MIXED, .prefixes = 50, .zipf = 1.0,                          \
+    .prefix_min = 300, .prefix_max = 2000,                                    \
+    .question = { 200, 1.0 }, .output = { 200, 0.8 }
+
 #define KVS_MIX                                                               \
-    { .shape = KVS_MIXED, .prefixes = 50, .zipf = 1.0,                        \
-      .prefix_min = 300, .prefix_max = 2000,                                  \
-      .question = { 200, 1.0 }, .output = { 200, 0.8 },                       \
-      .document = { 14000, 0.9 }, .share = 0.08 }
+    { KVS_CHATS, .document = { 14000, 0.9 }, .share = 0.08 }
 
 /*
- * The same chats, and a share of documents of so many tokens: each once, or
- * some that are asked again
+ * The same chats beside documents: their share of the requests, their tokens,
+ * and their number (0: each document is sent once)
  */
 
 #define KVS_CHATS_AND(part, tokens, n)                                        \
-    { .shape = KVS_MIXED, .prefixes = 50, .zipf = 1.0,                        \
-      .prefix_min = 300, .prefix_max = 2000,                                  \
-      .question = { 200, 1.0 }, .output = { 200, 0.8 },                       \
-      .document = { tokens, 0.5 }, .share = part, .parts = n }
+    { KVS_CHATS, .document = { tokens, 0.5 }, .share = part, .parts = n }
 
 /* 8 of 2,000 documents, a reply of so many tokens */
 

@@ -117,9 +117,7 @@ kvr_late_room(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t peer,
         known = &zone->registry->peer[i];
         n++;
 
-        room += !kvr_candidate_draining(zone, i)
-                && !kvr_candidate_unhealthy(zone, pool, i, now)
-                && !kvr_candidate_throttled(zone, i, now)
+        room += !kvr_candidate_spared(zone, pool, i, now)
                 && !kvr_candidate_capped(zone, pool, i, 0, NULL, now)
                 && !kvr_prefill_full(&known->prefill, 2 * KVR_LATE_ROOM,
                                      kvr_load_get(zone->load, i).pending, now);

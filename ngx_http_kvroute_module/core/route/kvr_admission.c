@@ -113,13 +113,10 @@ kvr_admission_offered(const kvr_admission_t *a, const kvr_offer_t *offer,
 
     /* an engine that rejects everything always has room */
 
-    spared = kvr_candidate_draining(a->view->zone, offer->peer)
+    spared = kvr_candidate_spared(a->view->zone, a->view->pool, offer->peer,
+                                  a->view->now)
              || (a->view->pool->eject.on
-                 && kvr_eject_sick(a->view->zone, offer->member, a->view->now))
-             || kvr_candidate_throttled(a->view->zone, offer->peer,
-                                        a->view->now)
-             || kvr_candidate_unhealthy(a->view->zone, a->view->pool,
-                                        offer->peer, a->view->now);
+                 && kvr_eject_sick(a->view->zone, offer->member, a->view->now));
 
     return spared == last;
 }

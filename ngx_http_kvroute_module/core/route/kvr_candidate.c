@@ -36,6 +36,10 @@ static int kvr_candidate_full(kvr_peer_t *peer, const kvr_pool_t *pool,
     uint64_t pending, uint64_t fit, uint64_t now);
 static int kvr_candidate_fresh(const kvr_pool_t *pool, const kvr_engine_t *s,
     uint64_t now);
+static int kvr_candidate_unhealthy(const kvr_zone_t *zone,
+    const kvr_pool_t *pool, uint32_t peer);
+static int kvr_candidate_throttled(const kvr_zone_t *zone, uint32_t peer,
+    uint64_t now);
 
 
 void
@@ -206,7 +210,7 @@ kvr_candidate_extra(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
 
     if (v->signals) {
         kvr_candidate_signals(v, c, &v->zone->registry->peer[peer].engine);
-        c->unhealthy = kvr_candidate_unhealthy(v->zone, pool, peer, v->now);
+        c->unhealthy = kvr_candidate_unhealthy(v->zone, pool, peer);
     }
 
     if (pool->slow_start && kvr_candidate_cold(v, peer, member)) {
@@ -403,13 +407,22 @@ kvr_candidate_fresh(const kvr_pool_t *pool, const kvr_engine_t *s,
 }
 
 
-int
+static int
 kvr_candidate_unhealthy(const kvr_zone_t *zone, const kvr_pool_t *pool,
-    uint32_t peer, uint64_t now)
+    uint32_t peer)
 {
     return peer != KVR_REGISTRY_NONE && pool->health
            && kvr_get(&zone->registry->peer[peer].engine.health)
               != KVR_HEALTH_UP;
+}
+
+
+/* Tells whether a peer has asked for a pause that is not over. */
+static int
+kvr_candidate_throttled(const kvr_zone_t *zone, uint32_t peer, uint64_t now)
+{
+    return peer != KVR_REGISTRY_NONE
+           && kvr_get(&zone->registry->peer[peer].engine.pressure) > now;
 }
 
 
@@ -418,4 +431,14 @@ kvr_candidate_draining(const kvr_zone_t *zone, uint32_t peer)
 {
     return peer != KVR_REGISTRY_NONE
            && kvr_drain_on(&zone->registry->peer[peer].drain);
+}
+
+
+int
+kvr_candidate_spared(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t peer, uint64_t now)
+{
+    return kvr_candidate_draining(zone, peer)
+           || kvr_candidate_throttled(zone, peer, now)
+           || kvr_candidate_unhealthy(zone, pool, peer);
 }

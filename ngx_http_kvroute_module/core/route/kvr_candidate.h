@@ -123,21 +123,15 @@ void kvr_candidate_extra(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
 int kvr_candidate_capped(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t peer, uint64_t fit, const kvr_reservation_t *own, uint64_t now);
 
-/* Tells whether a peer is unhealthy: it is used only if all are. */
-int kvr_candidate_unhealthy(const kvr_zone_t *zone, const kvr_pool_t *pool,
-    uint32_t peer, uint64_t now);
-
-/* whether a peer is being drained */
+/* Tells whether a peer is being drained. */
 int kvr_candidate_draining(const kvr_zone_t *zone, uint32_t peer);
 
-
-/* Tells whether a peer has asked for a pause that is not over. */
-static inline int
-kvr_candidate_throttled(const kvr_zone_t *zone, uint32_t peer, uint64_t now)
-{
-    return peer != KVR_REGISTRY_NONE
-           && kvr_get(&zone->registry->peer[peer].engine.pressure) > now;
-}
+/*
+ * Tells whether a peer is being drained, has asked for a pause, or is
+ * unhealthy: it is used only if all are.
+ */
+int kvr_candidate_spared(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t peer, uint64_t now);
 
 
 /*

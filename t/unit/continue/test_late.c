@@ -121,10 +121,44 @@ TEST(test_credit)
 }
 
 
+/* Drains, throttles or fails four peers, or ends that. */
+static void
+spare(kvr_zone_t *z, const uint32_t *id, uint32_t way, int on)
+{
+    uint32_t     i;
+    kvr_peer_t  *peer;
+
+    for (i = 0; i < 4; i++) {
+        peer = &z->registry->peer[id[i]];
+
+        switch (way) {
+
+        case 0:
+            if (on) {
+                kvr_drain_begin(&peer->drain, 0, 1000);
+
+            } else {
+                kvr_drain_end(&peer->drain);
+            }
+
+            break;
+
+        case 1:
+            kvr_set(&peer->engine.pressure, on ? 2000 : 0);
+            break;
+
+        default:
+            kvr_set(&peer->engine.health,
+                    on ? KVR_HEALTH_DOWN : KVR_HEALTH_UP);
+        }
+    }
+}
+
+
 TEST(test_room)
 {
     char               name[8];
-    uint32_t           i, id[PEERS];
+    uint32_t           i, way, id[PEERS];
     kvr_pool_t         pool;
     kvr_zone_t         z;
     kvr_reservation_t  r;
@@ -152,7 +186,19 @@ TEST(test_room)
         kvr_set_add(&pool.set, id[i]);
     }
 
-    /* of seven others four are busy */
+    /* of seven others four are spared, for each reason */
+
+    pool.health = 1;
+
+    for (way = 0; way < 3; way++) {
+        spare(&z, &id[1], way, 1);
+        util_check(!kvr_late_room(&z, &pool, id[0], 1000), "spared, %u", way);
+
+        spare(&z, &id[1], way, 0);
+        util_check(kvr_late_room(&z, &pool, id[0], 1000), "no more, %u", way);
+    }
+
+    /* or busy */
 
     for (i = 1; i < 5; i++) {
         util_check(kvr_late_room(&z, &pool, id[0], 1000), "%u are busy", i - 1);
