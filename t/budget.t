@@ -187,6 +187,11 @@ is(ask("rate/$chat", 'zeta', 4000, headers => { 'X-Rate' => '10/d' })->{status},
 is(ask("rate/$chat", 'zeta', 4000, headers => { 'X-Rate' => 'much' })->{status}, 200, 'invalid');
 $t->expect_log(qr/invalid rate "much", expected e\.g\. 100k\/m/);
 
+# an account at one rate does not owe at another
+
+is(ask("rate/$chat", 'zeta', 4000, headers => { 'X-Rate' => '100k/m' })->{status}, 200, 'another rate');
+is(ask("rate/$chat", 'zeta', 4000, headers => { 'X-Rate' => '10/d' })->{status}, 429, 'the first one still owes');
+
 # --- over the limit: the lowest class
 
 is(ask("low/$chat", 'acme', 400)->{status}, 200, 'over=low: served');

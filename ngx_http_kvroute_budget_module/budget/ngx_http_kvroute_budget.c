@@ -104,7 +104,7 @@ static ngx_int_t
 ngx_http_kvroute_budget_enter(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_budget_conf_t *conf)
 {
-    uint64_t                    hash;
+    uint64_t                    key;
     ngx_str_t                   name;
     kvr_budget_t               *budget;
     kvr_budget_limit_t          limit;
@@ -124,9 +124,10 @@ ngx_http_kvroute_budget_enter(ngx_http_request_t *r,
     }
 
     budget = conf->shm_zone->data;
-    hash = kvr_text_ops()->digest(conf->zone->sh->secret, name.data, name.len);
+    key = kvr_text_ops()->digest(conf->zone->sh->secret, name.data, name.len);
+    key = kvr_budget_key(key, &limit);
 
-    account = kvr_budget_account(budget, hash, (uint64_t) ngx_current_msec);
+    account = kvr_budget_account(budget, key, (uint64_t) ngx_current_msec);
 
     if (account == NULL) {
         kvr_add(&budget->stats.unknown, 1);
@@ -147,7 +148,7 @@ ngx_http_kvroute_budget_enter(ngx_http_request_t *r,
 
     b->request = r;
     b->conf = conf;
-    b->hash = hash;
+    b->key = key;
     b->account = account;
     b->limit = limit;
     b->start = ngx_current_msec;

@@ -73,7 +73,7 @@ typedef struct {
     ngx_http_request_t          *request;
     ngx_http_kvroute_budget_conf_t  *conf;
 
-    uint64_t                     hash;      /* of the account's name */
+    uint64_t                     key;       /* of the account */
     kvr_budget_account_t        *account;
     kvr_budget_limit_t           limit;
     double                       reserved;  /* tokens */

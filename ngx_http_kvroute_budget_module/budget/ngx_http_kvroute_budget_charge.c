@@ -243,7 +243,7 @@ ngx_http_kvroute_budget_charge_settle(ngx_http_kvroute_budget_t *b)
 
     /* it may have owed nothing, and have been replaced */
 
-    account = kvr_budget_account(budget, b->hash, now);
+    account = kvr_budget_account(budget, b->key, now);
 
     if (account == NULL) {
         return;

@@ -93,18 +93,29 @@ kvr_budget_base(const kvr_zone_t *zone, void *data,
 }
 
 
+uint64_t
+kvr_budget_key(uint64_t hash, const kvr_budget_limit_t *limit)
+{
+    uint64_t  rate, key;
+
+    memcpy(&rate, &limit->rate, sizeof(uint64_t));
+
+    key = kvr_mix(hash, rate);
+
+    return key ? key : 1;
+}
+
+
 /*
  * Two processes can claim two accounts for one name.  Then the first one of the
  * bucket is used, and the process with the other one frees it.
  */
 kvr_budget_account_t *
-kvr_budget_account(kvr_budget_t *budget, uint64_t hash, uint64_t now)
+kvr_budget_account(kvr_budget_t *budget, uint64_t key, uint64_t now)
 {
     uint32_t               i;
-    uint64_t               key, old;
+    uint64_t               old;
     kvr_budget_account_t  *a, *bucket, *first;
-
-    key = hash ? hash : 1;
 
     first = kvr_budget_find(budget, key);
 

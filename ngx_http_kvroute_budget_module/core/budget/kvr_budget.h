@@ -21,7 +21,7 @@
  * A charge is one compare and swap.  A killed worker leaves its requests
  * charged by their estimates, which time pays off like any other charge.
  *
- * Accounts are found by hash, in buckets of KVR_BUDGET_WAYS.  One that owes
+ * Accounts are found by key, in buckets of KVR_BUDGET_WAYS.  One that owes
  * nothing is like a new one, so any of these can be replaced.  If all accounts
  * of a bucket owe something, a new name has no account and no limit.
  */
@@ -44,7 +44,7 @@ typedef enum {
 
 
 typedef struct {
-    _Atomic uint64_t       key;      /* hash of the name; 0: free */
+    _Atomic uint64_t       key;      /* of name and rate; 0: free */
     _Atomic uint64_t       due;      /* ns, when it owes nothing */
     _Atomic uint64_t       output;   /* mean of generated tokens, in 1/16 */
     kvr_ratio_t            ratio;    /* bytes per token of its prompts */
@@ -96,10 +96,16 @@ typedef struct {
 
 
 /*
- * Returns the account of a name, a new one if necessary, or NULL.  now: ms,
- * here and below.
+ * Returns the key of a name's account.  An account owes time, which is worth
+ * other tokens at another rate, so each rate has an account of its own.
  */
-kvr_budget_account_t *kvr_budget_account(kvr_budget_t *budget, uint64_t hash,
+uint64_t kvr_budget_key(uint64_t hash, const kvr_budget_limit_t *limit);
+
+/*
+ * Returns the account of a key, a new one if necessary, or NULL.  now: ms, here
+ * and below.
+ */
+kvr_budget_account_t *kvr_budget_account(kvr_budget_t *budget, uint64_t key,
     uint64_t now);
 
 /*
