@@ -107,8 +107,9 @@ sub ask {
     my %headers = ('X-N' => ++$n);
     $headers{'X-Fault' . ($_ || '')} = $faults[$_] for 0 .. $#faults;
     my $more = delete $arg->{headers} || {};
+    my $chunked = delete $arg->{chunked};
 
-    my $r = $t->post("$where$paths{$kind}", body($kind, %$arg),
+    my $r = $t->post("$where$paths{$kind}", body($kind, %$arg), chunked => $chunked,
                      headers => { %headers, %$more });
 
     return events($r, $n);
@@ -202,7 +203,9 @@ unbroken(ask('/one', 'chat', {}, 'truncate=5'), 'chat', 1, 'the only server');
 my $counted = { stream_options => { include_usage => $true, continuous_usage_stats => $true } };
 unbroken(ask('', 'chat', { %$counted }, 'truncate=5', 'truncate=3'), 'chat', 2, 'usage in each event');
 
-# --- a body that is in a file
+# --- a body in chunks, and one in a file
+
+unbroken(ask('', $_, { chunked => 50 }, 'truncate=5'), $_, 1, "$_: a body in chunks") for qw(chat text);
 
 for my $fault ('none', 'truncate=5') {
     my $long = text(20000, 7);

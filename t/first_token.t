@@ -90,9 +90,10 @@ sub ask {
 
     my %headers = ('X-N' => ++$n);
     $headers{'X-Fault' . ($_ || '')} = $faults[$_] for 0 .. $#faults;
-    my $path = delete $arg->{path} || '/v1/chat/completions';
+    my $chunked = delete $arg->{chunked};
 
-    my $r = $t->post("$where$path", body(%$arg), headers => \%headers);
+    my $r = $t->post("$where/v1/chat/completions", body(%$arg), chunked => $chunked,
+                     headers => \%headers);
 
     return answer($r);
 }
@@ -139,6 +140,7 @@ for my $where ('', '/buffered', '/continue') {
 
 same(ask('/file', { messages => [{ role => 'user', content => 'hello' }], pad => 'x' x 20000 }, 'hang'),
      'second', 'a body in a file');
+same(ask('', { chunked => 50 }, 'hang'), 'second', 'a body in chunks');
 
 # --- the events of Responses before the first token are those of the answer
 

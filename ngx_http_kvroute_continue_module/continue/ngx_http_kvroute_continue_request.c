@@ -199,6 +199,12 @@ ngx_http_kvroute_continue_body(ngx_http_kvroute_continue_t *c)
             continue;
         }
 
+        /* a body in chunks ends with a buffer that has no data */
+
+        if (!of->in_file) {
+            continue;
+        }
+
         size = ngx_buf_size(of);
         n = ngx_read_file(of->file, b->last, (size_t) size, of->file_pos);
 
