@@ -76,6 +76,9 @@ static const char *const  kvr_kvevent_parts[] = {
     "sliding", "chunked", "mamba", "cross", "encoder", "linear"
 };
 
+/* tiers below the memory of the GPU; stores of several engines are none */
+static const char *const  kvr_kvevent_tiers[] = { "cpu", "disk", "storage" };
+
 
 static int kvr_kvevent_event(kvr_kvevent_reader_t *r);
 static uint8_t kvr_kvevent_key(kvr_msgpack_t *m);
@@ -303,6 +306,11 @@ kvr_kvevent_value(kvr_kvevent_t *e, kvr_msgpack_t *m, uint8_t field)
         case KVR_KVEVENT_MEDIUM:
             e->elsewhere = !(m->len == 3 && kvr_kvevent_begins(m, "gpu"))
                            && !(m->len == 6 && kvr_kvevent_begins(m, "device"));
+
+            for (i = 0; i < kvr_nelts(kvr_kvevent_tiers); i++) {
+                e->below |= kvr_kvevent_begins(m, kvr_kvevent_tiers[i]) != 0;
+            }
+
             break;
 
         case KVR_KVEVENT_KIND:

@@ -46,7 +46,8 @@ typedef enum {
 typedef struct {
     kvr_kvevent_type_e  type;
     unsigned            rooted:1;    /* no parent: a prompt begins here */
-    unsigned            elsewhere:1; /* not in the memory of the GPU */
+    unsigned            elsewhere:1; /* not in the memory of the GPU, */
+    unsigned            below:1;     /* but in host memory or on a disk */
     unsigned            part:1;      /* of layers with a window or a state */
     uint32_t            group;       /* of layers */
     uint32_t            block;       /* tokens of a block; 0: not reported */

@@ -35,6 +35,10 @@ kvr_hear_event(const kvr_heard_t *h, uint32_t id, unsigned source,
         return 1;
     }
 
+    if (event->below && event->type == KVR_KVEVENT_STORED) {
+        kvr_set(&zone->registry->peer[id].tier[KVR_TIER_HOST].heard, 1);
+    }
+
     if (!kvr_events_counts(e, event)) {
         return 0;
     }
@@ -139,6 +143,7 @@ void
 kvr_hear_another(const kvr_heard_t *h, uint32_t id, uint64_t now)
 {
     kvr_add(&h->events[id].restarts, 1);
+    kvr_set(&h->zone->registry->peer[id].tier[KVR_TIER_HOST].heard, 0);
 
     kvr_index_flush(h->zone->index, id);
     kvr_hear_forget(h, id, now);

@@ -40,6 +40,8 @@ typedef struct {
     _Atomic uint32_t   until;        /* age in units at which blocks are in the
                                         lower tiers only; 0: never */
     _Atomic uint32_t   price;        /* in 1/1024; 0: unknown */
+    _Atomic uint32_t   heard;        /* 1: KV events of such a tier have come;
+                                        only in that of the host */
 } kvr_tier_t;
 
 

@@ -24,7 +24,7 @@ static uint64_t kvr_capacity_learned(const kvr_zone_t *zone,
     const kvr_pool_t *pool, uint32_t id);
 static uint64_t kvr_capacity_reported(const kvr_zone_t *zone,
     const kvr_pool_t *pool, uint32_t id, uint64_t now,
-    kvr_index_source_e *source);
+    kvr_index_source_e *source, uint64_t *most);
 static void kvr_capacity_sum(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t id, kvr_retention_sum_t *sum);
 static int kvr_capacity_beyond(const kvr_zone_t *zone, const kvr_pool_t *pool,
@@ -36,19 +36,21 @@ static double kvr_capacity_bound(const kvr_zone_t *zone, uint32_t id);
 
 /*
  * Returns the capacity in units as the engine reports it, by metrics and
- * events; 0: unknown.  Sets *source to the one that was used.
+ * events; 0: unknown.  Sets *source to the one that was used, and *most to the
+ * age that blocks in GPU memory can reach: the report itself.
  */
 static uint64_t
 kvr_capacity_reported(const kvr_zone_t *zone, const kvr_pool_t *pool,
-    uint32_t id, uint64_t now, kvr_index_source_e *source)
+    uint32_t id, uint64_t now, kvr_index_source_e *source, uint64_t *most)
 {
-    double       units;
+    double       units, bytes;
     uint64_t     tokens, age;
     kvr_peer_t  *peer;
 
     peer = &zone->registry->peer[id];
 
     *source = KVR_INDEX_REPORTED;
+    *most = 1;
 
     if (kvr_engine_uncached(&peer->engine, now, pool->probe)) {
         return 1;
@@ -59,12 +61,15 @@ kvr_capacity_reported(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
     if (tokens == 0) {
         *source = KVR_INDEX_EVENTS;
+        *most = age;
         return age;
     }
 
+    bytes = kvr_feedback_bytes(&peer->feedback) / (double) zone->unit;
+    *most = (uint64_t) ((double) tokens * bytes);
+
     units = kvr_feedback_usable(&peer->feedback, tokens,
-                                kvr_capacity_replies(zone, id))
-            * kvr_feedback_bytes(&peer->feedback) / (double) zone->unit;
+                                kvr_capacity_replies(zone, id)) * bytes;
 
     units = kvr_min(units, kvr_capacity_bound(zone, id));
 
@@ -169,13 +174,14 @@ void
 kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t id, uint64_t now)
 {
-    uint64_t             units, gpu, told, learned;
+    uint64_t             units, most, gpu, told, learned;
     kvr_peer_t          *peer;
     kvr_index_source_e   source;
 
     peer = &zone->registry->peer[id];
 
     source = KVR_INDEX_SET;
+    most = 0;
     units = kvr_get(&peer->capacity);
 
     if (units == 0 && kvr_get(&peer->fixed)) {
@@ -184,7 +190,7 @@ kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
     }
 
     if (units == 0) {
-        units = kvr_capacity_reported(zone, pool, id, now, &source);
+        units = kvr_capacity_reported(zone, pool, id, now, &source, &most);
     }
 
     told = kvr_max(kvr_get(&peer->tier[KVR_TIER_HOST].told),
@@ -202,11 +208,12 @@ kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
         units = told;
     }
 
-    /* replies disprove the report: there are lower tiers */
+    /* events name lower tiers, or replies disprove the report */
 
     if (units == 0
         || (source < KVR_INDEX_CONFIGURED
-            && kvr_capacity_beyond(zone, pool, id, units)))
+            && (kvr_get(&peer->tier[KVR_TIER_HOST].heard)
+                || kvr_capacity_beyond(zone, pool, id, kvr_max(units, most)))))
     {
         source = KVR_INDEX_LEARNED;
         learned = kvr_capacity_learned(zone, pool, id);
@@ -248,7 +255,7 @@ kvr_capacity_tiers(const kvr_zone_t *zone, uint32_t id, uint64_t gpu,
 }
 
 
-/* Tells whether replies deliver much older blocks than a report allows. */
+/* Tells whether replies deliver blocks that are much older than this. */
 static int
 kvr_capacity_beyond(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t id, uint64_t units)
@@ -370,12 +377,13 @@ void
 kvr_capacity_fade(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t id,
     uint64_t now, uint32_t seconds)
 {
+    uint64_t            most;
     kvr_index_source_e  source;
 
     kvr_feedback_fade(&zone->registry->peer[id].feedback, seconds);
 
     if (kvr_get(&kvr_index_peer(zone->index, id)->source) == KVR_INDEX_REPORTED
-        && kvr_capacity_reported(zone, pool, id, now, &source) == 0)
+        && kvr_capacity_reported(zone, pool, id, now, &source, &most) == 0)
     {
         kvr_capacity_update(zone, pool, id, now);
     }

@@ -22,7 +22,8 @@
  *
  * This is GPU memory.  With lower tiers (host memory or disk, kvr_tier.h) the
  * capacity is that of the largest tier: configured by "host=" or "disk=", or
- * learned if replies deliver much more than events or metrics report.
+ * learned if KV events name such tiers, or replies deliver much older blocks
+ * than the engine reports.
  *
  * A report can be wrong.  So it counts for at most four times what responses
  * prove, and at most twice what the peer was sent since it was last empty, or

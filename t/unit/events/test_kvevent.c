@@ -167,6 +167,49 @@ TEST(test_kvevent_vllm_maps)
 }
 
 
+/* which memory an event is of */
+TEST(test_kvevent_media)
+{
+    unsigned    i;
+    found_t     f;
+    util_buf_t  b;
+
+    static const struct {
+        const char  *medium;
+        unsigned     elsewhere, below;
+
+    } media[] = {
+        { "GPU", 0, 0 }, { "device", 0, 0 }, { "CPU", 1, 1 },
+        { "CPU_PINNED", 1, 1 }, { "STORAGE", 1, 1 }, { "DISK", 1, 1 },
+        { "EXTERNAL", 1, 0 }, { "XPU", 1, 0 }, { "", 1, 0 }
+    };
+
+    for (i = 0; i < kvr_nelts(media); i++) {
+        memset(&b, 0, sizeof(b));
+
+        pack_array(&b, 2);
+        pack_float(&b, 1);
+        pack_array(&b, 1);
+        pack_map(&b, 3);
+        pack_str(&b, "type");
+        pack_str(&b, "BlockStored");
+        pack_str(&b, "block_hashes");
+        pack_array(&b, 1);
+        pack_uint(&b, 7);
+        pack_str(&b, "medium");
+        pack_str(&b, media[i].medium);
+
+        all(&b, KVR_KVEVENT_DONE, &f);
+
+        util_check(f.n == 1 && f.event[0].elsewhere == media[i].elsewhere
+                   && f.event[0].below == media[i].below,
+                   "%s", media[i].medium);
+
+        util_drop(&b);
+    }
+}
+
+
 /*
  * A session has the same digest in an event and in a request, whatever its
  * length; if any byte differs it is another one.

@@ -472,4 +472,58 @@ TEST(test_capacity_lies)
 }
 
 
+/*
+ * Deliveries that are a quarter older than the report prove lower tiers, not
+ * those older than what misses and replies have left of it.
+ */
+TEST(test_capacity_beyond)
+{
+    unsigned         i;
+    kvr_feedback_t  *feedback;
+
+    feedback = &s.zone.registry->peer[s.peer].feedback;
+
+    report(400 * UNIT / 4, 5000);
+    kvr_set(&feedback->factor, KVR_FEEDBACK_ONE * 7 / 10);
+    is(KVR_INDEX_REPORTED, 279, 5000);
+
+    for (i = 0; i < 20; i++) {
+        kvr_retention_note(&feedback->retention, 450, 1);
+    }
+
+    is(KVR_INDEX_REPORTED, 279, 5000);
+
+    for (i = 0; i < 20; i++) {
+        kvr_retention_note(&feedback->retention, 800, 1);
+    }
+
+    is(KVR_INDEX_LEARNED, 1000, 5000);
+}
+
+
+/* events of blocks in host memory: the report is of GPU memory only */
+TEST(test_capacity_below)
+{
+    report(400 * UNIT / 4, 5000);
+    is(KVR_INDEX_REPORTED, 400, 5000);
+
+    /* of another memory that nobody knows they say nothing */
+
+    memset(&s.event, 0, sizeof(s.event));
+    s.event.type = KVR_KVEVENT_STORED;
+    s.event.elsewhere = 1;
+    (void) kvr_hear_event(&s.heard, s.peer, 0, &s.event, 5000);
+    is(KVR_INDEX_REPORTED, 400, 5000);
+
+    s.event.below = 1;
+    (void) kvr_hear_event(&s.heard, s.peer, 0, &s.event, 5000);
+    is(KVR_INDEX_LEARNED, 1000, 5000);
+
+    /* another process may have none */
+
+    kvr_hear_another(&s.heard, s.peer, 5000);
+    is(KVR_INDEX_REPORTED, 400, 5000);
+}
+
+
 suite_around(setup, teardown);
