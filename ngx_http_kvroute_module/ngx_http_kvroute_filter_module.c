@@ -11,6 +11,7 @@
 
 
 #include "request/ngx_http_kvroute_request.h"
+#include "conf/ngx_http_kvroute_conf.h"
 #include "engine/ngx_http_kvroute_engine.h"
 #include "balance/ngx_http_kvroute_balance.h"
 
@@ -38,7 +39,7 @@ static ngx_http_module_t  ngx_http_kvroute_filter_module_ctx = {
     NULL,                                  /* merge server configuration */
 
     NULL,                                  /* create location configuration */
-    NULL                                   /* merge location configuration */
+    ngx_http_kvroute_conf_check_pass       /* merge location configuration */
 };
 
 

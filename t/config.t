@@ -17,6 +17,7 @@ $http
     upstream u {
         zone u 64k;
         server 127.0.0.1:8081;
+        server 127.0.0.1:8082;
 $upstream
     }
 
@@ -273,7 +274,7 @@ for my $method ('least_conn', 'ip_hash', 'hash $request_uri',
     }
 
     ($ok, $out) = try_conf($zone, "kvroute zone=z; } upstream o { zone o 64k;"
-                                  . "server 127.0.0.1:8082; $method;");
+                                  . "server 127.0.0.1:8083; $method;");
     ok($ok, "$method of another upstream");
     unlike($out, qr/\[warn\]/, 'is its own');
 }
@@ -320,7 +321,7 @@ http {
 %%TEMP%%
     access_log off;
     $zone
-    upstream u { kvroute zone=z; server 127.0.0.1:8081; }
+    upstream u { kvroute zone=z; server 127.0.0.1:8081; server 127.0.0.1:8082; }
 }
 EOF
     my ($ok, $out) = $t->check();

@@ -266,12 +266,12 @@ for my $file (sort glob "$root/docs/*.md") {
 
         $before .= "kvroute_zone zone=llm:16m;\n" if $block !~ /^ *kvroute_zone /m;
         $before .= "upstream llm { zone llm_peers 256k; kvroute zone=llm;"
-                   . " server 127.0.0.1:1; }\n" if $block !~ /^ *upstream llm /m;
+                   . " server 127.0.0.1:1; server 127.0.0.1:2; }\n" if $block !~ /^ *upstream llm /m;
         $before .= "map \$uri \$tenant { default x; }\n"
             if $block =~ /\$tenant/ && $block !~ /\$tenant +\{/;
 
         $before .= "upstream $_ { zone ${_}_peers 256k; kvroute zone=llm;"
-                   . " server 127.0.0.1:1; }\n"
+                   . " server 127.0.0.1:1; server 127.0.0.1:2; }\n"
             for grep { $block =~ /^ *kvroute_prefill /m
                        && $block !~ /^ *upstream $_ /m } qw(prefill decode);
 

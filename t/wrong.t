@@ -21,8 +21,8 @@ use JSON::PP;
 my $table = <<'EOT';
 
 zone     | kvroute_zone;                               | refused | invalid number of arguments
-zone     | kvroute_zone llm:16m;                       | refused | invalid parameter "llm:16m": known are "zone=" (NAME:SIZE)
-zone     | kvroute_zone name=llm size=16m;             | refused | invalid parameter "name=llm": known are "zone=" (NAME:SIZE)
+zone     | kvroute_zone llm:16m;                       | refused | invalid parameter "llm:16m": known are zone= max_peers= hosts= key_file= snapshot=
+zone     | kvroute_zone name=llm size=16m;             | refused | invalid parameter "name=llm": known are zone=
 zone     | kvroute_zone zone=llm;                      | refused | must be NAME:SIZE, where SIZE ends in k or m
 zone     | kvroute_zone zone=:16m;                     | refused | must be NAME:SIZE, where SIZE ends in k or m
 zone     | kvroute_zone zone=llm:64k;                  | refused | "zone=llm:64k" is too small, it needs ...k at least
@@ -33,12 +33,15 @@ zone     | kvroute_zone zone=llm:big;                  | refused | invalid zone 
 zone     | kvroute_zone zone=llm:1m zone=two:1m;       | refused | duplicate parameter "zone=two:1m"
 zone     | kvroute_zone zone=llm:1m; kvroute_zone zone=llm:2m; | refused | "llm"
 zone     | kvroute_zone zone=llm:1m; kvroute_zone zone=llm:1m; | refused | duplicate kvroute_zone "llm"
-zone     | kvroute_zone zone=llm:1m max_peer=8;        | refused | invalid parameter "max_peer=8": known are
+zone     | kvroute_zone zone=llm:1m max_peer=8;        | refused | invalid parameter "max_peer=8": did you mean "max_peers="?
 zone     | kvroute_zone zone=llm:1m max_peers=600;     | refused | "max_peers=600" must be between 1 and 512
 zone     | kvroute_zone zone=llm:1m hosts=0;           | refused | "hosts=0" must be between 1 and 1024
 zone     | kvroute_zone zone=llm:1m hosts=3;           | refused | "hosts" needs "key_file=FILE", the same on all hosts
 zone     | kvroute_zone zone=llm:1m key_file=;         | refused | "key_file=" must be the name of a file
 zone     | kvroute_zone zone=llm:1m key_file=/no/such; | refused | key_file "/no/such": open() failed
+zone     | kvroute_zone zone=llm:1m snapshot=nowhere/llm; | refused | the folder of "snapshot=...nowhere/llm" is not there ... No such file
+zone     | kvroute_zone zone=llm:1m max_peers=1;       | warned | upstream "llm" in ... has 2 servers, "max_peers=" of "kvroute_zone zone=llm" is 1: the others are balanced by load only
+http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; } | warned | "kvroute" in upstream "one" in ... has one server to choose from
 zone     | kvroute_zone zone=llm:1m; kvroute_zone zone=old:1m; | warned | "kvroute_zone zone=old" is used by no upstream: write "kvroute zone=old;" in one
 
 http     | kvroute_share;                                        | refused | invalid number of arguments
@@ -51,7 +54,7 @@ http     | kvroute_share zone=llm server=redis://a/0;            | refused | "se
 http     | kvroute_share zone=llm server=redis://u:p@127.0.0.1;  | refused | a password in "server=" is visible in the configuration: put it into a file and write "password_file=FILE"
 http     | kvroute_share zone=llm server=redis://127.0.0.1 password_file=; | refused | "password_file=" must be the name of a file
 http     | kvroute_share zone=llm server=redis://127.0.0.1 password_file=/no/such; | refused | password_file "/no/such": open() failed
-http     | kvroute_share zone=llm server=redis://127.0.0.1 max_con=fleet; | refused | invalid parameter "max_con=fleet": known are
+http     | kvroute_share zone=llm server=redis://127.0.0.1 max_con=fleet; | refused | invalid parameter "max_con=fleet": did you mean "max_conns="?
 http     | kvroute_share zone=llm server=redis://127.0.0.1 max_conns=all; | refused | "max_conns=" must be one of "local fleet"
 
 upstream | kvroute;                                    | refused | invalid number of arguments
@@ -62,8 +65,8 @@ upstream | kvroute off zone=llm;                       | refused | policy "off" 
 upstream | kvroute zone=llm kv_cache;                  | refused | invalid parameter "kv_cache": the policy must be the first word
 upstream | kvroute zone=lm;                            | refused | kvroute zone "lm" is unknown in upstream "llm" ...: declare "kvroute_zone zone=lm:16m;" in http
 upstream | kvroute zone=;                              | refused | "zone=" must be the name of a "kvroute_zone"
-upstream | kvroute zone=llm capcity=4m;                | refused | invalid parameter "capcity=4m": known are
-upstream | kvroute zone=llm weight=2;                  | refused | invalid parameter "weight=2": known are ... "slow_start=" (a time such as 30s)
+upstream | kvroute zone=llm capcity=4m;                | refused | invalid parameter "capcity=4m": did you mean "capacity="?
+upstream | kvroute zone=llm weight=2;                  | refused | invalid parameter "weight=2": known are zone= capacity= ... chunks=
 upstream | kvroute zone=llm capacity=lots;             | refused | "capacity=" must be a size such as 64m, 256 bytes at least, ...: invalid value in parameter "capacity=lots"
 http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; } upstream two { zone two 64k; kvroute zone=llm capacity=64m!; server 127.0.0.1:9; } | warned | "capacity=67108864" in upstream "one" and "capacity=67108864!" in upstream "two" in ... are for the same server "127.0.0.1:9" of a zone: write the same value in both
 upstream | kvroute zone=llm max_pending=automatic;     | refused | "max_pending=" must be a size such as 256k, a time such as 500ms, or auto
@@ -75,7 +78,7 @@ upstream | kvroute least_request by=tokens zone=llm;   | refused | "by=" must be
 upstream | kvroute kv_cache zone=llm threshold=30%;    | refused | "threshold=" must be between 0 and 1: invalid value in parameter "threshold=30%"
 upstream | kvroute kv_cache zone=llm threshold=30;     | refused | "threshold=30" must be between 0 and 1
 upstream | kvroute kv_cache zone=llm balance_rel=1.5;  | warned  | "balance_rel=" without "balance_abs=" ...: set both
-upstream | kvroute random zone=llm seed=4;             | refused | invalid parameter "seed=4": known are "zone="
+upstream | kvroute random zone=llm seed=4;             | refused | invalid parameter "seed=4": known are zone=
 upstream | kvroute zone=llm; kvroute zone=llm;         | refused | "kvroute" directive is duplicate
 upstream | kvroute zone=llm; least_conn;               | refused | is replaced by a load balancing method after it: remove that one
 upstream | kvroute zone=llm; ip_hash;                  | refused | is replaced by a load balancing method after it: remove that one
@@ -93,9 +96,9 @@ upstream | kvroute_shadow least_conn;                  | refused | "kvroute_shad
 upstream | kvroute_shadow sticky zone=llm;             | refused | policy "sticky" is not for "kvroute_shadow": another method chooses the servers of sessions
 upstream | kvroute_shadow zone=llm; kvroute_queue max=9; | refused | "kvroute_queue" directive needs "kvroute": with "kvroute_shadow" no request waits
 
-upstream | kvroute zone=llm max_pending=1m; kvroute_queue 100; | refused | invalid parameter "100": known are "max=" (between 1 and 1000000)
+upstream | kvroute zone=llm max_pending=1m; kvroute_queue 100; | refused | invalid parameter "100": known are max= timeout=
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue timeout=5s; | refused | must have "max" parameter: "max=" and a number of requests
-upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 time=5s; | refused | invalid parameter "time=5s": known are
+upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 time=5s; | refused | invalid parameter "time=5s": did you mean "timeout="?
 upstream | kvroute_queue max=100; kvroute zone=llm;    | refused | "kvroute_queue" directive must come after "kvroute"
 upstream | kvroute zone=llm; kvroute_queue max=100;    | warned  | has no effect without a cap: set "max_pending" of "kvroute", or "max_conns" of servers
 
@@ -139,7 +142,7 @@ upstream | kvroute zone=llm; kvroute_events;           | refused | invalid numbe
 upstream | kvroute zone=llm; kvroute_events replay=1;  | refused | "kvroute_events" must have "port" parameter: "port=" and a port between 1 and 65535, or "+" and an offset to the server's port
 upstream | kvroute zone=llm; kvroute_events port=+x;   | refused | "port=" must be a port between 1 and 65535, or "+"
 upstream | kvroute zone=llm; kvroute_events port=70000; | refused | "port=70000" must be a port between 1 and 65535, or "+"
-upstream | kvroute zone=llm; kvroute_events 5557;      | refused | invalid parameter "5557": known are "port="
+upstream | kvroute zone=llm; kvroute_events 5557;      | refused | invalid parameter "5557": known are port=
 upstream | kvroute zone=llm; kvroute_events port=Auto; | refused | "port=" must be a port between 1 and 65535, or "+" and an offset to the server's port, a range of up to 8 ports, one for each rank, or "auto"
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=auto; | refused | "replay=" must be a port between 1 and 65535, or "+"
 upstream | kvroute zone=llm; kvroute_events port=auto replay=5558; | refused | "port=auto" finds the replay port of an engine: remove "replay="
@@ -164,20 +167,22 @@ upstream | kvroute zone=llm; kvroute_events port=1; kvroute_events port=2; | ref
 upstream | kvroute zone=llm; kvroute_events port=5557; server 127.0.0.1:9; server 127.0.0.1:10; | warned | has one publisher for servers "127.0.0.1:..." and "127.0.0.1:...": write "port=+N"
 upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_events port=5557-5558; | warned | the range of ports of "kvroute_events" in upstream "llm" ... has no effect with "kvroute_ranks"
 upstream | kvroute zone=llm; kvroute_events port=5557; server unix:/tmp/no; | warned | has no port for server "unix:/tmp/no": its events are not read
-upstream | kvroute zone=llm; kvroute_eject fail=3;     | refused | invalid parameter "fail=3": known are
+upstream | kvroute zone=llm; kvroute_eject fail=3;     | refused | invalid parameter "fail=3": did you mean "fails="?
+upstream | kvroute zone=llm; kvroute_eject off fails=3; | refused | invalid parameter "fails=3": known are retry_budget=
+upstream | kvroute zone=llm; kvroute_eject time=1s off; | refused | invalid parameter "off": known are
 upstream | kvroute zone=llm; kvroute_engine ollama; | refused | unknown engine "ollama": known are vllm, sglang, trtllm, llamacpp, tgi and auto
 upstream | kvroute zone=llm; kvroute_probe path=metrics; | refused | "path=" must be a path that begins with "/"
 upstream | kvroute zone=llm; kvroute_probe uri=/metrics; | refused | invalid parameter "uri=/metrics"
 upstream | kvroute zone=llm; kvroute_health path=/live; | refused | invalid parameter "path=/live"
 upstream | kvroute zone=llm balance=any; | refused | "balance_abs="
-upstream | kvroute zone=llm; kvroute_probe intervall=1s; | refused | invalid parameter "intervall=1s": known are
+upstream | kvroute zone=llm; kvroute_probe intervall=1s; | refused | invalid parameter "intervall=1s": did you mean "interval="?
 upstream | kvroute zone=llm; kvroute_probe interval=1s timeout=5s; | warned | "timeout=" is longer than "interval="
-upstream | kvroute zone=llm; kvroute_health fail=3;    | refused | invalid parameter "fail=3": known are
+upstream | kvroute zone=llm; kvroute_health fail=3;    | refused | invalid parameter "fail=3": did you mean "fails="?
 
 location | kvroute_policy best;                        | refused | unknown policy "best": known are kv_cache
 location | kvroute_policy kv_cache max_pending=256k;   | refused | "max_pending=" belongs to "kvroute" in the upstream
 location | kvroute_policy kv_cache zone=llm;           | refused | "zone=" belongs to "kvroute" in the upstream
-location | kvroute_policy sticky timout=1h;            | refused | invalid parameter "timout=1h": known are
+location | kvroute_policy sticky timout=1h;            | refused | invalid parameter "timout=1h": did you mean "timeout="?
 location | kvroute_policy random two=1;                | refused | invalid parameter "two=1": policy "random" has none
 location | kvroute_policy sticky strict=yes;           | refused | "strict=" must be one of "off on"
 location | kvroute_request priority=hihg;              | refused | "priority=" must be critical, high, ...: invalid value in parameter "priority=hihg"
@@ -191,7 +196,7 @@ location | kvroute_request deadline=http_x_deadline;   | warned | "http_x_deadli
 location | kvroute_request tenant=cookie_org;          | warned | "cookie_org" is the same text for all requests
 location | kvroute_request tenant=$http_x_org name=http_x_name; | warned | "http_x_name" is the same text for all requests
 location | kvroute_request tenant=$http_x_tenant weight=much;  | refused | "weight=" must be a number, or a variable
-location | kvroute_request tenant=$http_x_tenant $arg_a; | refused | invalid parameter "$arg_a": known are "tenant="
+location | kvroute_request tenant=$http_x_tenant $arg_a; | refused | invalid parameter "$arg_a": known are tenant=
 location | kvroute_request weight=2;                   | refused | "weight=" and "name=" are those of a tenant: write "tenant=" too
 location | kvroute_request max_priority=low;           | refused | "max_priority=" has no effect without "priority="
 location | kvroute_request tenant=$arg_a; kvroute_request deadline=1s; | refused | "kvroute_request" directive is duplicate
@@ -205,6 +210,10 @@ location | kvroute_first_token on;                     | refused | invalid value
 location | kvroute_first_token off hedge=2%;           | refused | is off: it takes no parameters
 location | kvroute_first_token auto hedge=2;           | refused | "hedge=" must be between 1% and 100%
 location | kvroute_first_token 2s hedge=200%;          | refused | "hedge=" must be between 1% and 100%
+instead  | location / { set $pool llm; kvroute_request upstream=nosuch; proxy_pass http://$pool; } | warned | "upstream=nosuch" of "kvroute_request" in location "/" names no upstream with "kvroute"
+instead  | location / { grpc_pass grpc://llm; }        | warned | "kvroute" cannot read prompts of "grpc_pass" in location "/", and routes them by load
+location | proxy_request_buffering off;                | warned | "proxy_request_buffering off" in location "/" hides from "kvroute" what of a prompt arrives after the header: remove it
+http     | upstream b { zone b 64k; kvroute zone=llm; server 127.0.0.1:9; server 127.0.0.1:8; } server { proxy_request_buffering off; location /b/ { proxy_set_header X-Peer $kvroute_peer; proxy_pass http://b; } } | warned | "proxy_request_buffering off" in location "/b/"
 instead  | location = /kv { kvroute_status; }          | refused | "kvroute_status" needs a format (json, prometheus or html) in location "/kv"
 instead  | location /kv { kvroute_status xml; }        | refused | unknown format "xml": known are json, prometheus and html
 instead  | location /kv { kvroute_api write=true; }    | refused | invalid parameter "write=true": known are "write=on" and "write=off"
@@ -224,7 +233,7 @@ upstream | kvroute zone=llm; kvroute_probe path=/metrics interval=5s timeout=5s;
 upstream | kvroute zone=llm; kvroute_health interval=1s;
 upstream | kvroute_events port=auto; kvroute zone=llm;
 upstream | kvroute_events port=auto aliases=1m session=$request_id; kvroute zone=llm;
-http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+1; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+1; }
+http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; server 127.0.0.1:99; kvroute_events port=+1; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; server 127.0.0.1:99; kvroute_events port=+1; }
 upstream | kvroute_events port=+1000-+1001 replay=+2000; kvroute zone=llm;
 location | kvroute_policy sticky timeout=1h; kvroute_pin $arg_p;
 instead  | location / { kvroute_policy random; set $pool llm; proxy_pass http://$pool; }

@@ -152,6 +152,10 @@ const char *ngx_http_kvroute_conf_old_param(ngx_conf_t *cf, ngx_str_t *word);
 void ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     ngx_http_kvroute_loc_conf_t *klcf);
 
+/* Warns of a location whose prompts cannot be read. */
+char *ngx_http_kvroute_conf_check_pass(ngx_conf_t *cf, void *parent,
+    void *child);
+
 /* Refuses "strict=on" of kvroute_policy where the upstream has a queue. */
 ngx_int_t ngx_http_kvroute_conf_check_strict(ngx_conf_t *cf);
 

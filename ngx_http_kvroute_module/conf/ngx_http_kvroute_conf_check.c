@@ -14,6 +14,8 @@
 #include "request/ngx_http_kvroute_request.h"
 
 
+static void ngx_http_kvroute_conf_check_servers(ngx_conf_t *cf,
+    ngx_http_kvroute_srv_conf_t *kscf);
 static void ngx_http_kvroute_conf_check_pair(ngx_conf_t *cf,
     ngx_http_kvroute_srv_conf_t *kscf, ngx_http_kvroute_srv_conf_t *other,
     ngx_uint_t once);
@@ -27,8 +29,10 @@ ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     u_char                         port[sizeof(":65535")];
     ngx_uint_t                     i;
     ngx_http_conf_ctx_t           *ctx;
+    ngx_http_upstream_conf_t      *ucf;
     ngx_http_core_loc_conf_t      *clcf;
     ngx_http_kvroute_srv_conf_t   *kscf;
+    ngx_http_kvroute_main_conf_t  *kmcf;
     ngx_http_upstream_srv_conf_t  *uscf;
 
     ngx_http_kvroute_words_t      *words = klcf->request;
@@ -48,13 +52,26 @@ ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     };
 
     ctx = cf->ctx;
-    uscf = ngx_http_kvroute_pass_upstream(ctx->loc_conf);
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    ucf = ngx_http_kvroute_pass_conf(ctx->loc_conf);
 
-    if (uscf == NULL) {
+    if (ucf == NULL) {
+
+        if (words && words->upstream && words->upstream->lengths == NULL
+            && ngx_http_kvroute_pass_named(kmcf, &words->upstream->value)
+               == NULL)
+        {
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "\"upstream=%V\" of \"kvroute_request\" in location "
+                          "\"%V\" names no upstream with \"kvroute\"",
+                          &words->upstream->value, &clcf->name);
+        }
+
         return;
     }
 
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    uscf = ucf->upstream;
 
     kscf = uscf->srv_conf
            ? ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module)
@@ -80,6 +97,50 @@ ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
                       &clcf->name, &uscf->host, port,
                       has[i].queue ? "kvroute_queue" : "kvroute");
     }
+}
+
+
+/*
+ * A module behind nginx's own calls this, when their directives have been
+ * inherited.
+ */
+char *
+ngx_http_kvroute_conf_check_pass(ngx_conf_t *cf, void *parent, void *child)
+{
+    ngx_http_conf_ctx_t          *ctx;
+    ngx_http_upstream_conf_t     *ucf;
+    ngx_http_core_loc_conf_t     *clcf;
+    ngx_http_kvroute_srv_conf_t  *kscf;
+
+    ctx = cf->ctx;
+    ucf = ngx_http_kvroute_pass_conf(ctx->loc_conf);
+
+    if (ucf == NULL || ucf->upstream->srv_conf == NULL) {
+        return NGX_CONF_OK;
+    }
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    kscf = ngx_http_conf_upstream_srv_conf(ucf->upstream,
+                                           ngx_http_kvroute_module);
+
+    if (kscf->zone == NULL) {
+        return NGX_CONF_OK;
+    }
+
+    if (ngx_http_kvroute_pass_grpc(ctx->loc_conf)) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"kvroute\" cannot read prompts of \"grpc_pass\" in "
+                      "location \"%V\", and routes them by load",
+                      &clcf->name);
+
+    } else if (!ucf->request_buffering && kscf->queue == NULL) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"proxy_request_buffering off\" in location \"%V\" hides "
+                      "from \"kvroute\" what of a prompt arrives after the "
+                      "header: remove it", &clcf->name);
+    }
+
+    return NGX_CONF_OK;
 }
 
 
@@ -201,6 +262,8 @@ ngx_http_kvroute_conf_check_upstreams(ngx_conf_t *cf,
                           kscf->upstream->line, &kscf->upstream->host);
         }
 
+        ngx_http_kvroute_conf_check_servers(cf, kscf);
+
         for (k = 0; k < kmcf->upstreams.nelts; k++) {
             if (kscfp[k]->shm_zone == kscf->shm_zone) {
                 ngx_http_kvroute_conf_check_pair(cf, kscf, kscfp[k], k < i);
@@ -224,6 +287,52 @@ ngx_http_kvroute_conf_check_upstreams(ngx_conf_t *cf,
                           &kscf->upstream->host, kscf->upstream->file_name,
                           kscf->upstream->line);
         }
+    }
+}
+
+
+/* Warns of a single server, and of more than have slots. */
+static void
+ngx_http_kvroute_conf_check_servers(ngx_conf_t *cf,
+    ngx_http_kvroute_srv_conf_t *kscf)
+{
+    ngx_uint_t                   i, n;
+    ngx_http_upstream_server_t  *server;
+
+    server = kscf->upstream->servers->elts;
+
+    /* a name that is resolved later may have any number of addresses */
+
+    for (i = 0, n = 0; i < kscf->upstream->servers->nelts; i++) {
+
+        if (server[i].naddrs == 0) {
+            return;
+        }
+
+        n += server[i].naddrs;
+    }
+
+    if (kscf->ranks && kscf->ranks != NGX_HTTP_KVROUTE_RANKS_AUTO) {
+        n *= kscf->ranks;
+    }
+
+    if (n > kscf->zone->max_peers) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "upstream \"%V\" in %s:%ui has %ui servers, \"max_peers=\" "
+                      "of \"kvroute_zone zone=%V\" is %ui: the others are "
+                      "balanced by load only", &kscf->upstream->host,
+                      kscf->upstream->file_name, kscf->upstream->line, n,
+                      &kscf->zone->name, kscf->zone->max_peers);
+    }
+
+    if (n == 1 && kscf->policy.conf.policy == KVR_POLICY_KV_CACHE
+        && kscf->queue == NULL && kscf->prefill == NULL
+        && kscf->decode == NULL && kscf->ranks == 0)
+    {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"kvroute\" in upstream \"%V\" in %s:%ui has one server "
+                      "to choose from", &kscf->upstream->host,
+                      kscf->upstream->file_name, kscf->upstream->line);
     }
 }
 

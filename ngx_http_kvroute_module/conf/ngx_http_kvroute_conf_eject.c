@@ -10,19 +10,12 @@
 #include "conf/ngx_http_kvroute_conf_param.h"
 
 
-static ngx_int_t ngx_http_kvroute_conf_eject_off(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-
-
 #define ngx_http_kvroute_conf_eject_field(name)                               \
     ngx_http_kvroute_conf_field(kvr_outlier_conf_t, name)
 
 
 static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_eject_list[] =
 {
-    { ngx_string("off"), ngx_http_kvroute_conf_eject_off,
-      ngx_http_kvroute_conf_eject_field(on), 0, 0, "without a value" },
-
     { ngx_string("fails="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_eject_field(fails),
       1, 1000, "between 1 and 1000" },
@@ -34,6 +27,8 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_eject_list[] =
     { ngx_string("max="), ngx_http_kvroute_conf_param_percent,
       ngx_http_kvroute_conf_eject_field(max),
       1, 100, "between 1% and 100%" },
+
+    /* the only one of "off", too */
 
     { ngx_string("retry_budget="), ngx_http_kvroute_conf_param_percent,
       ngx_http_kvroute_conf_eject_field(budget),
@@ -62,25 +57,23 @@ ngx_http_kvroute_conf_eject(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_kvroute_srv_conf_t  *kscf = conf;
 
+    ngx_str_t   *value;
+    ngx_uint_t   off;
+
     if (kscf->eject_set) {
         return "is duplicate";
     }
 
     kscf->eject_set = 1;
 
-    return ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_eject_list,
-                                           1, &kscf->eject) == NGX_OK
+    value = cf->args->elts;
+    off = (ngx_strcmp(value[1].data, "off") == 0);
+
+    kscf->eject.on = !off;
+
+    return ngx_http_kvroute_conf_param_all(cf,
+                             &ngx_http_kvroute_conf_eject_list[off ? 3 : 0],
+                             1 + off, &kscf->eject)
+           == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_conf_eject_off(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
-{
-    uint32_t  *on = field;
-
-    *on = 0;
-
-    return NGX_OK;
 }

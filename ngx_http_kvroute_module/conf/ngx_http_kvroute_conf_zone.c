@@ -174,6 +174,10 @@ ngx_http_kvroute_conf_zone_file(ngx_conf_t *cf,
 {
     ngx_str_t  *file = field;
 
+    u_char           *p, first;
+    ngx_int_t         rc;
+    ngx_file_info_t   info;
+
     if (value->len == 0) {
         return NGX_DECLINED;
     }
@@ -182,7 +186,31 @@ ngx_http_kvroute_conf_zone_file(ngx_conf_t *cf,
 
     /* relative to nginx's prefix, like nginx's own files */
 
-    return ngx_conf_full_name(cf->cycle, file, 0);
+    if (ngx_conf_full_name(cf->cycle, file, 0) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    p = file->data + file->len;
+
+    while (p[-1] != '/') {
+        p--;
+    }
+
+    first = *p;
+    *p = '\0';
+
+    rc = ngx_file_info(file->data, &info);
+
+    *p = first;
+
+    if (rc == NGX_FILE_ERROR) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
+                           "the folder of \"%V%V\" is not there", &param->name,
+                           file);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
 }
 
 

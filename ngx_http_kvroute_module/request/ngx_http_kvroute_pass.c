@@ -15,8 +15,6 @@
 
 static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_pass_routed(
     ngx_http_upstream_srv_conf_t *uscf);
-static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_pass_named(
-    ngx_http_kvroute_main_conf_t *kmcf, ngx_str_t *name);
 
 
 /* modules with a "pass" directive, and their index if they are loaded */
@@ -164,7 +162,7 @@ ngx_http_kvroute_pass_routed(ngx_http_upstream_srv_conf_t *uscf)
 }
 
 
-static ngx_http_kvroute_srv_conf_t *
+ngx_http_kvroute_srv_conf_t *
 ngx_http_kvroute_pass_named(ngx_http_kvroute_main_conf_t *kmcf, ngx_str_t *name)
 {
     ngx_uint_t                      i;
