@@ -55,13 +55,11 @@ my $conf = <<'EOC';
         proxy_pass http://queued/;
     }
     location /wait/ {
-        kvroute_budget w$http_x_key zone=z rate=$rate burst=0 over=queue
-                       timeout=1h;
+        kvroute_budget w$http_x_key zone=z rate=$rate burst=0 over=1h;
         proxy_pass http://llm/;
     }
     location /short/ {
-        kvroute_budget w$http_x_key zone=z rate=$rate burst=0 over=queue
-                       timeout=10ms;
+        kvroute_budget w$http_x_key zone=z rate=$rate burst=0 over=10ms;
         proxy_pass http://llm/;
     }
     location /paged/ {
@@ -299,8 +297,7 @@ refused("kvroute_budget \$http_x_key zone=z rate=$_;",
     for qw(100k 0/m 1.5k/m 100k/y -5/s);
 refused("kvroute_budget \$http_x_key zone=z rate=1/s burst=x;", qr/"burst=" must be a number of tokens such as 100k/);
 refused("kvroute_budget \$http_x_key zone=z rate=1/s charge=cached;", qr/"charge=" must be one of "computed prompt all"/);
-refused("kvroute_budget \$http_x_key zone=z rate=1/s over=503;", qr/"over=" must be one of "429 queue low"/);
-refused("kvroute_budget \$http_x_key zone=z rate=1/s timeout=0;", qr/"timeout=" must be between 1ms and 24h/);
+refused("kvroute_budget \$http_x_key zone=z rate=1/s over=503;", qr/"over=" must be 429, low, or a time to wait such as 30s/);
 refused("kvroute_budget \$http_x_key zone=z rate=1/s speed=9;", qr/invalid parameter "speed=9": known are/);
 refused("kvroute_budget \$http_x_key zone=z rate=1/s rate=2/s;", qr/duplicate parameter/);
 refused('kvroute_budget off zone=z;', qr/is off: it takes no parameters/);

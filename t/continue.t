@@ -61,12 +61,12 @@ $t->conf(<<'EOC')->run();
     location /buffered/ { proxy_buffering on; proxy_pass http://llm/; }
     location /file/ { client_body_buffer_size 1k; proxy_pass http://llm/; }
     location /off/ { kvroute_continue off; proxy_pass http://llm/; }
-    location /once/ { kvroute_continue on tries=1; proxy_pass http://llm/; }
+    location /once/ { kvroute_continue 1; proxy_pass http://llm/; }
     location /salted/ { kvroute_salt $http_x_salt; proxy_pass http://llm/; }
     location /tgi/ { proxy_pass http://tgi/; }
     location /legs/ { kvroute_prefill one min=1k!; kvroute_first_token 30s; proxy_pass http://llm/; }
     location /one/ { proxy_pass http://one/; }
-    location /limited/ { kvroute_continue on tries=100; proxy_pass http://limited/; }
+    location /limited/ { kvroute_continue 100; proxy_pass http://limited/; }
     location /queue/ { proxy_read_timeout 60s; proxy_pass http://queue/; }
     location /moved/ { proxy_pass http://moved/; }
     location /api/ { kvroute_api write=on; access_log off; }

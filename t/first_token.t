@@ -57,7 +57,7 @@ $t->conf(<<'EOC')->run();
     location /short/ { proxy_read_timeout 200ms; proxy_pass http://llm/; }
     location /page/ { proxy_read_timeout 200ms; error_page 502 504 = @page; proxy_pass http://llm/; }
     location @page { return 200 "the page"; }
-    location /both/ { proxy_read_timeout 200ms; kvroute_continue on tries=2; proxy_pass http://llm/; }
+    location /both/ { proxy_read_timeout 200ms; kvroute_continue 2; proxy_pass http://llm/; }
     location /one/ { proxy_read_timeout 200ms; proxy_pass http://one/; }
     location /few/ { proxy_read_timeout 200ms; kvroute_first_token 50ms hedge=1%; proxy_pass http://few/; }
     location /auto/ { kvroute_first_token auto hedge=100%; proxy_pass http://llm/; }

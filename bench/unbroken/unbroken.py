@@ -65,7 +65,7 @@ http {{
         proxy_next_upstream error timeout invalid_header http_503
                             non_idempotent;
         add_header X-Peer $kvroute_peer always;
-        location /on/ {{ kvroute_continue on tries=20; proxy_pass http://llm/; }}
+        location /on/ {{ kvroute_continue 20; proxy_pass http://llm/; }}
         location /off/ {{ proxy_pass http://llm/; }}
         location /kvroute/ {{ kvroute_status; }}
     }}

@@ -19,7 +19,7 @@
  * A request is charged once, by the first location that has a budget.  It keeps
  * its budget over internal redirects.
  *
- *     (none)     over the limit, over=queue           WAITING
+ *     (none)     over the limit, over=TIME            WAITING
  *     (none)     within the limit                     ADMITTED
  *     (none)     over the limit, over=low             LOWERED
  *     (none)     over the limit, over=429             REJECTED

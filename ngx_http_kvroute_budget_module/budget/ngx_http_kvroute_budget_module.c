@@ -27,6 +27,8 @@ static ngx_int_t ngx_http_kvroute_budget_conf_rate(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_budget_conf_burst(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_budget_conf_over(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_budget_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static void ngx_http_kvroute_budget_json(cJSON *json,
@@ -108,13 +110,9 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_budget_list[] = {
       ngx_http_kvroute_conf_field(ngx_http_kvroute_budget_conf_t, charge),
       0, 0, "computed prompt all" },
 
-    { ngx_string("over="), ngx_http_kvroute_conf_param_choice,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_budget_conf_t, over),
-      0, 0, "429 queue low" },
-
-    { ngx_string("timeout="), ngx_http_kvroute_conf_param_msec,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_budget_conf_t, timeout),
-      1, 86400000, "between 1ms and 24h" },
+    { ngx_string("over="), ngx_http_kvroute_budget_conf_over,
+      0, sizeof(ngx_msec_t), 1, 86400000, "429, low, or a time to wait such as "
+      "30s" },
 
     ngx_http_kvroute_conf_param_null
 };
@@ -328,7 +326,6 @@ ngx_http_kvroute_budget_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     bc->burst = -1;
-    bc->timeout = 30000;
 
     if (ngx_http_kvroute_conf_param_complex(cf, NULL, &value[1], &bc->name)
         != NGX_OK
@@ -383,6 +380,33 @@ ngx_http_kvroute_budget_conf_burst(ngx_conf_t *cf,
 {
     return kvr_budget_read_amount(value->data, value->len, field) == KVR_OK
            ? NGX_OK : NGX_DECLINED;
+}
+
+
+/* A bare number is no time: "503" would be one. */
+static ngx_int_t
+ngx_http_kvroute_budget_conf_over(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    ngx_http_kvroute_budget_conf_t *bc = field;
+
+    if (ngx_strcmp(value->data, "429") == 0) {
+        bc->over = NGX_HTTP_KVROUTE_BUDGET_429;
+        return NGX_OK;
+    }
+
+    if (ngx_strcmp(value->data, "low") == 0) {
+        bc->over = NGX_HTTP_KVROUTE_BUDGET_LOW;
+        return NGX_OK;
+    }
+
+    if (value->len == 0 || isdigit(value->data[value->len - 1])) {
+        return NGX_DECLINED;
+    }
+
+    bc->over = NGX_HTTP_KVROUTE_BUDGET_QUEUE;
+
+    return ngx_http_kvroute_conf_param_msec(cf, param, value, &bc->timeout);
 }
 
 

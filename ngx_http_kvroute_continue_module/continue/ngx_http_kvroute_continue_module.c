@@ -5,7 +5,7 @@
 
 
 /*
- *     kvroute_continue on | off [tries=];
+ *     kvroute_continue on | off | number;
  *     kvroute_first_token TIME | auto | off [hedge=];
  */
 
@@ -98,10 +98,6 @@ static const ngx_http_kvroute_extension_t
 static const ngx_http_kvroute_conf_param_t
     ngx_http_kvroute_continue_conf_list[] =
 {
-    { ngx_string("tries="), ngx_http_kvroute_conf_param_number,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_continue_conf_t, tries),
-      1, 100, "between 1 and 100" },
-
     ngx_http_kvroute_conf_param_null
 };
 
@@ -325,6 +321,7 @@ ngx_http_kvroute_continue_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_kvroute_continue_conf_t *ccf = conf;
 
     char                                   *rc;
+    ngx_int_t                               tries;
     ngx_str_t                              *value;
     ngx_http_kvroute_continue_main_conf_t  *cmcf;
 
@@ -339,15 +336,19 @@ ngx_http_kvroute_continue_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return rc;
     }
 
-    if (ngx_strcmp(value[1].data, "on") != 0) {
+    tries = ngx_strcmp(value[1].data, "on") == 0
+            ? 3 : ngx_atoi(value[1].data, value[1].len);
+
+    if (tries < 1 || tries > 100) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid value \"%V\" in \"kvroute_continue\": "
-                           "write on or off", &value[1]);
+                           "write on, off, or a number between 1 and 100",
+                           &value[1]);
         return NGX_CONF_ERROR;
     }
 
     ccf->on = 1;
-    ccf->tries = 3;
+    ccf->tries = (uint32_t) tries;
 
     cmcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_kvroute_continue_module);

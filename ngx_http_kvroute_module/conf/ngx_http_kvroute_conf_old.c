@@ -87,9 +87,11 @@ static const struct {
     { "kvroute_prefill", "when=",
       "write \"min=SIZE!\", as \"min=8k!\", for \"always\"" },
     { "kvroute_prefill", "tries=", "remove it, two servers are tried" },
-    { "kvroute_prefill", "lease=", "remove it, the lease is 30s" },
+    { "kvroute_prefill", "lease=", "remove it, the lease is 10s" },
     { "kvroute_prefill", "max_params=", "remove it, the limit is 1m" },
-    { "kvroute_continue", "max=", "remove it, the limit is 1m" }
+    { "kvroute_continue", "max=", "remove it, the limit is 1m" },
+    { "kvroute_continue", "tries=", "write \"kvroute_continue NUMBER;\"" },
+    { "kvroute_budget", "timeout=", "write \"over=TIME\", as \"over=30s\"" }
 };
 
 

@@ -29,7 +29,7 @@
 
 /* prefill servers to try; how long a descriptor is valid, and its bytes */
 #define NGX_HTTP_KVROUTE_LEGS_TRIES   2
-#define NGX_HTTP_KVROUTE_LEGS_LEASE   30000
+#define NGX_HTTP_KVROUTE_LEGS_LEASE   10000
 #define NGX_HTTP_KVROUTE_LEGS_PARAMS  (1024 * 1024)
 
 

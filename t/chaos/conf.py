@@ -24,8 +24,8 @@ PROBES = (
 
 BUDGETS = ("", "") + tuple(
     "kvroute_budget $http_x_session zone=kept rate=%s;" % rate for rate in (
-        "1g/s", "1k/s over=low", "10m/s burst=1k over=queue timeout=1m",
-        "20m/s burst=0 over=queue timeout=1m charge=all"))
+        "1g/s", "1k/s over=low", "10m/s burst=1k over=1m",
+        "20m/s burst=0 over=1m charge=all"))
 
 LEGS = (
     "min=2k!", "min=4k transfer=0.01",
