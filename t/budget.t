@@ -119,6 +119,7 @@ cmp_ok($l->{computed}, '>', 900, 'tokens were computed');
 is($l->{charged}, $l->{computed}, 'these are charged');
 
 is(ask($chat, 'acme', 4000)->{status}, 200, 'the last one may exceed it');
+logged($n);
 
 my $r = ask($chat, 'acme', 40);
 is($r->{status}, 429, 'over the limit');

@@ -374,9 +374,9 @@ SKIP: {
 
     Kvroute::write_file("$t->{dir}/dashboard.yaml", "groups:\n- name: d\n  rules:\n"
         . join '', map { my $e = $_->{expr} =~ s/\$__rate_interval/1m/gr
-                                          =~ s/\$upstream/.*/gr;
+                                          =~ s/\$(?:upstream|instance)/.*/gr;
                          $n++; "  - {record: 'e:$n', expr: '$e'}\n" }
-                   map { @{$_->{targets}} } @{$dashboard->{panels}});
+                   map { @{$_->{targets} || []} } @{$dashboard->{panels}});
     $out = `$promtool check rules $t->{dir}/dashboard.yaml 2>&1`;
     is($?, 0, "the dashboard's expressions") or diag($out);
 }
@@ -390,9 +390,14 @@ SKIP: {
     my %known = map { $_ => 1 } $metrics =~ /^# TYPE (\S+)/mg;
 
     my $dashboard = decode_json(Kvroute::slurp("$dir/prometheus/grafana.json"));
+    my @expr = map { $_->{expr} } map { @{$_->{targets} || []} }
+                   @{$dashboard->{panels}};
+
+    is(join("\n", grep { /\bkvroute_\w+(?!\w|\{instance=~"\$instance")/ } @expr), '',
+       'each expression is of the chosen hosts');
+
     my $text = Kvroute::slurp("$dir/prometheus/alerts.yaml")
-               . join "\n", map { $_->{expr} } map { @{$_->{targets}} }
-                            @{$dashboard->{panels}};
+               . join "\n", @expr;
     $text =~ s/^ *#.*//mg;
 
     my %asked = map { s/_(?:bucket|sum|count)$//r => 1 } $text =~ /\b(kvroute_\w+)\b/g;
