@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Engines with host memory below the GPU's, four times as large, and a working
-# set that three GPU caches would hold: with probes and nothing set by hand,
+# Engines with host memory below the GPU's, six times as large, and a working
+# set that three of both GPU caches would hold: with probes and nothing set by hand,
 # prompts are sent back to where they are cached.  Hybrid models: the status says
 # where they resume, and no miss is taken for a restart.
 
@@ -13,10 +13,10 @@ srand 7;
 
 my $t = Kvroute->new();
 
-# 8,192 tokens on the GPU, 32,768 in host memory
+# 8,192 tokens on the GPU, 49,152 in host memory: all prompts, however they are divided
 
 my @tiers = ('--hardware', 'none', '--model', 'm', '--kv-cache-size', 512,
-             '--kv-host-size', 2048, '--enable-prompt-tokens-details');
+             '--kv-host-size', 3072, '--enable-prompt-tokens-details');
 my @e = $t->engines(2, @tiers);
 my @told = $t->engines(2, @tiers);
 my @hybrid = $t->engines(2, '--hardware', 'none', '--model', 'm',
@@ -29,7 +29,7 @@ $t->conf(<<'EOF');
     upstream learned { zone learned 64k; kvroute kv_cache zone=z;
                        kvroute_probe interval=100ms;
                        server 127.0.0.1:%%E0%%; server 127.0.0.1:%%E1%%; }
-    upstream told { zone told 64k; kvroute kv_cache zone=z capacity=64m+128k;
+    upstream told { zone told 64k; kvroute kv_cache zone=z capacity=64m+192k;
                     kvroute_probe interval=100ms;
                     server 127.0.0.1:%%E2%%; server 127.0.0.1:%%E3%%; }
     upstream hybrid { zone hybrid 64k; kvroute kv_cache zone=z;
