@@ -45,6 +45,8 @@ sub start {
 
     my $s = $arg{socket} || $t->connect($arg{port}) or return;
 
+    delete ${*$s}{read};
+
     my $version = $arg{version} || '1.1';
     my $headers = $arg{headers} || {};
     my $text = "$line HTTP/$version\r\n";
@@ -127,7 +129,7 @@ sub finish {
     my ($t, $s, $timeout) = @_;
 
     my $end = time() + ($timeout || 300);
-    my $data = '';
+    my $data = delete ${*$s}{read} // '';
     my $complete;
 
     while (!($complete = complete($data))) {
@@ -141,22 +143,24 @@ sub finish {
 }
 
 
-# Reads until the response contains something, e.g. a first event
+# Reads until the response contains something, e.g. a first event; finish() returns
+# this part, too
 
 sub read_until {
     my ($t, $s, $re, $timeout) = @_;
 
     my $end = time() + ($timeout || 300);
-    my $data = '';
 
-    while ($data !~ $re) {
+    ${*$s}{read} //= '';
+
+    while (${*$s}{read} !~ $re) {
         my $left = $end - time();
 
         return if $left <= 0 || !IO::Select->new($s)->can_read($left);
-        return unless sysread($s, $data, 65536, length $data);
+        return unless sysread($s, ${*$s}{read}, 65536, length ${*$s}{read});
     }
 
-    return $data;
+    return ${*$s}{read};
 }
 
 
