@@ -25,12 +25,27 @@ static void kvr_feedback_correct(kvr_feedback_t *l, int step);
 
 
 int
+kvr_feedback_old(const kvr_feedback_t *l, const kvr_feedback_response_t *r)
+{
+    uint32_t  retention;
+
+    if (r->speculative) {
+        return 0;
+    }
+
+    retention = r->capacity ? r->capacity : kvr_retention_get(&l->retention);
+
+    return retention && r->age >= retention / 2;
+}
+
+
+int
 kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
     uint32_t now, uint64_t *clock)
 {
     int       rc, old, held;
     int64_t   cached;
-    uint32_t  kind, retention;
+    uint32_t  kind;
     uint64_t  matched, delivered, margin;
 
     if (r->completion > 0) {
@@ -80,19 +95,17 @@ kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
     kvr_add(&l->delivered, (uint64_t) cached);
     kvr_add(&l->predicted, matched * (uint64_t) r->prompt / r->bytes);
 
-    retention = r->capacity ? r->capacity : kvr_retention_get(&l->retention);
+    rc = matched >= delivered + margin ? KVR_FEEDBACK_SHORT : 0;
+
+    /* old blocks are evicted normally, which is no sign of a reset */
+
+    old = rc && kvr_feedback_old(l, r);
 
     held = (delivered + margin >= r->inserted);
 
     if (r->inserted && !r->speculative && (held || r->step == 0)) {
         kvr_retention_note(&l->retention, r->age, held);
     }
-
-    rc = matched >= delivered + margin ? KVR_FEEDBACK_SHORT : 0;
-
-    /* old blocks are evicted normally, which is no sign of a reset */
-
-    old = retention && r->age >= retention / 2 && !r->speculative;
 
     if (rc && delivered * 2 < matched) {
 

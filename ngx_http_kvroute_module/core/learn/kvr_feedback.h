@@ -111,6 +111,12 @@ typedef struct {
 #define KVR_FEEDBACK_MORE    8   /* twice what was predicted, or more */
 
 
+/*
+ * Tells whether the blocks of a prompt are so old that the engine may have
+ * evicted them.
+ */
+int kvr_feedback_old(const kvr_feedback_t *l, const kvr_feedback_response_t *r);
+
 /* Takes a response; now in seconds; returns KVR_FEEDBACK_... bits. */
 int kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
     uint32_t now, uint64_t *clock);

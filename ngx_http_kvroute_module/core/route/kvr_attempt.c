@@ -379,7 +379,7 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_pool_t *pool, const kvr_settle_t *s, uint64_t now)
 {
     int                      found;
-    uint32_t                 id;
+    uint32_t                 id, common;
     unsigned                 rc;
     uint64_t                 clock, cached;
     kvr_peer_t              *peer;
@@ -420,10 +420,17 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     upstream = &zone->registry->upstream[pool->upstream];
 
     if (r.cached >= 0 && a->bytes && !s->sampled && !a->speculative) {
-        kvr_resume_take(&upstream->resume,
-                        (uint32_t) (r.inserted * (uint64_t) r.prompt
-                                    / a->bytes),
-                        (uint32_t) r.cached);
+        common = (uint32_t) (r.inserted * (uint64_t) r.prompt / a->bytes);
+
+        /* what was evicted says nothing about the model */
+
+        if (common > (uint64_t) r.cached
+            && kvr_feedback_old(&peer->feedback, &r))
+        {
+            common = 0;
+        }
+
+        kvr_resume_take(&upstream->resume, common, (uint32_t) r.cached);
     }
 
     if (r.cached >= 0 && a->bytes) {

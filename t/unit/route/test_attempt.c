@@ -10,6 +10,7 @@
  */
 
 
+#include "core/route/kvr_capacity.h"
 #include "util_zone.h"
 #include "util.h"
 
@@ -397,6 +398,47 @@ TEST(test_attempt_reply)
 {
     ck_assert_uint_eq(replied(0), UNITS);
     ck_assert_uint_eq(replied(1), UNITS + UNITS);
+}
+
+
+/*
+ * Prompts of which always the same beginning is delivered, after so many units
+ * of others; returns where the model is taken to resume, in tokens.
+ */
+static uint32_t
+resumes(uint32_t others)
+{
+    uint32_t          i, step;
+    kvr_index_undo_t  undo;
+
+    setup();
+
+    kvr_capacity_set(&s.zone, &s.pool, s.peer, 1000, s.now);
+
+    for (i = 0; i < 20; i++) {
+        begin(0, NULL);
+        insert(0);
+        first(1);
+        settle(i ? 1152 : 0);
+        (void) end();
+
+        kvr_index_insert(s.zone.index, NULL, 0, others, s.peer, 0, &undo);
+    }
+
+    step = kvr_resume_step(&s.zone.registry->upstream[s.pool.upstream].resume);
+
+    teardown();
+
+    return step;
+}
+
+
+/* only a prompt that the engine must still have shows where a model resumes */
+TEST(test_attempt_resumes)
+{
+    ck_assert_uint_eq(resumes(100), 1152);
+    ck_assert_uint_eq(resumes(900), 0);
+    ck_assert_uint_eq(resumes(2000), 0);
 }
 
 
