@@ -12,7 +12,7 @@ use lib "$FindBin::Bin/../t/lib";
 use JSON::PP;
 use Kvroute;
 
-my @policies = qw(round_robin random least_request prefix sticky kv_cache);
+my @policies = qw(round_robin random least_request sticky kv_cache);
 
 my $system = 'You are a coding agent. ' . text(400, 1);
 

@@ -74,8 +74,7 @@ typedef struct {
 
     uint32_t                    *id;        /* slot in the zone, or UNSET */
     uint32_t                    *member;
-    kvr_ring_peer_t             *peer;
-    kvr_ring_t                   ring;      /* built on first use */
+    kvr_home_peer_t             *peer;
 } ngx_http_kvroute_list_t;
 
 

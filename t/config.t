@@ -134,10 +134,8 @@ for my $twice ('zone=y:1m', 'max_peers=8') {
 for my $case ([ 'kv_cache', 'capacity=1m', 'capacity=2m' ],
               [ 'kv_cache', 'max_pending=64k', 'max_pending=auto' ],
               [ 'kv_cache', 'slow_start=1s', 'slow_start=1s' ],
-              [ 'kv_cache', 'threshold=0.1', 'threshold=0.2' ],
               [ 'kv_cache', '', 'zone=y' ],
-              [ 'sticky', 'key=auto', 'key=$uri' ],
-              [ 'prefix', 'length=1k', 'length=auto' ])
+              [ 'sticky', 'key=auto', 'key=$uri' ])
 {
     my ($policy, $first, $again) = @$case;
 
@@ -156,7 +154,7 @@ bad('kvroute_health: uri again', qr/duplicate parameter "uri=\/b" $at/,
 bad('kvroute_api again', qr/"kvroute_api" directive is duplicate $at/,
     $zone, 'kvroute zone=z;', 'kvroute_api write=on; kvroute_api;');
 good('words that begin alike', $zone,
-     'kvroute kv_cache zone=z balance_abs=4 balance_rel=1.5;');
+     'kvroute kv_cache zone=z max_pending=4k max_waiting=4; kvroute_probe;');
 
 {
     local $t->{workers} = 512;
@@ -171,12 +169,9 @@ bad('unknown zone parameter', qr/invalid parameter "colour=red".* $at/,
 
 my $up = 'kvroute zone=z;';
 
-for my $good ('kv_cache threshold=0.3 balance_abs=64 balance_rel=1.5',
-              'kv_cache balance_abs=4 chunks=tie',
-              'least_request by=work', 'least_conn by=pending', 'random',
+for my $good ('kv_cache', 'least_request', 'least_conn', 'random',
               'round_robin', 'sticky', 'sticky key=auto timeout=10m strict=on',
-              'sticky key=$cookie_sid$arg_x', 'prefix', 'prefix length=auto',
-              'prefix length=4k load_factor=1.1', 'kv_cache chunks=credit')
+              'sticky key=$cookie_sid$arg_x')
 {
     good("upstream: $good", $zone, "kvroute $good zone=z;");
     good("location: $good", $zone, $up, "kvroute_policy $good;");
@@ -191,20 +186,11 @@ good('pin', $zone, $up, 'kvroute_pin $http_x_peer;');
 good('API', $zone, $up, 'kvroute_api write=on; } location /x {');
 good('API read-only', $zone, $up, 'kvroute_api; } location /x {');
 
-for my $case ([ 'kv_cache by=work', 'by=work', 'is not one of policy "kv_cache"' ],
+for my $case ([ 'kv_cache timeout=1h', 'timeout=1h',
+                'is not one of policy "kv_cache"' ],
               [ 'random key=x', 'key=x', 'is not one of policy "random"' ],
-              [ 'prefix strict=on', 'strict=on', 'is not one of policy "prefix"' ],
-              [ 'kv_cache threshold=2', 'threshold=2', 'must be between 0 and 1' ],
-              [ 'kv_cache threshold=-1', 'threshold=-1', '' ],
-              [ 'kv_cache threshold=x', 'threshold=x', '' ],
-              [ 'kv_cache balance=any', 'balance=any', 'balance_abs=' ],
-              [ 'kv_cache balance_rel=0.5', 'balance_rel=0.5',
-                'must be between 1 and 1000' ],
-              [ 'kv_cache chunks=on', 'chunks=on', '' ],
-              [ 'least_request by=size', 'by=size', '' ],
-              [ 'prefix length=10', 'length=10', 'must be between 256 and 64m' ],
-              [ 'prefix length=long', 'length=long', '' ],
-              [ 'prefix load_factor=0.9', 'load_factor=0.9', 'between 1 and' ],
+              [ 'least_request strict=on', 'strict=on',
+                'is not one of policy "least_request"' ],
               [ 'sticky key=', 'key=', '' ],
               [ 'sticky timeout=0', 'timeout=0', '' ],
               [ 'sticky timeout=soon', 'timeout=soon', '' ],

@@ -54,7 +54,7 @@ my $table = <<'END';
  1 core/learn     kvr_feedback.h kvr_retention.h kvr_prefill.h kvr_ratio.h kvr_resume.h kvr_tier.h kvr_ttft.h || core root
  1 core/queue     kvr_queue.h   | kvr_queue_  | core root
  2 core/text      kvr_json.h kvr_json_push.h kvr_text.h kvr_window.h || core root
- 3 core/prompt    kvr_prompt.h kvr_canon.h kvr_endpoint.h kvr_document.h | kvr_prompt_ | core root
+ 3 core/prompt    kvr_prompt.h kvr_canon.h kvr_endpoint.h | kvr_prompt_ | core root
  2 core/hot   kvr_hot.h kvr_sketch.h || core root
  1 core/health    kvr_outlier.h kvr_trial.h kvr_drain.h || core root
  3 core/engine    kvr_engine.h kvr_dialect.h kvr_framing.h | kvr_engine_ | core root

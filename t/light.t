@@ -32,8 +32,7 @@ $t->conf(<<'EOF')->run();
 
     location /v1/ { proxy_pass http://e; }
     location /b/ { proxy_pass http://b/; }
-    location /p/ { kvroute_policy prefix; proxy_pass http://b/; }
-    location /l/ { kvroute_policy least_request by=pending;
+    location /l/ { kvroute_policy least_request;
                    proxy_pass http://b/; }
     location /s/ { kvroute_policy sticky key=auto; proxy_pass http://b/; }
     location /q/ { proxy_pass http://q/; }
@@ -101,13 +100,13 @@ for my $path ('/tokenize', '/detokenize', '/v1/chat/completions/render',
 }
 
 is(ask("/$_/tokenize", chat('x'))->{reason}, 'load', "$_: by load")
-    for qw(p l q);
+    for qw(l q);
 is(ask('/b/v1/chat/completions/x', chat(text(6000, 200)))->{reason}, 'cold',
    'what is unknown computes');
 
 # --- what is under way is in the way of nobody's prompt
 
-for my $uri ('/b/v1/messages/count_tokens', '/p/tokenize', '/l/v1/embeddings',
+for my $uri ('/b/v1/messages/count_tokens', '/b/tokenize', '/l/v1/embeddings',
              '/s/v1/rerank', '/q/v1/messages/count_tokens')
 {
     my $go = $t->hold(1, "$uri?n=" . ++$n, chat(text(500_000, 300)));

@@ -36,14 +36,6 @@ $t->conf(<<'EOF');
         kvroute_policy least_conn;
         proxy_pass http://weighted;
     }
-    location /pending/ {
-        kvroute_policy least_request by=pending;
-        proxy_pass http://lr;
-    }
-    location /work/ {
-        kvroute_policy least_request by=work;
-        proxy_pass http://lr;
-    }
     location /kv/ {
         kvroute_policy kv_cache;
         proxy_pass http://u;
@@ -88,23 +80,6 @@ $t->conf(<<'EOF');
     location /pin/weighted/ {
         kvroute_pin $http_x_peer;
         proxy_pass http://weighted;
-    }
-
-    location /t50/ {
-        kvroute_policy kv_cache threshold=0.5;
-        proxy_pass http://u;
-    }
-    location /abs/ {
-        kvroute_policy kv_cache balance_abs=2;
-        proxy_pass http://u;
-    }
-    location /rel/ {
-        kvroute_policy kv_cache balance_rel=3;
-        proxy_pass http://u;
-    }
-    location /all/ {
-        kvroute_policy kv_cache balance_abs=2 balance_rel=3;
-        proxy_pass http://u;
     }
 EOF
 
@@ -186,34 +161,9 @@ sub pinned { return ('X-Peer' => "127.0.0.1:$t->{vars}{$_[0]}") }
                $t->hold(2, '/lr/', chat('hello'), pinned('B1')),
                $t->hold(2, '/lr/', chat('hello'), pinned('B2')));
 
-    is($t->to('/lr/', chat('x')), 'B0', 'by=active: the fewest requests');
-    isnt($t->to('/pending/', chat('x')), 'B0', 'by=pending: the fewest bytes');
-    isnt($t->to('/work/', chat('x')), 'B0', 'by=work: the least work');
+    is($t->to('/lr/', chat('x')), 'B0', 'the fewest requests');
 
     $_->() for @end;
-}
-
-# by=work counts what is running, by=pending only what is not yet
-
-{
-    my $s = $t->start('POST /lr/', fresh(60000), headers => {
-        pinned('B0'), 'X-Step' => 'work', 'X-B0' => 'stream 2' });
-
-    $t->step('work1');
-    ok($t->read_until($s, qr/data: event 1/), 'a large one is running');
-
-    local $t->{held} = 1;
-
-    my @end = map { $t->hold(1, '/lr/', chat('hello'), pinned($_)) }
-              qw(B1 B2);
-
-    is($t->to('/pending/', chat('x')), 'B0', 'by=pending: it is no matter');
-    isnt($t->to('/work/', chat('x')), 'B0', 'by=work: it is');
-
-    $_->() for @end;
-    $t->step('work2');
-    $t->finish($s);
-    $t->idle();
 }
 
 # location policies
@@ -304,61 +254,6 @@ sub pinned { return ('X-Peer' => "127.0.0.1:$t->{vars}{$_[0]}") }
 
     $t->to('/pin/?n=p5', $body);
     is($t->receipt('p5')->{reason}, 'affinity', 'no pin, no matter');
-}
-
-# threshold: below it the load decides, not what is cached
-
-{
-    my $head = text(4000, $seed++);
-    my $home = $t->to('/t50/', chat($head));
-
-    my $near = chat($head . text(1500, $seed++));
-    is($t->to('/t50/?n=t1', $near), $home, 'threshold: most of it is cached');
-    is($t->receipt('t1')->{reason}, 'affinity', 'threshold: affinity');
-
-    my $far = sub { chat($head . text(9000, $seed++)) };
-
-    is($t->to('/kv/?n=t2', $far->()), $home, 'a third of it, no threshold');
-    is($t->receipt('t2')->{reason}, 'affinity', 'no threshold: affinity');
-
-    my @to = map { $t->to("/t50/?n=t3$_", $far->()) } 1 .. 4;
-    is($t->receipt('t31')->{reason}, 'load', 'threshold: by load');
-    is_deeply([ sort @to ], [ qw(B0 B1 B2 B3) ], 'threshold: in turn');
-}
-
-# balance: the holder is spared when it has too many more than the mean of 4
-
-for my $case ([ 'abs', 3 ],      # 3 > 3 / 4 + 2
-              [ 'rel', 1 ],      # 1 > 3 * 1 / 4
-              [ 'all', 3 ])
-{
-    my ($name, $spill) = @$case;
-
-    my $body = fresh(40000);
-    my $home = $t->to("/$name/", $body);
-
-    for my $n (1 .. $spill) {
-        my $end = $t->hold($n, "/kv/", $body);
-        my $active = $t->peer('u', $t->{vars}{$home})->{active};
-        my $to = $t->to("/$name/?n=$name$n", $body);
-
-        is($active, $n, "$name: the holder has $n");
-
-        if ($n < $spill) {
-            is($to, $home, "$name: $n at the holder are few enough");
-
-        } else {
-            isnt($to, $home, "$name: $n at the holder are too many");
-            is($t->receipt("$name$n")->{reason}, 'spill', "$name: spill");
-
-            # who was spilled to holds it now
-
-            is($t->to("/$name/?n=x$name", $body), $to, "$name: a new holder");
-            is($t->receipt("x$name")->{reason}, 'affinity', "$name: it is");
-        }
-
-        $end->();
-    }
 }
 
 # prompts that nobody can read go by load

@@ -122,8 +122,6 @@ $t->upstream('dying', 'kvroute_ranks 4;',
              'B1 max_fails=0 backup');
 $t->upstream('gone', 'kvroute_ranks 4;',
              'server unix:%%DIR%%/dead.sock max_fails=0;');
-$t->upstream('ring', 'kvroute prefix zone=z length=2k;', 'kvroute_ranks 4;',
-             'B0 B1 max_fails=0');
 $t->upstream('sticky', 'kvroute sticky key=$http_x_session zone=z;',
              'kvroute_ranks 4;', 'B0 B1 max_fails=0');
 $t->upstream('turns', 'kvroute round_robin zone=z;', 'kvroute_ranks 4;',
@@ -170,7 +168,6 @@ my $conf = <<'EOF';
         proxy_set_header X-Other header;
         proxy_pass http://told/;
     }
-    location /ring/ { proxy_pass http://ring/; }
     location /sticky/ { proxy_pass http://sticky/; }
     location /turns/ { proxy_pass http://turns/; }
     location /twice/ { proxy_pass http://twice/; }
@@ -296,17 +293,6 @@ sub numbered { return scalar grep { defined $_->{id} } map { rows($_) } @_ }
 is(join(' ', map { defined $_->{id} ? 1 : 0 } grep { $_->{name} !~ /#[1-9]/ }
              map { rows($_) } qw(first next)), '1 1 1 1', 'servers of all upstreams');
 is(numbered(qw(first next)), 16, 'and ranks have what is left');
-
-# the ring has a place for each, and sessions stay at theirs
-
-my %ring;
-$ring{join ' ', ask('ring')}++ for 1 .. 40;
-cmp_ok(scalar keys %ring, '>', 4, 'prefixes are spread over ranks');
-
-my $prompt = chat(text(9000, 17));
-my %same;
-$same{$t->post('/ring/v1/chat/completions', $prompt)->{body}}++ for 1 .. 4;
-is(scalar keys %same, 1, 'each to its own');
 
 my %session;
 $session{join ' ', ask('sticky', 'X-Session' => 'one')}++ for 1 .. 6;

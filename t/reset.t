@@ -66,7 +66,7 @@ my $gauge = qr{^(?:
 
 # counters that nothing here moves
 
-my $still = qr{^(?:shared_prefix|timed_held|timed_lost|flushes_(?:probe|event)|timeouts
+my $still = qr{^(?:timed_held|timed_lost|flushes_(?:probe|event)|timeouts
                   |shed|late|1xx|3xx|ejections|retries|retries_denied)$}x;
 
 sub numbers {

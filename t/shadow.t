@@ -23,7 +23,7 @@ my %method = (rr => '', least => 'least_conn;', hash => 'hash $arg_k consistent;
 
 my $eject = 'kvroute_eject fails=1 retry_budget=1%;';
 
-my %policy = (turns => 'round_robin', ip => 'least_request', hash => 'prefix');
+my %policy = (turns => 'round_robin', ip => 'least_request', hash => 'random');
 
 for my $m (sort keys %method) {
     my $shadow = 'kvroute_shadow ' . ($policy{$m} || 'kv_cache') . ' zone=z;';

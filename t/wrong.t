@@ -59,25 +59,25 @@ http     | kvroute_share zone=llm server=redis://127.0.0.1 max_conns=all; | refu
 
 upstream | kvroute;                                    | refused | invalid number of arguments
 upstream | kvroute kv_cache;                           | refused | must have "zone" parameter: "zone=" and the name of a "kvroute_zone"
-upstream | kvroute roundrobin zone=llm;                | refused | unknown policy "roundrobin": known are kv_cache least_request round_robin random prefix sticky
+upstream | kvroute roundrobin zone=llm;                | refused | unknown policy "roundrobin": known are kv_cache least_request round_robin random sticky
 upstream | kvroute cache_aware zone=llm;               | refused | unknown policy "cache_aware": known are kv_cache
 upstream | kvroute off zone=llm;                       | refused | policy "off" is for locations
 upstream | kvroute zone=llm kv_cache;                  | refused | invalid parameter "kv_cache": the policy must be the first word
 upstream | kvroute zone=lm;                            | refused | kvroute zone "lm" is unknown in upstream "llm" ...: declare "kvroute_zone zone=lm:16m;" in http
 upstream | kvroute zone=;                              | refused | "zone=" must be the name of a "kvroute_zone"
 upstream | kvroute zone=llm capcity=4m;                | refused | invalid parameter "capcity=4m": did you mean "capacity="?
-upstream | kvroute zone=llm weight=2;                  | refused | invalid parameter "weight=2": known are zone= capacity= ... chunks=
+upstream | kvroute zone=llm weight=2;                  | refused | invalid parameter "weight=2": known are zone= capacity= ... slow_start=
 upstream | kvroute zone=llm capacity=lots;             | refused | "capacity=" must be a size such as 64m, 256 bytes at least, ...: invalid value in parameter "capacity=lots"
 http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; } upstream two { zone two 64k; kvroute zone=llm capacity=64m!; server 127.0.0.1:9; } | warned | "capacity=67108864" in upstream "one" and "capacity=67108864!" in upstream "two" in ... are for the same server "127.0.0.1:9" of a zone: write the same value in both
 upstream | kvroute zone=llm max_pending=automatic;     | refused | "max_pending=" must be a size such as 256k, a time such as 500ms, or auto
 upstream | kvroute zone=llm max_waiting=8;             | warned  | "max_waiting" in upstream "llm" ... needs "kvroute_probe"
 upstream | kvroute zone=llm slow_start=soon;           | refused | "slow_start=" must be a time such as 30s
-upstream | kvroute kv_cache zone=llm by=work;          | refused | "by=work" is not one of policy "kv_cache", but of "least_request"
-upstream | kvroute kv_cache zone=llm length=1k;        | refused | "length=1k" is not one of policy "kv_cache", but of "prefix"
-upstream | kvroute least_request by=tokens zone=llm;   | refused | "by=" must be one of "active pending work"
-upstream | kvroute kv_cache zone=llm threshold=30%;    | refused | "threshold=" must be between 0 and 1: invalid value in parameter "threshold=30%"
-upstream | kvroute kv_cache zone=llm threshold=30;     | refused | "threshold=30" must be between 0 and 1
-upstream | kvroute kv_cache zone=llm balance_rel=1.5;  | warned  | "balance_rel=" without "balance_abs=" ...: set both
+upstream | kvroute kv_cache zone=llm strict=on;        | refused | "strict=on" is not one of policy "kv_cache", but of "sticky"
+upstream | kvroute zone=llm chunks=tie;                | refused | there is no parameter "chunks=tie" any more: remove it, engines reuse prefixes only
+upstream | kvroute zone=llm threshold=0.3;             | refused | there is no parameter "threshold=0.3" any more: remove it, short matches do not decide
+upstream | kvroute zone=llm balance_abs=64;            | refused | there is no parameter "balance_abs=64" any more: remove it, the cost of a server includes its load
+upstream | kvroute least_request zone=llm by=pending;  | refused | there is no parameter "by=pending" any more: remove it, "least_request" compares requests in flight
+upstream | kvroute prefix zone=llm;                    | refused | unknown policy "prefix": known are kv_cache least_request round_robin random sticky
 upstream | kvroute random zone=llm seed=4;             | refused | invalid parameter "seed=4": known are zone=
 upstream | kvroute zone=llm; kvroute zone=llm;         | refused | "kvroute" directive is duplicate
 upstream | kvroute zone=llm; least_conn;               | refused | is replaced by a load balancing method after it: remove that one
@@ -174,7 +174,6 @@ upstream | kvroute zone=llm; kvroute_engine ollama; | refused | unknown engine "
 upstream | kvroute zone=llm; kvroute_probe path=metrics; | refused | "path=" must be a path that begins with "/"
 upstream | kvroute zone=llm; kvroute_probe uri=/metrics; | refused | invalid parameter "uri=/metrics"
 upstream | kvroute zone=llm; kvroute_health path=/live; | refused | invalid parameter "path=/live"
-upstream | kvroute zone=llm balance=any; | refused | "balance_abs="
 upstream | kvroute zone=llm; kvroute_probe intervall=1s; | refused | invalid parameter "intervall=1s": did you mean "interval="?
 upstream | kvroute zone=llm; kvroute_probe interval=1s timeout=5s; | warned | "timeout=" is longer than "interval="
 upstream | kvroute zone=llm; kvroute_health fail=3;    | refused | invalid parameter "fail=3": did you mean "fails="?
@@ -228,7 +227,6 @@ upstream | kvroute zone=llm max_pending=250ms;
 upstream | kvroute zone=llm; keepalive 8;
 upstream | least_conn; kvroute_shadow zone=llm; keepalive 8;
 upstream | kvroute_shadow least_request zone=llm; kvroute_probe; kvroute_health; ip_hash;
-upstream | kvroute zone=llm balance_abs=64 balance_rel=1.5;
 upstream | kvroute zone=llm; kvroute_probe path=/metrics interval=5s timeout=5s; kvroute_health uri=/live;
 upstream | kvroute zone=llm; kvroute_health interval=1s;
 upstream | kvroute_events port=auto; kvroute zone=llm;
@@ -253,10 +251,10 @@ EOT
                   kvroute_queue => 'max=9', kvroute_events => 'port=9',
                   kvroute_share => 'zone=llm', kvroute_prefill => 'p',
                   kvroute_continue => 'on', kvroute_budget => 'x',
-                  kvroute_shadow => 'zone=llm');
+                  kvroute_shadow => 'zone=llm', kvroute_policy => 'kv_cache');
     my %place = (kvroute_zone => 'zone', kvroute_share => 'http',
                  map { $_ => 'location' } qw(kvroute_prefill kvroute_continue
-                                               kvroute_budget));
+                                             kvroute_budget kvroute_policy));
 
     while ($source =~ /\{ "?(\w+)"?, (?:NULL|"(\S+)"),\s+"((?:\\"|[^"])+)" \}/g) {
         my ($directives, $param, $now) = ($several{$1} // $1, $2, $3);

@@ -105,7 +105,6 @@ kvs_route_view(const kvs_zone_t *z, const kvs_route_t *rt, kvs_choice_t *ch,
     req->bytes = rt->bytes;
     req->random = random;
     req->parsed = 1;
-    req->places = z->n;
 }
 
 

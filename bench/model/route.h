@@ -34,7 +34,6 @@ typedef struct {
     kvr_set_t            set;        /* those that are up */
     uint32_t             matched[KVS_REPLICAS];   /* units */
     uint32_t             loads[KVS_REPLICAS];     /* units, likewise */
-    uint32_t             documents[KVS_REPLICAS];  /* bytes */
     kvr_hot_view_t       hot;
 
     kvr_view_t           view;

@@ -16,7 +16,7 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 190, 40, 52
 
 # who is drawn, in which colour; the others would only crowd it
 SHOWN = [
-    ("kv_cache", "#d62728"), ("prefix", "#ff9896"), ("sticky", "#e377c2"),
+    ("kv_cache", "#d62728"), ("sticky", "#e377c2"),
     ("least_request", "#7f7f7f"), ("random", "#c7c7c7"),
     ("lmetric", "#1f77b4"), ("two_tier", "#17becf"),
     ("sglang_request", "#2ca02c"), ("dynamo_1", "#9467bd"),

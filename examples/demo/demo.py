@@ -32,7 +32,7 @@ MODULE = (os.environ.get("MODULE")
           or os.path.join(engines.BUILD, "ngx_http_kvroute_module.so"))
 
 COUNT = 3
-POLICIES = "round_robin random least_request prefix sticky kv_cache"
+POLICIES = "round_robin random least_request sticky kv_cache"
 FORKS = ("sticky", "kv_cache")      # also with sub-agents
 KINDS = {"llama": engines, "vllm": vllm}
 ROOM = 20480        # tokens that a vLLM caches: 5 conversations, as llama-server

@@ -122,10 +122,9 @@ ngx_http_kvroute_attempt_drain(ngx_http_kvroute_attempt_t *at)
 void
 ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
 {
-    uint32_t                 i, peer;
+    uint32_t                 peer;
     uint64_t                *chain;
     kvr_insert_t             in;
-    kvr_documents_t         *documents;
     ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = at->ctx;
@@ -160,18 +159,6 @@ ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
 
     if (kvr_hooks_wants(&at->conf->zone->core, peer)) {
         ngx_http_kvroute_prompt_keep_chain(ctx->request, ctx, at->conf->zone);
-    }
-
-    if (at->policy->conf.documents == KVR_DOCUMENTS_OFF) {
-        return;
-    }
-
-    documents = ngx_http_kvroute_prompt_documents(ctx->request, ctx,
-                                                  at->conf->zone);
-
-    for (i = 0; documents && i < documents->n; i++) {
-        kvr_index_note(at->conf->zone->sh->index, documents->document[i].digest,
-                       peer);
     }
 }
 

@@ -49,10 +49,6 @@ void ngx_http_kvroute_match_init(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_match(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 
-/* Builds the rings that the policy needs, before the lock is taken. */
-void ngx_http_kvroute_match_rings(ngx_http_kvroute_attempt_t *at,
-    ngx_log_t *log);
-
 /* _choose: Allocates candidates for the longest list of an upstream. */
 ngx_int_t ngx_http_kvroute_choose_init(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log);

@@ -35,8 +35,6 @@ static void ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at,
 
 static kvr_candidate_t           *ngx_http_kvroute_candidate;
 static ngx_http_kvroute_offer_t  *ngx_http_kvroute_offer;
-static uint32_t                  *ngx_http_kvroute_by_place;
-static uint64_t                  *ngx_http_kvroute_seen;
 static ngx_uint_t                 ngx_http_kvroute_max_candidates;
 
 
@@ -56,14 +54,8 @@ ngx_http_kvroute_choose_init(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
     ngx_http_kvroute_candidate = ngx_alloc(n * sizeof(kvr_candidate_t), log);
     ngx_http_kvroute_offer = ngx_alloc(n * sizeof(ngx_http_kvroute_offer_t),
                                        log);
-    ngx_http_kvroute_by_place = ngx_alloc(n * sizeof(uint32_t), log);
-    ngx_http_kvroute_seen = ngx_alloc((n + 63) / 64 * sizeof(uint64_t), log);
 
-    if (ngx_http_kvroute_candidate == NULL
-        || ngx_http_kvroute_offer == NULL
-        || ngx_http_kvroute_by_place == NULL
-        || ngx_http_kvroute_seen == NULL)
-    {
+    if (ngx_http_kvroute_candidate == NULL || ngx_http_kvroute_offer == NULL) {
         ngx_http_kvroute_choose_exit();
         return NGX_ERROR;
     }
@@ -79,13 +71,9 @@ ngx_http_kvroute_choose_exit(void)
 {
     free(ngx_http_kvroute_candidate);
     free(ngx_http_kvroute_offer);
-    free(ngx_http_kvroute_by_place);
-    free(ngx_http_kvroute_seen);
 
     ngx_http_kvroute_candidate = NULL;
     ngx_http_kvroute_offer = NULL;
-    ngx_http_kvroute_by_place = NULL;
-    ngx_http_kvroute_seen = NULL;
 
     ngx_http_kvroute_max_candidates = 0;
 }
@@ -152,7 +140,6 @@ ngx_http_kvroute_choose_lock(ngx_peer_connection_t *pc,
 
         ngx_http_kvroute_match_init(at);
         ngx_http_kvroute_match(at->ctx->request, at);
-        ngx_http_kvroute_match_rings(at, pc->log);
     }
 
     peers = at->rrp.peers;
@@ -607,11 +594,6 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     req.retry = (at->tries != 0);
     req.keyed = at->session.keyed;
     req.unpinned = at->pinned && !named;
-    req.key = at->session.key;
-    req.ring = &list->ring;
-    req.places = (uint32_t) list->targets;
-    req.by_place = ngx_http_kvroute_by_place;
-    req.seen = ngx_http_kvroute_seen;
 
     if (at->home.credit > 0) {
         at->home.peer = list->peer;
@@ -673,7 +655,6 @@ ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at, kvr_view_t *v)
                                            : &at->ctx->reserved, at->conf);
     v->matched = at->matched;
     v->loads = at->loads;
-    v->documents = at->documents;
     v->hot = at->hot;
     v->bytes = at->ctx->bytes;
     v->fit = ngx_http_kvroute_queue_fit(at->ctx);

@@ -14,17 +14,13 @@
 #include "balance/ngx_http_kvroute_balance_int.h"
 
 
-static void ngx_http_kvroute_match_documents(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_models_t *models);
-static void ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_match_home(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at, unsigned needs);
 static uint64_t *ngx_http_kvroute_match_key(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at, uint32_t length);
+    ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_match_pin(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 
@@ -34,7 +30,6 @@ ngx_http_kvroute_match_init(ngx_http_kvroute_attempt_t *at)
 {
     at->matched = NULL;
     at->loads = NULL;
-    at->documents = NULL;
     at->hot = NULL;
     at->counted = NULL;
     at->home.credit = 0;
@@ -64,10 +59,6 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 
     if (needs & KVR_NEEDS_SESSION) {
         ngx_http_kvroute_session_find(ctx, conf, at->policy, &at->session);
-    }
-
-    if (needs & KVR_NEEDS_RING) {
-        ngx_http_kvroute_match_prefix(r, at);
     }
 
     if (conf->zone->hosts > 1 && needs & KVR_NEEDS_HOME) {
@@ -102,35 +93,6 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         at->hot = &l->hot;
         at->counted = &l->keys;
     }
-
-    if (at->policy->conf.documents != KVR_DOCUMENTS_OFF) {
-        ngx_http_kvroute_match_documents(r, at);
-    }
-}
-
-
-/* Finds documents of the prompt that peers have cached outside its prefix. */
-static void
-ngx_http_kvroute_match_documents(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at)
-{
-    kvr_documents_t  *documents;
-
-    documents = ngx_http_kvroute_prompt_documents(r, at->ctx, at->conf->zone);
-
-    if (documents == NULL || documents->n == 0) {
-        return;
-    }
-
-    at->documents = ngx_pcalloc(r->pool, at->conf->zone->max_peers
-                                      * sizeof(uint32_t));
-    if (at->documents == NULL) {
-        return;
-    }
-
-    kvr_candidate_documents(&at->conf->zone->core, documents->document,
-                            documents->n, at->conf->set, at->matched,
-                            at->documents);
 }
 
 
@@ -232,38 +194,6 @@ ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at,
 }
 
 
-static void
-ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at)
-{
-    uint32_t                   length;
-    uint64_t                  *key;
-    kvr_upstream_t            *upstream;
-    ngx_http_kvroute_shctx_t  *sh;
-
-    sh = at->conf->zone->sh;
-    length = at->policy->conf.length;
-
-    key = ngx_http_kvroute_match_key(r, at, length);
-    if (key == NULL) {
-        return;
-    }
-
-    /* count requests whose key does not spread the load */
-
-    if (length && kvr_sketch_share(sh->sketch, *key) > 0.5) {
-        upstream = ngx_http_kvroute_zone_upstream(at->conf);
-
-        if (upstream) {
-            kvr_add(&upstream->shared, 1);
-        }
-    }
-
-    at->session.key = *key;
-    at->session.keyed = 1;
-}
-
-
 /*
  * Sets the key that makes all hosts prefer the same peer: the session for
  * session policies, else the prefix up to the first rare block.  Hosts that
@@ -292,7 +222,7 @@ ngx_http_kvroute_match_home(ngx_http_request_t *r,
 
     } else {
 
-        key = ngx_http_kvroute_match_key(r, at, 0);
+        key = ngx_http_kvroute_match_key(r, at);
 
         /* this request does not read the engine's cache */
 
@@ -310,9 +240,8 @@ ngx_http_kvroute_match_home(ngx_http_request_t *r,
 /* Returns the value of the chain that is the prompt's key, or NULL. */
 static uint64_t *
 ngx_http_kvroute_match_key(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at, uint32_t length)
+    ngx_http_kvroute_attempt_t *at)
 {
-    uint32_t                 n;
     uint64_t                *chain;
     kvr_sketch_t            *sketch;
     ngx_http_kvroute_ctx_t  *ctx;
@@ -329,13 +258,10 @@ ngx_http_kvroute_match_key(ngx_http_request_t *r,
         return NULL;
     }
 
-    n = ctx->entries;
+    kvr_sketch_add(sketch, chain, ctx->entries);
 
-    kvr_sketch_add(sketch, chain, n);
-
-    return &chain[kvr_sketch_key(sketch, chain, n, length,
-                                    at->conf->zone->core.unit,
-                                    (uint32_t) at->conf->list[0].targets)];
+    return &chain[kvr_sketch_entry(sketch, chain, ctx->entries,
+                                   (uint32_t) at->conf->list[0].targets)];
 }
 
 
@@ -374,34 +300,5 @@ ngx_http_kvroute_match_pin(ngx_http_request_t *r,
 
     if (id != KVR_REGISTRY_NONE && kvr_set_test(&at->conf->set, id)) {
         at->pin = id;
-    }
-}
-
-
-void
-ngx_http_kvroute_match_rings(ngx_http_kvroute_attempt_t *at, ngx_log_t *log)
-{
-    uint32_t                  n;
-    ngx_uint_t                k;
-    ngx_http_kvroute_list_t  *list;
-
-    if (!(kvr_policy_needs(at->policy->conf.policy) & KVR_NEEDS_RING)) {
-        return;
-    }
-
-    for (k = 0; k < 2; k++) {
-        list = &at->conf->list[k];
-
-        if (list->ring.point || list->number == 0) {
-            continue;
-        }
-
-        n = kvr_ring_size(list->peer, (uint32_t) list->targets);
-
-        list->ring.point = ngx_alloc(n * sizeof(kvr_ring_point_t), log);
-
-        if (list->ring.point) {
-            kvr_ring_build(&list->ring, list->peer, (uint32_t) list->targets);
-        }
     }
 }

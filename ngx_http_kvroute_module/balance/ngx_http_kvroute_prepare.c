@@ -142,7 +142,6 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     }
 
     ngx_http_kvroute_match(r, at);
-    ngx_http_kvroute_match_rings(at, r->connection->log);
 
     if (!body && !at->session.keyed && !at->pinned
         && ctx->endpoint != KVR_ENDPOINT_RESPONSE)

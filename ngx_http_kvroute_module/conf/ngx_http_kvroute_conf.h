@@ -95,12 +95,9 @@ ngx_int_t ngx_http_kvroute_conf_policy_name(ngx_conf_t *cf,
 ngx_int_t ngx_http_kvroute_conf_policy_param(ngx_conf_t *cf,
     ngx_http_kvroute_policy_t *policy, ngx_str_t *value);
 
-/*
- * Returns the parameters of a policy, for an ngx_http_kvroute_policy_t, or
- * NULL.
- */
+/* Returns the parameters of a policy, for an ngx_http_kvroute_policy_t. */
 const ngx_http_kvroute_conf_param_t *ngx_http_kvroute_conf_policy_rows(
-    ngx_conf_t *cf, kvr_policy_e policy);
+    kvr_policy_e policy);
 
 ngx_int_t ngx_http_kvroute_conf_policy_check(ngx_conf_t *cf,
     ngx_http_kvroute_policy_t *policy);

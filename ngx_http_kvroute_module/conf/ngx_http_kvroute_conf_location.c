@@ -75,12 +75,11 @@ ngx_http_kvroute_conf_location_unknown(ngx_conf_t *cf, kvr_policy_e policy,
         return NGX_ERROR;
     }
 
-    rows = ngx_http_kvroute_conf_policy_rows(cf, policy);
-    if (rows == NULL) {
-        return NGX_ERROR;
-    }
+    rows = ngx_http_kvroute_conf_policy_rows(policy);
 
-    if (rows->name.len == 0) {
+    if (rows->name.len == 0
+        && ngx_http_kvroute_conf_old_param(cf, word) == NULL)
+    {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid parameter \"%V\": policy \"%s\" has none",
                            word, kvr_policy_name(policy));

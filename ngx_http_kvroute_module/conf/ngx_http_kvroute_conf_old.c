@@ -10,6 +10,8 @@
 #include "conf/ngx_http_kvroute_conf_param.h"
 
 
+#define NGX_HTTP_KVROUTE_CONF_OLD_POLICY                                      \
+    "kvroute kvroute_upstream kvroute_policy"
 #define NGX_HTTP_KVROUTE_CONF_OLD_UPSTREAM                                    \
     "kvroute kvroute_shadow kvroute_upstream"
 #define NGX_HTTP_KVROUTE_CONF_OLD_PROBES  "kvroute_probe kvroute_health"
@@ -49,6 +51,14 @@ static const struct {
       "write \"capacity=SIZE+HOST+DISK\"" },
     { NGX_HTTP_KVROUTE_CONF_OLD_UPSTREAM, "target_ttft=",
       "write half of it as \"max_pending=\", such as \"max_pending=500ms\"" },
+    { NGX_HTTP_KVROUTE_CONF_OLD_POLICY, "by=",
+      "remove it, \"least_request\" compares requests in flight" },
+    { NGX_HTTP_KVROUTE_CONF_OLD_POLICY, "threshold=",
+      "remove it, short matches do not decide" },
+    { NGX_HTTP_KVROUTE_CONF_OLD_POLICY, "balance_",
+      "remove it, the cost of a server includes its load" },
+    { NGX_HTTP_KVROUTE_CONF_OLD_POLICY, "chunks=",
+      "remove it, engines reuse prefixes only" },
     { "kvroute_probe", "port=", "write \"addr=:PORT\"" },
     { "kvroute_probe", "engine=", "write \"kvroute_engine NAME;\"" },
     { "kvroute_probe", "mandatory",

@@ -110,8 +110,8 @@ ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
         }
 
         if (rc == NGX_DECLINED) {
-            rows = ngx_http_kvroute_conf_policy_rows(cf,
-                                                     kscf->policy.conf.policy);
+            rows = ngx_http_kvroute_conf_policy_rows(kscf->policy.conf.policy);
+
             return ngx_http_kvroute_conf_param_unknown(cf, &value[i],
                                      ngx_http_kvroute_conf_upstream_list, rows);
         }

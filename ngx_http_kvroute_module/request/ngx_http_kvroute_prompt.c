@@ -35,8 +35,7 @@ static ngx_uint_t ngx_http_kvroute_prompt_passes(ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_prompt_copy_chain(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx);
 static ngx_int_t ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
-    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
-    kvr_documents_t *documents);
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
 static ngx_int_t ngx_http_kvroute_prompt_scratch(ngx_http_request_t *r);
 
 
@@ -47,13 +46,11 @@ static size_t                   ngx_http_kvroute_max_digests;
 static uint64_t                *ngx_http_kvroute_chain;
 static size_t                   ngx_http_kvroute_max_chain;
 static kvr_prompt_t             ngx_http_kvroute_prompt;
-static kvr_documents_t         *ngx_http_kvroute_documents;
 
 
 /*
- * The requests and zones whose chain and documents are in the scratch
- * memory.  A context disowns it when it ends, because its address can be
- * reused.
+ * The request and zone whose chain is in the scratch memory.  A context disowns
+ * it when it ends, because its address can be reused.
  */
 
 typedef struct {
@@ -62,7 +59,6 @@ typedef struct {
 } ngx_http_kvroute_owner_t;
 
 static ngx_http_kvroute_owner_t  ngx_http_kvroute_chain_of;
-static ngx_http_kvroute_owner_t  ngx_http_kvroute_documents_of;
 
 
 void
@@ -72,7 +68,7 @@ ngx_http_kvroute_prompt_read(ngx_http_request_t *r,
     ngx_uint_t     i;
     kvr_prompt_t  *pr;
 
-    if (ngx_http_kvroute_prompt_parse(r, ctx, zone, NULL) != NGX_OK) {
+    if (ngx_http_kvroute_prompt_parse(r, ctx, zone) != NGX_OK) {
         return;
     }
 
@@ -230,10 +226,6 @@ ngx_http_kvroute_prompt_disown(ngx_http_kvroute_ctx_t *ctx)
     if (ngx_http_kvroute_chain_of.ctx == ctx) {
         ngx_http_kvroute_chain_of.ctx = NULL;
     }
-
-    if (ngx_http_kvroute_documents_of.ctx == ctx) {
-        ngx_http_kvroute_documents_of.ctx = NULL;
-    }
 }
 
 
@@ -255,7 +247,7 @@ ngx_http_kvroute_prompt_chain(ngx_http_request_t *r,
 
     if (!ctx->parsed
         || r->request_body_no_buffering
-        || ngx_http_kvroute_prompt_parse(r, ctx, zone, NULL) != NGX_OK)
+        || ngx_http_kvroute_prompt_parse(r, ctx, zone) != NGX_OK)
     {
         return NULL;
     }
@@ -313,46 +305,9 @@ ngx_http_kvroute_prompt_copy_chain(ngx_http_request_t *r,
 }
 
 
-/* Reads the body a second time; only upstreams with chunks= need documents. */
-kvr_documents_t *
-ngx_http_kvroute_prompt_documents(ngx_http_request_t *r,
-    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
-{
-    if (ngx_http_kvroute_documents_of.ctx == ctx
-        && ngx_http_kvroute_documents_of.zone == zone)
-    {
-        return ngx_http_kvroute_documents;
-    }
-
-    if (!ctx->parsed || r->request_body_no_buffering) {
-        return NULL;
-    }
-
-    if (ngx_http_kvroute_documents == NULL) {
-        ngx_http_kvroute_documents = ngx_alloc(sizeof(kvr_documents_t),
-                                            r->connection->log);
-        if (ngx_http_kvroute_documents == NULL) {
-            return NULL;
-        }
-    }
-
-    if (ngx_http_kvroute_prompt_parse(r, ctx, zone, ngx_http_kvroute_documents)
-        != NGX_OK)
-    {
-        ngx_http_kvroute_documents_of.ctx = NULL;
-        return NULL;
-    }
-
-    ngx_http_kvroute_documents_of = ngx_http_kvroute_chain_of;
-
-    return ngx_http_kvroute_documents;
-}
-
-
 static ngx_int_t
 ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
-    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
-    kvr_documents_t *documents)
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
 {
     ngx_int_t                     rc;
     kvr_prompt_t                 *pr;
@@ -379,7 +334,6 @@ ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
     conf.max_digests = ngx_http_kvroute_max_digests;
     conf.chain = ngx_http_kvroute_chain;
     conf.max_chain = ngx_http_kvroute_max_chain;
-    conf.documents = documents;
     conf.names = klcf->names;
 
     rc = ngx_http_kvroute_body_read(r, pr, &conf);
@@ -445,12 +399,9 @@ ngx_http_kvroute_prompt_exit(void)
 {
     free(ngx_http_kvroute_digests);
     free(ngx_http_kvroute_chain);
-    free(ngx_http_kvroute_documents);
 
     ngx_http_kvroute_body_exit();
 
-    ngx_http_kvroute_documents = NULL;
-    ngx_http_kvroute_documents_of.ctx = NULL;
     ngx_http_kvroute_digests = NULL;
     ngx_http_kvroute_chain = NULL;
 

@@ -285,8 +285,6 @@ ngx_table_elt_t *ngx_http_kvroute_headers_add(ngx_http_request_t *r,
  */
 uint64_t *ngx_http_kvroute_prompt_chain(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
-kvr_documents_t *ngx_http_kvroute_prompt_documents(ngx_http_request_t *r,
-    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
 
 /* Keeps a copy of the chain with the request, if there is memory. */
 void ngx_http_kvroute_prompt_keep_chain(ngx_http_request_t *r,

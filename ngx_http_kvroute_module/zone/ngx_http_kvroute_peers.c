@@ -364,7 +364,6 @@ ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list)
     free(list->first);
     free(list->id);
     free(list->peer);
-    free(list->ring.point);
 
     ngx_memzero(list, sizeof(ngx_http_kvroute_list_t));
 }

@@ -81,7 +81,7 @@ ngx_http_kvroute_peers_number_init(ngx_http_kvroute_srv_conf_t *conf,
     n = list->targets;
 
     list->id = ngx_alloc(2 * n * sizeof(uint32_t), log);
-    list->peer = ngx_alloc(n * sizeof(kvr_ring_peer_t), log);
+    list->peer = ngx_alloc(n * sizeof(kvr_home_peer_t), log);
 
     if (list->id == NULL || list->peer == NULL) {
         return NGX_ERROR;
@@ -98,7 +98,7 @@ ngx_http_kvroute_peers_number_init(ngx_http_kvroute_srv_conf_t *conf,
             list->id[t] = KVR_REGISTRY_NONE;
             list->member[t] = KVR_REGISTRY_NONE;
 
-            /* equal on all hosts, so that their rings agree */
+            /* equal on all hosts, so that their homes agree */
 
             list->peer[t].weight = name.weight;
             list->peer[t].hash = (t == list->first[i])

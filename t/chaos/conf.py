@@ -7,9 +7,8 @@ WORKING = 2          # engines that each list has, and that are never restarted
 
 POLICIES = (
     "kv_cache", "kv_cache", "kv_cache max_pending=64k", "kv_cache slow_start=2s",
-    "kv_cache max_pending=250ms", "kv_cache threshold=0.5",
-    "kv_cache balance_abs=4", "sticky key=auto", "sticky key=$http_x_session",
-    "prefix", "least_request", "round_robin", "random",
+    "kv_cache max_pending=250ms", "sticky key=auto",
+    "sticky key=$http_x_session", "least_request", "round_robin", "random",
 )
 
 QUEUES = (

@@ -240,10 +240,6 @@ const kvs_scenario_t  kvs_scenarios[] = {
 
     { "rag_19", KVS_FULL, KVS_FLEET(KVS_8B, 8), KVS_DOCS(300), NULL },
     { "rag_47", KVS_ALWAYS, KVS_FLEET(KVS_8B, 8), KVS_DOCS(120), NULL },
-    { "rag_19_chunks", KVS_FULL, KVS_FLEET(KVS_8B, 8, .chunk_reuse = 1),
-      KVS_DOCS(300), NULL },
-    { "rag_47_chunks", KVS_FULL, KVS_FLEET(KVS_8B, 8, .chunk_reuse = 1),
-      KVS_DOCS(120), NULL },
 
     /* siblings */
 

@@ -100,7 +100,7 @@ kvs_with_queue_takes(const kvs_scenario_t *sc)
     const kvs_fleet_t  *f = &sc->fleet;
 
     return !f->closed && !f->foreign && !f->restart_at && !f->add_at
-           && !f->aborts && !f->routers && !f->chunk_reuse && !f->small;
+           && !f->aborts && !f->routers && !f->small;
 }
 
 

@@ -104,7 +104,6 @@ typedef struct {
     uint32_t          kv_tokens;    /* 0: the hardware's */
     uint32_t          routers;      /* 0: one */
     unsigned          unshared:1;   /* each router by itself */
-    unsigned          chunk_reuse:1;
     double            slow;         /* speed of replica 0, 0: as the others */
     double            small;        /* its share of the KV, 0: as the others */
     double            restart_at;   /* replica 1, cold and away for a while */

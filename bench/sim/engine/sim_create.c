@@ -36,7 +36,6 @@ kvs_sim_create(kvs_sim_t *sim)
     cf.blocks = (uint32_t) ((fleet->kv_tokens ? fleet->kv_tokens
                                               : sim->hw.kv_tokens)
                             / KVS_UNIT_TOKENS);
-    cf.chunk_reuse = fleet->chunk_reuse;
 
     sim->blocks = cf.blocks;
 

@@ -171,7 +171,7 @@ kvs_demo(const kvs_options_t *o, cJSON *json)
     const kvs_policy_t  *p, *lists[2];
 
     static const char  defaults[] =
-        "=random,=round_robin,=least_request,=prefix,=sticky,=kv_cache,"
+        "=random,=round_robin,=least_request,=sticky,=kv_cache,"
         "=kv_cache_reported,=kv_cache_usage,=oracle";
 
     lists[0] = kvs_router_policies;

@@ -132,7 +132,6 @@ static const kvs_entrant_t  kvs_nebius[] = {
     { "round_robin", "round_robin", 0 },
     { "least_request", "least_request", 0 },
     { "sticky", "sticky", 0 },
-    { "prefix", "prefix", 0 },
     { "kv_cache", "kv_cache", 0 },
     { "kv_cache_reported", "kv_cache_reported", 0 },
     { "one_replica", "kv_cache", 1 },

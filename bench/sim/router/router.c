@@ -18,13 +18,10 @@
 #define KVS_TOKENS_OF_3(n)   ((n) * KVS_TOKEN_BYTES / 3)
 
 
-static void kvs_router_ring(kvs_router_t *ro);
 static void kvs_router_match(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch, double now);
 static void kvs_router_lose(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch, double now);
-static void kvs_router_documents(kvs_router_t *ro, kvs_request_t *rq,
-    kvs_choice_t *ch);
 static void kvs_router_key(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch, double now);
 static uint64_t kvs_router_home(kvs_router_t *ro, kvs_request_t *rq);
@@ -114,20 +111,7 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
         ro->peer[i].weight = 1;
     }
 
-    if (ro->needs & KVR_NEEDS_RING) {
-        kvs_router_ring(ro);
-    }
-
     return ro;
-}
-
-
-static void
-kvs_router_ring(kvs_router_t *ro)
-{
-    ro->ring.point = kvs_alloc(kvr_ring_size(ro->peer, ro->sim->n)
-                               * sizeof(kvr_ring_point_t));
-    kvr_ring_build(&ro->ring, ro->peer, ro->sim->n);
 }
 
 
@@ -151,7 +135,6 @@ kvs_router_destroy(void *data)
     kvs_zone_destroy(&ro->zone);
 
     free((void *) ro->sketch);
-    free(ro->ring.point);
     free(ro);
 }
 
@@ -164,7 +147,6 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     uint32_t       i, k;
     kvs_choice_t   ch;
     kvr_home_t     home;
-    const uint64_t  *digests;
 
     rq->route.chain = rq->chain;
     rq->route.units = rq->units;
@@ -185,16 +167,6 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 
     if (ro->needs & KVR_NEEDS_SCORE) {
         kvs_router_match(ro, rq, &ch, now);
-    }
-
-    digests = NULL;
-
-    if (ro->conf.conf && ro->conf.conf->documents) {
-        digests = rq->req.digests;
-    }
-
-    if (digests) {
-        kvs_router_documents(ro, rq, &ch);
     }
 
     if (ro->conf.probe) {
@@ -233,10 +205,6 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     if (ro->needs & KVR_NEEDS_SESSION) {
         kvr_index_bind(ro->zone.core.index, rq->key_session, i, 1,
                        (uint32_t) now + 3600);
-    }
-
-    for (k = 0; digests && k < rq->units; k++) {
-        kvr_index_note(ro->zone.core.index, digests[k], i);
     }
 
     if (!(ro->needs & KVR_NEEDS_SCORE)) {
@@ -341,75 +309,18 @@ kvs_router_lose(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
 }
 
 
-/* bytes of the prompt behind what is matched that each replica holds */
-static void
-kvs_router_documents(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch)
-{
-    uint32_t         i;
-    kvr_document_t  *document;
-
-    document = kvs_alloc(rq->units * sizeof(kvr_document_t));
-
-    for (i = 0; i < rq->units; i++) {
-        document[i].digest = rq->req.digests[i];
-        document[i].start = (uint64_t) i * KVS_UNIT_BYTES;
-        document[i].len = KVS_UNIT_BYTES;
-    }
-
-    memset(ch->documents, 0, sizeof(ch->documents));
-
-    kvr_candidate_documents(&ro->zone.core, document, rq->units, ch->set,
-                            ch->matched, ch->documents);
-
-    free(document);
-
-    ch->view.documents = ch->documents;
-}
-
-
-/* what a session or a prefix goes by */
+/* what a session goes by */
 static void
 kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
     double now)
 {
-    uint32_t               n, generation;
-    uint64_t              *entries;
-    kvr_policy_request_t  *req;
-
-    static uint32_t  by_place[KVS_REPLICAS];
-    static uint64_t  seen[1];
-
-    req = &ch->req;
-
-    req->by_place = by_place;
-    req->seen = seen;
+    uint32_t  generation;
 
     if (ro->needs & KVR_NEEDS_SESSION) {
-        req->keyed = 1;
-        req->key = rq->key_session;
-
-        ch->view.bound = kvr_index_bound(ro->zone.core.index, req->key,
+        ch->req.keyed = 1;
+        ch->view.bound = kvr_index_bound(ro->zone.core.index, rq->key_session,
                                          (uint32_t) now, &generation);
-        return;
     }
-
-    if (!(ro->needs & KVR_NEEDS_RING)) {
-        return;
-    }
-
-    entries = kvs_route_chain(rq->chain, rq->units, &n);
-
-    if (n == 0) {
-        return;
-    }
-
-    kvr_sketch_add(ro->sketch, entries, n);
-
-    req->key = entries[kvr_sketch_key(ro->sketch, entries, n,
-                                      req->conf ? req->conf->length : 0,
-                                      KVS_UNIT_BYTES, ro->sim->n)];
-    req->keyed = 1;
-    req->ring = &ro->ring;
 }
 
 
@@ -441,8 +352,7 @@ kvs_router_home(kvs_router_t *ro, kvs_request_t *rq)
 
     kvr_sketch_add(ro->sketch, entries, n);
 
-    return entries[kvr_sketch_key(ro->sketch, entries, n, 0, KVS_UNIT_BYTES,
-                                  ro->sim->n)];
+    return entries[kvr_sketch_entry(ro->sketch, entries, n, ro->sim->n)];
 }
 
 

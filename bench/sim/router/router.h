@@ -81,11 +81,10 @@ typedef struct {
     double                probed;
     int64_t               current[KVS_REPLICAS];   /* smooth round robin's */
 
-    /* policy prefix, homes */
+    /* homes */
 
     kvr_sketch_t         *sketch;
-    kvr_ring_t            ring;
-    kvr_ring_peer_t       peer[KVS_REPLICAS];
+    kvr_home_peer_t       peer[KVS_REPLICAS];
 
     /* other states than the index */
 

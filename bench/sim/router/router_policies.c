@@ -106,64 +106,12 @@ static const kvs_router_conf_t  kvs_conf_least = {
     .policy = KVR_POLICY_LEAST_REQUEST
 };
 
-/* what least_request can compare */
-
-#define KVS_LEAST_BY(name, what)                                              \
-    static const kvr_policy_conf_t  kvs_policy_##name = {                     \
-        .policy = KVR_POLICY_LEAST_REQUEST, .by = what                        \
-    };                                                                        \
-                                                                              \
-    static const kvs_router_conf_t  kvs_conf_##name = {                       \
-        .policy = KVR_POLICY_LEAST_REQUEST, .conf = &kvs_policy_##name        \
-    };
-
-KVS_LEAST_BY(by_pending, KVR_BY_PENDING)
-KVS_LEAST_BY(by_work, KVR_BY_WORK)
-
 static const kvs_router_conf_t  kvs_conf_turn = {
     .policy = KVR_POLICY_ROUND_ROBIN
 };
 
-static const kvs_router_conf_t  kvs_conf_prefix = {
-    .policy = KVR_POLICY_PREFIX
-};
-
 static const kvs_router_conf_t  kvs_conf_sticky = {
     .policy = KVR_POLICY_STICKY
-};
-
-/* parameters of policies that have a default to be decided on */
-
-#define KVS_PREFIX_LENGTH(bytes)                                              \
-    static const kvr_policy_conf_t  kvs_policy_prefix_##bytes = {             \
-        .policy = KVR_POLICY_PREFIX, .length = bytes, .load_factor = 1.25     \
-    };                                                                        \
-                                                                              \
-    static const kvs_router_conf_t  kvs_conf_prefix_##bytes = {               \
-        .policy = KVR_POLICY_PREFIX, .conf = &kvs_policy_prefix_##bytes       \
-    };
-
-KVS_PREFIX_LENGTH(256)
-KVS_PREFIX_LENGTH(1024)
-KVS_PREFIX_LENGTH(4096)
-KVS_PREFIX_LENGTH(16384)
-
-static const kvr_policy_conf_t  kvs_policy_tie = {
-    .policy = KVR_POLICY_KV_CACHE, .documents = KVR_DOCUMENTS_TIE
-};
-
-static const kvr_policy_conf_t  kvs_policy_credit = {
-    .policy = KVR_POLICY_KV_CACHE, .documents = KVR_DOCUMENTS_CREDIT
-};
-
-static const kvs_router_conf_t  kvs_conf_tie = {
-    .policy = KVR_POLICY_KV_CACHE, .capacity = 1, .reported = 1,
-    .conf = &kvs_policy_tie
-};
-
-static const kvs_router_conf_t  kvs_conf_credit = {
-    .policy = KVR_POLICY_KV_CACHE, .capacity = 1, .reported = 1,
-    .conf = &kvs_policy_credit
 };
 
 /* assumed capacities, in MB, of engines that report none */
@@ -256,7 +204,6 @@ const kvs_policy_t  kvs_router_policies[] = {
     KVS_ROUTER("oracle", KVS_STUDY, &kvs_conf_oracle),
     KVS_ROUTER("least_request", KVS_RIVAL, &kvs_conf_least),
     KVS_ROUTER("round_robin", KVS_RIVAL, &kvs_conf_turn),
-    KVS_ROUTER("prefix", KVS_OURS, &kvs_conf_prefix),
     KVS_ROUTER("sticky", KVS_OURS|KVS_RIVAL, &kvs_conf_sticky),
 
     KVS_ROUTER("kv_cache_told", KVS_ABLATION, &kvs_conf_told),
@@ -272,14 +219,6 @@ const kvs_policy_t  kvs_router_policies[] = {
     KVS_ABLATED(told, "kv_cache_told", factor),
     KVS_ABLATED(told, "kv_cache_told", output),
 
-    KVS_ROUTER("by_pending", KVS_PARAM, &kvs_conf_by_pending),
-    KVS_ROUTER("by_work", KVS_PARAM, &kvs_conf_by_work),
-    KVS_ROUTER("prefix_256", KVS_PARAM, &kvs_conf_prefix_256),
-    KVS_ROUTER("prefix_1024", KVS_PARAM, &kvs_conf_prefix_1024),
-    KVS_ROUTER("prefix_4096", KVS_PARAM, &kvs_conf_prefix_4096),
-    KVS_ROUTER("prefix_16384", KVS_PARAM, &kvs_conf_prefix_16384),
-    KVS_ROUTER("documents_tie", KVS_PARAM, &kvs_conf_tie),
-    KVS_ROUTER("documents_credit", KVS_PARAM, &kvs_conf_credit),
     KVS_ROUTER("assumed_1m", KVS_PARAM, &kvs_conf_assumed_1),
     KVS_ROUTER("assumed_2m", KVS_PARAM, &kvs_conf_assumed_2),
     KVS_ROUTER("assumed_4m", KVS_PARAM, &kvs_conf_assumed_4),

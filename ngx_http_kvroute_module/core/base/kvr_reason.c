@@ -8,7 +8,7 @@
 
 
 static const char *const  kvr_reasons[] = {
-    "none", "affinity", "spill", "cold", "load", "turn", "random", "ring",
+    "none", "affinity", "spill", "cold", "load", "turn", "random",
     "session", "bind", "overflow", "pinned", "unpinned", "full", "only",
     "retry", "unparsed", "bodyless", "bypass", "hot",
     "shadow", "moved", "home"

@@ -27,7 +27,6 @@ typedef enum {
                                     request computes no KV */
     KVR_REASON_TURN,             /* round robin */
     KVR_REASON_RANDOM,
-    KVR_REASON_RING,             /* the peer of the prefix on the hash ring */
     KVR_REASON_SESSION,          /* the peer that the session is bound to */
     KVR_REASON_BIND,             /* the session was bound by this request */
     KVR_REASON_OVERFLOW,         /* the peer of the session is full */

@@ -38,8 +38,7 @@ kvr_block_finish(kvr_block_t *b)
         return;
     }
 
-    kvr_block_add(b, b->digest(b->secret, b->stage[b->cur], b->fill),
-                  b->stage[b->cur], b->fill);
+    kvr_block_add(b, b->digest(b->secret, b->stage[b->cur], b->fill), b->fill);
     kvr_block_restage(b);
 }
 

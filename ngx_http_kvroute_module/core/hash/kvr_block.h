@@ -33,9 +33,6 @@
 typedef uint64_t (*kvr_digest_pt)(const uint8_t *secret, const uint8_t *p,
     size_t len);
 
-/* receives each finished block */
-typedef void (*kvr_tap_pt)(void *data, const uint8_t *p, size_t len);
-
 
 typedef struct {
     uint64_t          *out;       /* NULL: digests are folded into one */
@@ -51,9 +48,6 @@ typedef struct {
 
     const uint8_t     *secret;    /* KVR_SECRET_LEN bytes of entropy */
     kvr_digest_pt      digest;
-
-    kvr_tap_pt         tap;       /* or NULL */
-    void              *tap_data;
 
     uint8_t            stage[2][KVR_STAGE_LEN];
 } kvr_block_t;
@@ -87,13 +81,9 @@ kvr_block_init(kvr_block_t *b, const uint8_t *secret, kvr_digest_pt digest,
 
 
 static inline void
-kvr_block_add(kvr_block_t *b, uint64_t digest, const uint8_t *p, size_t len)
+kvr_block_add(kvr_block_t *b, uint64_t digest, size_t len)
 {
     b->bytes += len;
-
-    if (kvr_unlikely(b->tap != NULL)) {
-        b->tap(b->tap_data, p, len);
-    }
 
     if (b->out == NULL) {
         b->fold = kvr_mix(b->fold, digest);

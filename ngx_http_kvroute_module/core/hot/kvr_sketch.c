@@ -71,11 +71,12 @@ kvr_sketch_share(kvr_sketch_t *sketch, uint64_t value)
 
 uint32_t
 kvr_sketch_entry(kvr_sketch_t *sketch, const uint64_t *chain, uint32_t n,
-    double share)
+    uint32_t peers)
 {
-    double    top, have;
+    double    top, have, share;
     uint32_t  i, entry, branch;
 
+    share = 0.5 / kvr_max(peers, 1);
     top = 0;
     branch = n;
 
@@ -103,20 +104,4 @@ kvr_sketch_entry(kvr_sketch_t *sketch, const uint64_t *chain, uint32_t n,
      */
 
     return branch < n ? branch : n - 1;
-}
-
-
-uint32_t
-kvr_sketch_key(kvr_sketch_t *sketch, const uint64_t *chain, uint32_t n,
-    uint32_t length, uint64_t unit, uint32_t peers)
-{
-    uint32_t  entries;
-
-    if (length == 0) {
-        return kvr_sketch_entry(sketch, chain, n, 0.5 / kvr_max(peers, 1));
-    }
-
-    entries = kvr_chain_entries((uint32_t) kvr_max(length / unit, 1));
-
-    return kvr_min(entries, n) - 1;
 }

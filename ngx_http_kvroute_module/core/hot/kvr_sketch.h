@@ -44,19 +44,11 @@ double kvr_sketch_share(kvr_sketch_t *sketch, uint64_t value);
 
 /*
  * Returns the entry of a chain to spread requests by: the first counted depth
- * whose prefix at most this share of all requests has, else the deepest.  n is
- * at least 1.
+ * whose prefix at most half of a peer's share of all requests has, else the
+ * deepest.  n is at least 1.
  */
 uint32_t kvr_sketch_entry(kvr_sketch_t *sketch, const uint64_t *chain,
-    uint32_t n, double share);
-
-/*
- * Returns the entry that is the key of a prompt: the one at this length in
- * bytes, with units of so many bytes; with length 0 the one to spread requests
- * by.
- */
-uint32_t kvr_sketch_key(kvr_sketch_t *sketch, const uint64_t *chain, uint32_t n,
-    uint32_t length, uint64_t unit, uint32_t peers);
+    uint32_t n, uint32_t peers);
 
 
 #endif /* _KVR_SKETCH_H_INCLUDED_ */

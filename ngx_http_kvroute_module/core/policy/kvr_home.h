@@ -37,7 +37,7 @@
  */
 
 
-#include "core/policy/kvr_ring.h"
+#include "core/base/kvr_core.h"
 
 
 /* credit of the first home, and of the second as a share of that */
@@ -45,10 +45,17 @@
 #define KVR_HOME_SECOND  0.5
 
 
+/* a peer of the list: the hash of its name, and its weight from 1 */
+typedef struct {
+    uint64_t                hash;
+    uint32_t                weight;
+} kvr_home_peer_t;
+
+
 typedef struct {
     uint64_t                key;     /* of the prefix, or the session */
     double                  credit;  /* 0 .. 1, of the first home; 0: none */
-    const kvr_ring_peer_t  *peer;    /* by place */
+    const kvr_home_peer_t  *peer;    /* by place */
 } kvr_home_t;
 
 

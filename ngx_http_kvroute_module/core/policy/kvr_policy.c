@@ -30,7 +30,6 @@ _Static_assert(kvr_nelts(kvr_policy_table) == KVR_POLICIES, "policies");
 
 
 static const kvr_policy_conf_t  kvr_policy_defaults = {
-    .load_factor = 1.25,
     .timeout = 3600
 };
 
@@ -312,25 +311,4 @@ kvr_policy_by_name(const void *name, size_t len)
     }
 
     return (kvr_policy_e) i;
-}
-
-
-const kvr_policy_param_t *
-kvr_policy_param(kvr_policy_e policy, const void *word, size_t len)
-{
-    size_t                     n;
-    const char                *s;
-    const kvr_policy_param_t  *p;
-
-    s = word;
-
-    for (p = kvr_policy_table[policy]->params; p && p->name; p++) {
-        n = strlen(p->name);
-
-        if (len > n && s[n] == '=' && memcmp(s, p->name, n) == 0) {
-            return p;
-        }
-    }
-
-    return NULL;
 }

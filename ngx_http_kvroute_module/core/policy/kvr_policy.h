@@ -30,7 +30,6 @@
 #include "core/base/kvr_reason.h"
 #include "core/policy/kvr_score.h"
 #include "core/policy/kvr_home.h"
-#include "core/policy/kvr_ring.h"
 
 
 /*
@@ -43,7 +42,6 @@
     policy(LEAST_REQUEST, least_request)                                      \
     policy(ROUND_ROBIN, round_robin)                                          \
     policy(RANDOM, random)                                                    \
-    policy(PREFIX, prefix)                                                    \
     policy(STICKY, sticky)
 
 
@@ -61,69 +59,16 @@ typedef enum {
 /* bits of needs: what the caller must find out or keep for a policy */
 
 #define KVR_NEEDS_BODY     0x01  /* the prompt, even if nothing else needs it */
-#define KVR_NEEDS_MATCH    0x02  /* matched and documents of candidates */
+#define KVR_NEEDS_MATCH    0x02  /* matched of candidates */
 #define KVR_NEEDS_SCORE    0x04  /* shared, other, evicts; costs are bytes */
-#define KVR_NEEDS_RING     0x08  /* a key of the prefix, a ring of the peers */
-#define KVR_NEEDS_SESSION  0x10  /* the session's key; the pick is bound */
-#define KVR_NEEDS_TURNS    0x20  /* current_weight and effective_weight kept */
-#define KVR_NEEDS_HOME     0x40  /* the home, if several hosts route */
-
-
-/* types of parameters */
-typedef enum {
-    KVR_PARAM_NUMBER = 0,        /* uint32_t, min .. max */
-    KVR_PARAM_DECIMAL,           /* double, min .. max, to a thousandth */
-    KVR_PARAM_SIZE,              /* uint32_t, bytes, min .. max; "auto": 0 */
-    KVR_PARAM_TIME,              /* uint32_t, seconds, min .. max */
-    KVR_PARAM_WORD,              /* uint32_t, an index of words[] */
-    KVR_PARAM_KEY                /* key of the session; the caller keeps it */
-} kvr_param_e;
-
-
-/* a parameter of a policy: a field of kvr_policy_conf_t */
-typedef struct {
-    const char         *name;    /* NULL: end of the list */
-    kvr_param_e         kind;
-    size_t              offset;
-    uint32_t            min;
-    uint32_t            max;
-    const char *const  *words;   /* ends with NULL */
-} kvr_policy_param_t;
-
-
-/* what least_request compares */
-typedef enum {
-    KVR_BY_ACTIVE = 0,           /* requests in flight */
-    KVR_BY_PENDING,              /* bytes to be prefilled */
-    KVR_BY_WORK,                 /* these, and context of running requests */
-    KVR_BY_MAX
-} kvr_by_e;
-
-
-typedef enum {
-    KVR_DOCUMENTS_OFF = 0,
-    KVR_DOCUMENTS_TIE,
-    KVR_DOCUMENTS_CREDIT,
-    KVR_DOCUMENTS_MAX
-} kvr_documents_e;
+#define KVR_NEEDS_SESSION  0x08  /* the session's key; the pick is bound */
+#define KVR_NEEDS_TURNS    0x10  /* current_weight and effective_weight kept */
+#define KVR_NEEDS_HOME     0x20  /* the home, if several hosts route */
 
 
 /* a policy and its parameters, as configured */
 typedef struct {
     kvr_policy_e     policy;
-
-    /* least_request */
-    uint32_t         by;         /* kvr_by_e */
-
-    /* kv_cache: guardrails, 0 when off */
-    double           threshold;  /* least cached share of a prompt */
-    uint32_t         balance_abs;
-    double           balance_rel;
-    uint32_t         documents;  /* kvr_documents_e */
-
-    /* prefix */
-    uint32_t         length;     /* bytes, 0: auto */
-    double           load_factor;
 
     /* sticky */
     uint32_t         timeout;    /* seconds */
@@ -172,10 +117,9 @@ typedef struct {
     uint64_t         resident;   /* bytes of context of running requests */
 
     uint32_t         delay;      /* of its first tokens, kvr_prefill_delay() */
-    uint32_t         place;      /* on the ring */
-    uint64_t         documents;  /* bytes cached off the prefix */
-    uint64_t         credit;     /* bytes of the rest that count as cached; set
-                                    by the policy */
+    uint32_t         place;      /* in the list */
+    uint64_t         credit;     /* bytes of the rest that count as cached, as
+                                    it is the home; set by the policy */
 
     int64_t          current_weight;  /* in and out: smooth round robin */
     int64_t          effective_weight;
@@ -192,15 +136,8 @@ typedef struct {
     unsigned         parsed:1;   /* a prompt was read */
     unsigned         no_prefill:1;  /* such a request has no prompt */
     unsigned         retry:1;
-    unsigned         keyed:1;    /* a key of the session or prefix is set */
+    unsigned         keyed:1;    /* a key of the session is set */
     unsigned         unpinned:1; /* the named peer is not usable */
-
-    /* prefix */
-    uint64_t         key;
-    const kvr_ring_t  *ring;
-    uint32_t         places;     /* on the ring */
-    uint32_t        *by_place;   /* scratch, one for each place */
-    uint64_t        *seen;       /* scratch, one bit for each place */
 
     /* kv_cache, sticky */
     const kvr_home_t  *home;     /* or NULL */
@@ -234,7 +171,6 @@ typedef struct {
     const char                *name;     /* in the configuration, in logs */
     const char                *alias;    /* or NULL */
     unsigned                   needs;    /* KVR_NEEDS_... */
-    const kvr_policy_param_t  *params;   /* or NULL */
     kvr_policy_pick_pt         pick;     /* NULL: nginx picks */
 } kvr_policy_t;
 
@@ -269,10 +205,6 @@ const char *kvr_policy_name(uint32_t policy);
 
 /* Returns the policy of a name or an alias, or KVR_POLICIES. */
 kvr_policy_e kvr_policy_by_name(const void *name, size_t len);
-
-/* Returns the parameter of a policy that "name=..." sets, or NULL. */
-const kvr_policy_param_t *kvr_policy_param(kvr_policy_e policy,
-    const void *word, size_t len);
 
 
 #endif /* _KVR_POLICY_H_INCLUDED_ */

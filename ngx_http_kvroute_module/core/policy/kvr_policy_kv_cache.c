@@ -18,13 +18,12 @@
 
 static uint32_t kvr_policy_kv_cache_pick(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
-static inline int kvr_pick_credited(const kvr_policy_request_t *req);
 static void kvr_pick_credits(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n);
 static void kvr_pick_home(const kvr_policy_request_t *req, kvr_candidate_t *c,
     double share);
 static inline double kvr_pick_cost(const kvr_policy_request_t *req,
-    const kvr_candidate_t *c, double delay, int credit);
+    const kvr_candidate_t *c, double delay);
 static void kvr_pick_costs(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, double delay);
 static uint32_t kvr_pick_bounded(const kvr_policy_request_t *req,
@@ -34,40 +33,12 @@ static uint32_t kvr_pick_rested(kvr_candidate_t *cand, uint32_t n,
 static int kvr_pick_hot(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, uint32_t pick, uint64_t best,
     double delay);
-static uint32_t kvr_pick_documents(kvr_candidate_t *cand, uint32_t n,
-    uint32_t pick);
-static int kvr_pick_unbalanced(const kvr_policy_conf_t *conf,
-    kvr_candidate_t *cand, uint32_t n, uint32_t pick);
-static int kvr_pick_above(const kvr_policy_conf_t *conf, uint32_t active,
-    double mean);
-
-
-static const char *const  kvr_policy_kv_cache_documents[] = {
-    "off", "tie", "credit", NULL
-};
-
-_Static_assert(kvr_nelts(kvr_policy_kv_cache_documents)
-               == KVR_DOCUMENTS_MAX + 1, "words of chunks=");
-
-
-static const kvr_policy_param_t  kvr_policy_kv_cache_params[] = {
-    { "threshold", KVR_PARAM_DECIMAL, offsetof(kvr_policy_conf_t, threshold),
-      0, 1, NULL },
-    { "balance_abs", KVR_PARAM_NUMBER,
-      offsetof(kvr_policy_conf_t, balance_abs), 0, 1000000, NULL },
-    { "balance_rel", KVR_PARAM_DECIMAL,
-      offsetof(kvr_policy_conf_t, balance_rel), 1, 1000, NULL },
-    { "chunks", KVR_PARAM_WORD, offsetof(kvr_policy_conf_t, documents),
-      0, 0, kvr_policy_kv_cache_documents },
-    { 0 }
-};
 
 
 const kvr_policy_t  kvr_policy_kv_cache = {
     .name = "kv_cache",
     .needs = KVR_NEEDS_BODY | KVR_NEEDS_MATCH | KVR_NEEDS_SCORE
              | KVR_NEEDS_HOME,
-    .params = kvr_policy_kv_cache_params,
     .pick = kvr_policy_kv_cache_pick
 };
 
@@ -76,13 +47,11 @@ static uint32_t
 kvr_policy_kv_cache_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, kvr_decision_t *d)
 {
-    int                       small;
-    double                    delay;
-    uint32_t                  pick;
-    kvr_candidate_t          *c;
-    const kvr_policy_conf_t  *conf;
+    int               small;
+    double            delay;
+    uint32_t          pick;
+    kvr_candidate_t  *c;
 
-    conf = req->conf;
     small = d->best * KVR_PICK_SMALL < req->bytes;
 
     /* rate and delay are in 1/16 */
@@ -90,15 +59,11 @@ kvr_policy_kv_cache_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     delay = kvr_score_delay((double) (int32_t) req->rate / 256, req->bytes,
                             d->best);
 
-    if (n > KVR_PICK_FEW
-        && req->home == NULL
-        && conf->documents == KVR_DOCUMENTS_OFF
-        && conf->balance_abs == 0 && conf->balance_rel == 0)
-    {
+    if (n > KVR_PICK_FEW && req->home == NULL) {
         pick = kvr_pick_bounded(req, cand, n, delay);
 
     } else {
-        if (kvr_pick_credited(req)) {
+        if (req->home) {
             kvr_pick_credits(req, cand, n);
         }
 
@@ -111,12 +76,7 @@ kvr_policy_kv_cache_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
         /* its cost may not have been computed */
 
-        cand[pick].cost = kvr_pick_cost(req, &cand[pick], delay,
-                                        kvr_pick_credited(req));
-    }
-
-    if (conf->documents != KVR_DOCUMENTS_OFF) {
-        pick = kvr_pick_documents(cand, n, pick);
+        cand[pick].cost = kvr_pick_cost(req, &cand[pick], delay);
     }
 
     c = &cand[pick];
@@ -126,26 +86,13 @@ kvr_policy_kv_cache_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         return pick;
     }
 
-    if (c->matched && c->matched < conf->threshold * (double) req->bytes) {
-        return kvr_policy_least_request_pick(req, cand, n, d);
-    }
-
-    if (c->matched && kvr_pick_unbalanced(conf, cand, n, pick)) {
-
-        /* the cheapest of the others, which becomes another holder */
-
-        pick = kvr_policy_least_request_cost(req, cand, n, 1);
-    }
-
-    if (kvr_unlikely(req->home != NULL)
-        && cand[pick].credit > cand[pick].matched)
-    {
+    if (kvr_unlikely(req->home != NULL) && c->credit > c->matched) {
         d->reason = KVR_REASON_HOME;
 
-    } else if (small && cand[pick].matched < d->best) {
+    } else if (small && c->matched < d->best) {
         d->reason = KVR_REASON_COLD;
 
-    } else if (cand[pick].matched < d->best) {
+    } else if (c->matched < d->best) {
         d->reason = kvr_pick_hot(req, cand, n, pick, d->best, delay)
                     ? KVR_REASON_HOT : KVR_REASON_SPILL;
 
@@ -154,14 +101,6 @@ kvr_policy_kv_cache_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     }
 
     return pick;
-}
-
-
-/* Tells whether candidates have a credit. */
-static inline int
-kvr_pick_credited(const kvr_policy_request_t *req)
-{
-    return req->home != NULL || req->conf->documents == KVR_DOCUMENTS_CREDIT;
 }
 
 
@@ -174,12 +113,7 @@ kvr_pick_credits(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     kvr_candidate_t  *home, *second;
 
     for (i = 0; i < n; i++) {
-        cand[i].credit = req->conf->documents == KVR_DOCUMENTS_CREDIT
-                         ? cand[i].documents / 2 : 0;
-    }
-
-    if (req->home == NULL) {
-        return;
+        cand[i].credit = 0;
     }
 
     home = kvr_policy_home(req, cand, n, &second);
@@ -202,19 +136,19 @@ kvr_pick_home(const kvr_policy_request_t *req, kvr_candidate_t *c,
 
     uncached = req->bytes - kvr_min(c->matched, req->bytes);
 
-    c->credit += (uint64_t) (int64_t) (share * (double) (int64_t) uncached);
+    c->credit = (uint64_t) (int64_t) (share * (double) (int64_t) uncached);
 }
 
 
 static inline double
 kvr_pick_cost(const kvr_policy_request_t *req, const kvr_candidate_t *c,
-    double delay, int credit)
+    double delay)
 {
     kvr_score_t  s;
 
     s.uncached = req->bytes - kvr_min(c->matched, req->bytes) + c->load;
 
-    if (kvr_unlikely(credit)) {
+    if (kvr_unlikely(req->home != NULL)) {
         s.uncached -= kvr_min(c->credit, s.uncached);
     }
 
@@ -242,13 +176,10 @@ static void
 kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, double delay)
 {
-    int       credit;
     uint32_t  i;
 
-    credit = kvr_pick_credited(req);
-
     for (i = 0; i < n; i++) {
-        cand[i].cost = kvr_pick_cost(req, &cand[i], delay, credit);
+        cand[i].cost = kvr_pick_cost(req, &cand[i], delay);
     }
 }
 
@@ -287,7 +218,7 @@ kvr_pick_bounded(const kvr_policy_request_t *req, kvr_candidate_t *cand,
             continue;
         }
 
-        c->cost = kvr_pick_cost(req, c, delay, 0);
+        c->cost = kvr_pick_cost(req, c, delay);
 
         if (c->cost > least || c->out
             || (b && !kvr_policy_less(c, b, i, 1, &random, &ties)))
@@ -353,7 +284,6 @@ static int
 kvr_pick_hot(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, uint32_t pick, uint64_t best, double delay)
 {
-    int               credit;
     double            cost;
     uint32_t          i;
     kvr_candidate_t   c;
@@ -365,102 +295,16 @@ kvr_pick_hot(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     }
 
     c.shared = 0;
-    credit = kvr_pick_credited(req);
-    cost = kvr_pick_cost(req, &c, delay, credit);
+    cost = kvr_pick_cost(req, &c, delay);
 
     for (i = 0; i < n; i++) {
 
         if (!cand[i].out && cand[i].matched > c.matched
-            && kvr_pick_cost(req, &cand[i], delay, credit) < cost)
+            && kvr_pick_cost(req, &cand[i], delay) < cost)
         {
             return 1;
         }
     }
 
     return 0;
-}
-
-
-/* Returns the peer with most of the documents, among nearly equal costs. */
-static uint32_t
-kvr_pick_documents(kvr_candidate_t *cand, uint32_t n, uint32_t pick)
-{
-    double    limit;
-    uint32_t  i, best;
-
-    best = pick;
-    limit = cand[pick].cost * 1.1;
-
-    for (i = 0; i < n; i++) {
-
-        if (!cand[i].out
-            && cand[i].cost <= limit
-            && cand[i].matched >= cand[pick].matched
-            && cand[i].documents > cand[best].documents)
-        {
-            best = i;
-        }
-    }
-
-    return best;
-}
-
-
-/*
- * Tells whether the picked holder has too many more requests than the average.
- * Only the peer that this request would go to is compared: an imbalance
- * elsewhere is no reason to leave an idle cache.  If so, it is left out, with
- * all others for which the same is true: a hot prompt has several holders.  At
- * least one peer is not above the average.
- */
-static int
-kvr_pick_unbalanced(const kvr_policy_conf_t *conf, kvr_candidate_t *cand,
-    uint32_t n, uint32_t pick)
-{
-    double    mean, weights;
-    uint32_t  i, count;
-
-    if (conf->balance_abs == 0 && conf->balance_rel == 0) {
-        return 0;
-    }
-
-    mean = 0;
-    weights = 0;
-    count = 0;
-
-    for (i = 0; i < n; i++) {
-        if (!cand[i].out) {
-            mean += cand[i].active;
-            weights += cand[i].weight;
-            count++;
-        }
-    }
-
-    if (count < 2) {
-        return 0;
-    }
-
-    /* the average for a weight of one */
-
-    mean /= weights;
-
-    if (!kvr_pick_above(conf, cand[pick].active, mean * cand[pick].weight)) {
-        return 0;
-    }
-
-    for (i = 0; i < n; i++) {
-        cand[i].out |= kvr_pick_above(conf, cand[i].active,
-                                      mean * cand[i].weight);
-    }
-
-    return 1;
-}
-
-
-/* Tells whether all configured bounds are exceeded. */
-static int
-kvr_pick_above(const kvr_policy_conf_t *conf, uint32_t active, double mean)
-{
-    return (conf->balance_abs == 0 || active > mean + conf->balance_abs)
-           && (conf->balance_rel == 0 || active > mean * conf->balance_rel);
 }

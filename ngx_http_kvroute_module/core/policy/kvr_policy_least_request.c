@@ -9,29 +9,9 @@
 #include <math.h>
 
 
-static double kvr_policy_least_request_load(const kvr_candidate_t *c,
-    uint32_t by);
-
-
-static const char *const  kvr_policy_least_request_by[] = {
-    "active", "pending", "work", NULL
-};
-
-_Static_assert(kvr_nelts(kvr_policy_least_request_by) == KVR_BY_MAX + 1,
-               "words of by=");
-
-
-static const kvr_policy_param_t  kvr_policy_least_request_params[] = {
-    { "by", KVR_PARAM_WORD, offsetof(kvr_policy_conf_t, by), 0, 0,
-      kvr_policy_least_request_by },
-    { 0 }
-};
-
-
 const kvr_policy_t  kvr_policy_least_request = {
     .name = "least_request",
     .alias = "least_conn",
-    .params = kvr_policy_least_request_params,
     .pick = kvr_policy_least_request_pick
 };
 
@@ -43,30 +23,12 @@ kvr_policy_least_request_pick(const kvr_policy_request_t *req,
     uint32_t  i;
 
     for (i = 0; i < n; i++) {
-        cand[i].cost = kvr_policy_least_request_load(&cand[i], req->conf->by)
-                       / cand[i].weight;
+        cand[i].cost = (double) cand[i].active / cand[i].weight;
     }
 
     d->reason = KVR_REASON_LOAD;
 
     return kvr_policy_least_request_cost(req, cand, n, 0);
-}
-
-
-static double
-kvr_policy_least_request_load(const kvr_candidate_t *c, uint32_t by)
-{
-    switch (by) {
-
-    case KVR_BY_PENDING:
-        return (double) c->pending;
-
-    case KVR_BY_WORK:
-        return (double) c->pending + (double) c->resident;
-
-    default:
-        return c->active;
-    }
 }
 
 

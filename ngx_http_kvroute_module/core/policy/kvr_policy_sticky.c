@@ -14,24 +14,10 @@ static uint32_t kvr_policy_sticky_pick(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
 
 
-static const char *const  kvr_policy_sticky_strict[] = { "off", "on", NULL };
-
-
-static const kvr_policy_param_t  kvr_policy_sticky_params[] = {
-    { "key", KVR_PARAM_KEY, 0, 0, 0, NULL },
-    { "timeout", KVR_PARAM_TIME, offsetof(kvr_policy_conf_t, timeout),
-      1, 365 * 24 * 3600, NULL },
-    { "strict", KVR_PARAM_WORD, offsetof(kvr_policy_conf_t, strict), 0, 0,
-      kvr_policy_sticky_strict },
-    { 0 }
-};
-
-
 const kvr_policy_t  kvr_policy_sticky = {
     .name = "sticky",
     .needs = KVR_NEEDS_MATCH | KVR_NEEDS_SESSION | KVR_NEEDS_TURNS
              | KVR_NEEDS_HOME,
-    .params = kvr_policy_sticky_params,
     .pick = kvr_policy_sticky_pick
 };
 

@@ -175,10 +175,6 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     kvr_block_init(&w->block, conf->secret, w->json.ops->digest, conf->digests,
                    conf->max_digests);
 
-    if (conf->documents) {
-        conf->documents->n = 0;
-    }
-
     rc = kvr_prompt_body(&ctx);
 
     if (rc != KVR_OK) {
@@ -484,11 +480,6 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
 
     pr->last = l.h;
     pr->tailed = (ctx->prompt == KVR_SECTION_MESSAGES);
-
-    if (ctx->conf->documents && ctx->prompt < KVR_SECTIONS) {
-        kvr_document_place(ctx->conf->documents, pr->model_root,
-                           pr->bytes - ctx->section[ctx->prompt].bytes);
-    }
 }
 
 

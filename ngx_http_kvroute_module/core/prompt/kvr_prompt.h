@@ -25,7 +25,7 @@
 
 #include "core/prompt/kvr_message.h"
 #include "core/base/kvr_chain.h"
-#include "core/prompt/kvr_document.h"
+#include "core/hash/kvr_block.h"
 #include "core/text/kvr_json.h"
 
 
@@ -72,7 +72,6 @@ typedef struct {
     size_t              max_digests;
     uint64_t           *chain;   /* result */
     size_t              max_chain;
-    kvr_documents_t    *documents;  /* result, or NULL */
     const kvr_json_names_t *names;  /* members to search for, or NULL */
 } kvr_prompt_conf_t;
 

@@ -554,14 +554,6 @@ kvr_prompt_section(kvr_prompt_ctx_t *ctx, kvr_section_e section)
 
     ctx->walk.json.left -= 4;
 
-    /* only messages share documents */
-
-    if (ctx->conf->documents && section >= KVR_SECTION_TOKEN_IDS) {
-        kvr_document_init(ctx->conf->documents, b->secret, b->digest);
-        b->tap = kvr_document_tap;
-        b->tap_data = ctx->conf->documents;
-    }
-
     ctx->walk.media = 0;
 
     return s;
@@ -577,12 +569,6 @@ kvr_prompt_section_end(kvr_prompt_ctx_t *ctx, kvr_section_t *s)
 
     s->n = b->n - s->start;
     s->bytes = b->bytes + b->fill;
-
-    if (b->tap) {
-        kvr_document_put(ctx->conf->documents, b->stage[b->cur], b->fill);
-        kvr_document_finish(ctx->conf->documents);
-        b->tap = NULL;
-    }
 
     /* the reply continues here */
 

@@ -167,26 +167,6 @@ kvr_candidate_deliver(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
 
 void
-kvr_candidate_documents(const kvr_zone_t *zone, const kvr_document_t *document,
-    uint32_t n, kvr_set_t set, const uint32_t *matched, uint32_t *held)
-{
-    uint32_t   i, peer;
-    kvr_set_t  has;
-
-    for (i = 0; i < n; i++) {
-        has = kvr_index_holds(zone->index, document[i].digest, set);
-
-        while (kvr_set_next(&has, &peer)) {
-
-            if (document[i].start >= matched[peer] * zone->unit) {
-                held[peer] += document[i].len;
-            }
-        }
-    }
-}
-
-
-void
 kvr_candidate_extra(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     uint32_t member)
 {

@@ -20,7 +20,6 @@
 #include "core/route/kvr_eject.h"
 #include "core/route/kvr_reservation.h"
 #include "core/policy/kvr_policy.h"
-#include "core/prompt/kvr_document.h"
 
 
 /* one decision; the caller sets all fields up to "seconds" */
@@ -32,7 +31,6 @@ typedef struct {
     const uint32_t            *matched;  /* units cached, by peer; or NULL */
     const uint32_t            *loads;    /* units of prefill that loads from
                                             lower tiers cost; or NULL */
-    const uint32_t            *documents;  /* bytes cached off the prefix */
     const kvr_hot_view_t      *hot;      /* or NULL */
     uint64_t                   bytes;    /* of the prompt */
     uint64_t                   fit;      /* bytes that must fit into the cache;
@@ -102,14 +100,6 @@ void kvr_candidate_hot(const kvr_zone_t *zone, const uint64_t *chain,
     kvr_hot_view_t *view);
 
 /*
- * Adds to held[peer] the bytes of the documents that each peer of the set has
- * behind the matched[peer] units of the prefix.
- */
-void kvr_candidate_documents(const kvr_zone_t *zone,
-    const kvr_document_t *document, uint32_t n, kvr_set_t set,
-    const uint32_t *matched, uint32_t *held);
-
-/*
  * The part of kvr_candidate_init() for upstreams and requests that need it:
  * view->extra is set.
  */
@@ -156,7 +146,6 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     c->delay = 0;
     c->turnover = 0;
     c->load = 0;
-    c->documents = 0;
 
     if (kvr_unlikely(peer == KVR_REGISTRY_NONE)) {
         c->active = conns;
@@ -208,10 +197,6 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
 
     if (kvr_unlikely(v->loads != NULL)) {
         c->load = v->loads[peer] * v->zone->unit;
-    }
-
-    if (v->documents) {
-        c->documents = v->documents[peer];
     }
 
     if (kvr_unlikely(kvr_drain_on(&known->drain))) {

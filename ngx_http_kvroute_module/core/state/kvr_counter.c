@@ -136,11 +136,6 @@ const kvr_counter_t  kvr_counter_table[] = {
 
     /* an upstream */
 
-    kvr_counter_upstream(COUNT, shared,
-        .json = "shared_prefix",
-        .metric = "kvroute_shared_prefix_decisions_total",
-        .help = "Decisions by a prefix that most prompts share."),
-
     kvr_counter_upstream(COUNT, retries,
         .json = "retries", .metric = "kvroute_retries_total",
         .help = "Attempts after a request's first."),

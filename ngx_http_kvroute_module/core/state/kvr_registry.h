@@ -129,7 +129,6 @@ typedef struct {
 typedef struct {
     _Atomic uint64_t    model;       /* root of the last request */
     _Atomic uint32_t    models;      /* 1: there are several */
-    _Atomic uint64_t    shared;      /* picks by a prefix that most share */
     _Atomic uint64_t    retries;     /* attempts after a request's first */
     _Atomic uint64_t    denied;      /* retries beyond the budget */
     kvr_outlier_fleet_t  fleet;

@@ -100,7 +100,7 @@ TEST(test_hot_entry)
         for (i = 0; i < cases[k].sessions; i++) {
             util_chain(chain, 1, cases[k].shared, i, cases[k].units);
 
-            entry = kvr_sketch_entry(&hot, chain, cases[k].units, 0.125);
+            entry = kvr_sketch_entry(&hot, chain, cases[k].units, 4);
 
             util_check(entry >= cases[k].first && entry <= cases[k].last,
                        "%s: entry %u", cases[k].what, entry);
@@ -115,7 +115,7 @@ TEST(test_hot_entry)
         util_chain(chain, 1, 6, i % 8, 12 + i / 8);
         kvr_sketch_add(&hot, chain, 12 + i / 8);
 
-        entry = kvr_sketch_entry(&hot, chain, 12 + i / 8, 0.125);
+        entry = kvr_sketch_entry(&hot, chain, 12 + i / 8, 4);
 
         util_check(i < 80 || (entry >= 7 && entry <= 15),
                    "request %u: entry %u", i, entry);
@@ -124,28 +124,5 @@ TEST(test_hot_entry)
     /* a single unit is all there is */
 
     util_chain(chain, 1, 0, 1, 1);
-    util_check(kvr_sketch_entry(&hot, chain, 1, 0.125) == 0, "one unit");
-}
-
-
-TEST(test_hot_key)
-{
-    memset(&hot, 0, sizeof(hot));
-    util_chain(chain, 1, 0, 1, 1500);
-
-    /* of a length, at most the prompt's; at least a unit */
-
-    util_check(kvr_sketch_key(&hot, chain, 20, 1, 256, 8) == 0, "1 byte");
-    util_check(kvr_sketch_key(&hot, chain, 20, 4 * 256, 256, 8) == 3,
-               "4 units");
-    util_check(kvr_sketch_key(&hot, chain, 20, 4 * 256, 512, 8) == 1,
-               "2 larger ones");
-    util_check(kvr_sketch_key(&hot, chain, 20, 100 * 256, 256, 8) == 19,
-               "more than there is");
-
-    /* 0: where it spreads requests over the peers */
-
-    util_check(kvr_sketch_key(&hot, chain, 20, 0, 256, 8)
-               == kvr_sketch_entry(&hot, chain, 20, 0.5 / 8), "by shares");
-    util_check(kvr_sketch_key(&hot, chain, 20, 0, 256, 0) == 0, "no peers");
+    util_check(kvr_sketch_entry(&hot, chain, 1, 4) == 0, "one unit");
 }

@@ -146,7 +146,7 @@ typedef struct {
     kvr_policy_conf_t     conf;
     kvr_policy_request_t  req;
     kvr_home_t            home;
-    kvr_ring_peer_t       peer[PEERS];
+    kvr_home_peer_t       peer[PEERS];
     kvr_candidate_t       cand[PEERS];
     uint32_t              n;
     uint32_t              first, second;   /* the homes */

@@ -6,8 +6,7 @@
 
 /*
  * kvr_pick, behind kvr_policy_pick(): each policy over tables of candidates
- * that are full, draining, warming up, bound, pinned; guardrails, documents,
- * models; random's shares by chi square.
+ * that are full, draining, warming up, bound, pinned; models; random's shares by chi square.
  */
 
 
@@ -37,7 +36,6 @@ typedef struct {
     uint64_t         matched;
     uint32_t         idle;
     unsigned         flags;
-    uint64_t         documents;
     uint64_t         resident;
     uint64_t         shared;
     float            turnover;
@@ -200,65 +198,8 @@ static const case_t  cases[] = {
       { { 1, 0, 0, 0, 0, 0 }, { 2, 0, 0, 0, 0, 0 } }, .keyed = 1,
       .was_bound = 1, .retry = 1 },
 
-    /* least_request by= */
-
-    { "by active", { LR, .by = KVR_BY_ACTIVE }, 0, 1, KVR_REASON_LOAD, 2,
-      { { 1, 2, 0, 0, 0, 0, 0, 0 },
-        { 1, 1, 9000, 0, 0, 0, 0, 9000 } } },
-    { "by pending", { LR, .by = KVR_BY_PENDING }, 0, 0, KVR_REASON_LOAD, 2,
-      { { 1, 2, 8999, 0, 0, 0, 0, 99999 }, { 1, 1, 9000, 0, 0, 0 } } },
-    { "by work", { LR, .by = KVR_BY_WORK }, 0, 1, KVR_REASON_LOAD, 2,
-      { { 1, 1, 100, 0, 0, 0, 0, 9000 }, { 1, 9, 9000, 0, 0, 0, 0, 99 } } },
-    { "by work and weight", { LR, .by = KVR_BY_WORK }, 0, 0, KVR_REASON_LOAD,
-      2, { { 5, 1, 0, 0, 0, 0, 0, 9000 }, { 1, 9, 0, 0, 0, 0, 0, 1801 } } },
-
-    /* threshold: below it by requests in flight, at it by cost */
-
-    { "below the threshold", { KV, .threshold = 0.5 }, 10000, 1,
-      KVR_REASON_LOAD, 2,
-      { { 1, 1, 0, 4999, 9, 0 }, { 1, 0, 9000, 0, 0, 0 } } },
-    { "below: ties by turns, not by what is held", { KV, .threshold = 0.5 },
-      10000, 1, KVR_REASON_LOAD, 2,
-      { { 1, 0, 0, 4999, 1, 0 }, { 1, 0, 0, 0, 2, 0 } } },
-    { "at the threshold", { KV, .threshold = 0.5 }, 10000, 0,
-      KVR_REASON_AFFINITY, 2,
-      { { 1, 1, 0, 5000, 9, 0 }, { 1, 0, 0, 0, 0, 0 } } },
-
-    /* balance: active of the holder and the mean, 4 here */
-
-    { "abs: not above", { KV, .balance_abs = 4 }, 90000, 0,
-      KVR_REASON_AFFINITY, 2,
-      { { 1, 8, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
-    { "abs: above", { KV, .balance_abs = 3 }, 90000, 1,
-      KVR_REASON_SPILL, 2,
-      { { 1, 8, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
-    { "rel: not above", { KV, .balance_rel = 2 }, 90000, 0,
-      KVR_REASON_AFFINITY, 2,
-      { { 1, 8, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
-    { "rel: above", { KV, .balance_rel = 1.9 }, 90000, 1,
-      KVR_REASON_SPILL, 2,
-      { { 1, 8, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
-    { "all: one of two", { KV, .balance_abs = 3, .balance_rel = 2 }, 90000, 0,
-      KVR_REASON_AFFINITY, 2,
-      { { 1, 8, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
-    { "all: both", { KV, .balance_abs = 3, .balance_rel = 1.5 }, 90000, 1,
-      KVR_REASON_SPILL, 2,
-      { { 1, 8, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
-    { "the other holder is above too", { KV, .balance_abs = 2 }, 90000, 3,
-      KVR_REASON_SPILL, 4,
-      { { 1, 8, 0, 90000, 0, 0 }, { 1, 8, 0, 90000, 0, 0 },
-        { 1, 0, 1, 0, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
-    { "but not a third one", { KV, .balance_abs = 2 }, 90000, 2,
-      KVR_REASON_AFFINITY, 4,
-      { { 1, 8, 0, 90000, 0, 0 }, { 1, 8, 0, 90000, 0, 0 },
-        { 1, 1, 9999, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
-    { "out of balance elsewhere", { KV, .balance_abs = 1 }, 90000, 1,
-      KVR_REASON_AFFINITY, 3,
-      { { 1, 90, 0, 0, 0, 0 }, { 1, 0, 0, 90000, 0, 0 },
-        { 1, 0, 0, 0, 0, 0 } } },
-    { "those that are full do not count", { KV, .balance_abs = 1 }, 90000, 0,
-      KVR_REASON_AFFINITY, 2,
-      { { 1, 9, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, F } } },
+    { "by requests in flight", { LR }, 0, 1, KVR_REASON_LOAD, 2,
+      { { 1, 2, 0, 0, 0, 0, 0 }, { 1, 1, 9000, 0, 0, 0, 9000 } } },
 
     /* a prefix that is a small part of the prompt */
 
@@ -275,38 +216,6 @@ static const case_t  cases[] = {
     { "small, among those that may be had", { KV }, 10000, 2, KVR_REASON_COLD,
       3, { { 1, 0, 0, 1249, 1, 0 }, { 1, 0, 0, 0, 5, F },
            { 1, 0, 0, 0, 4, 0 } } },
-
-    /* documents */
-
-    { "documents off", { KV }, 50000, 1, KVR_REASON_COLD, 2,
-      { { 1, 0, 0, 0, 0, 0, 40000 }, { 1, 0, 0, 0, 1, 0 } } },
-    { "tie: a cold prompt", { KV, .documents = KVR_DOCUMENTS_TIE }, 50000, 0,
-      KVR_REASON_COLD, 3,
-      { { 1, 0, 0, 0, 0, 0, 40000 }, { 1, 0, 0, 0, 9, 0, 100 },
-        { 1, 0, 0, 0, 8, 0 } } },
-    { "tie: nearly the same cost", { KV, .documents = KVR_DOCUMENTS_TIE },
-      50000, 0,
-      KVR_REASON_COLD, 2,
-      { { 1, 0, 8750, 0, 0, 0, 40000 }, { 1, 0, 0, 0, 9, 0 } } },
-    { "tie: not the same cost", { KV, .documents = KVR_DOCUMENTS_TIE },
-      50000, 1,
-      KVR_REASON_COLD, 2,
-      { { 1, 0, 8751, 0, 0, 0, 40000 }, { 1, 0, 0, 0, 9, 0 } } },
-    { "tie: a prefix is worth more", { KV, .documents = KVR_DOCUMENTS_TIE },
-      50000,
-      1, KVR_REASON_AFFINITY, 2,
-      { { 1, 0, 0, 0, 0, 0, 50000 }, { 1, 0, 0, 10000, 0, 0 } } },
-    { "tie: not one that is full", { KV, .documents = KVR_DOCUMENTS_TIE },
-      50000, 1,
-      KVR_REASON_COLD, 2,
-      { { 1, 0, 0, 0, 0, F, 40000 }, { 1, 0, 0, 0, 9, 0 } } },
-    { "credit: half of them", { KV, .documents = KVR_DOCUMENTS_CREDIT },
-      50000, 0,
-      KVR_REASON_SPILL, 2,
-      { { 1, 0, 0, 0, 0, 0, 40000 }, { 1, 0, 0, 10000, 0, 0 } } },
-    { "credit: less than a prefix", { KV, .documents = KVR_DOCUMENTS_CREDIT },
-      50000, 1, KVR_REASON_AFFINITY, 2,
-      { { 1, 0, 0, 0, 0, 0, 40000 }, { 1, 0, 0, 25000, 0, 0 } } },
 
     /* models: loading an adapter costs */
 
@@ -330,9 +239,6 @@ static const case_t  cases[] = {
       { { 1, 2, 22000, 16000 }, { 1, 0, 0, 0, .shared = 3000 } } },
     { "hot: its holder may not be had", { KV }, 20000, 1, KVR_REASON_SPILL, 2,
       { { 1, 2, 0, 16000, 0, F }, { 1, 0, 0, 0, .shared = 15900 } } },
-    { "hot: balanced for another reason", { KV, .balance_abs = 1 }, 20000, 1,
-      KVR_REASON_SPILL, 2,
-      { { 1, 4, 0, 16000 }, { 1, 0, 0, 0, .shared = 8000 } } },
 
     /* context of running requests, turnover, delay */
 
@@ -354,16 +260,7 @@ static const case_t  cases[] = {
       { { 1, 0, 0, 10000, 0, .delay = 16000 }, { 1, 0, 0, 0 } },
       .rate = 100 * 7 },
     { "delay: of no rate none", { KV }, 10000, 0, KVR_REASON_COLD, 2,
-      { { 1, 0, 900, 0, 9, .delay = 160 }, { 1, 0, 1800, 0 } } },
-
-    /* a prefix without a key, or a ring */
-
-    { "prefix: no key", { KVR_POLICY_PREFIX, .load_factor = 1.25 }, 100, 1,
-      KVR_REASON_LOAD, 2,
-      { { 1, 1, 0, 0, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
-    { "prefix: no prompt", { KVR_POLICY_PREFIX, .load_factor = 1.25 }, 0, 1,
-      KVR_REASON_UNPARSED, 2,
-      { { 1, 1, 0, 0, 0, 0 }, { 1, 0, 0, 0, 0, 0 } }, .unparsed = 1 }
+      { { 1, 0, 900, 0, 9, .delay = 160 }, { 1, 0, 1800, 0 } } }
 };
 
 
@@ -381,7 +278,6 @@ fill(kvr_candidate_t *c, const peer_t *p, uint32_t n)
         c[i].pending = p[i].pending;
         c[i].matched = p[i].matched;
         c[i].idle = p[i].idle;
-        c[i].documents = p[i].documents;
         c[i].resident = p[i].resident;
         c[i].shared = p[i].shared;
         c[i].turnover = p[i].turnover;
@@ -446,18 +342,12 @@ TEST(test_pick_cases)
 /* among candidates in any state: one is picked that may be, if there is any */
 TEST(test_pick_any)
 {
-    uint32_t              i, k, n, able, by_place[MAX];
-    uint64_t              seen[1];
+    uint32_t              i, k, n, able;
     util_rng_t            r;
-    kvr_ring_t            ring;
-    kvr_ring_peer_t       rp[MAX];
     kvr_decision_t        d;
-    kvr_ring_point_t      point[MAX * 5 * KVR_RING_POINTS];
     kvr_candidate_t       c[MAX];
     kvr_policy_conf_t     conf;
     kvr_policy_request_t  req;
-
-    ring.point = point;
 
     for (i = 0; i < util_cases(20000); i++) {
 
@@ -465,11 +355,6 @@ TEST(test_pick_any)
         n = 1 + util_below(&r, MAX);
 
         kvr_policy_conf_init(&conf, 1 + util_below(&r, KVR_POLICIES - 1));
-        conf.threshold = util_below(&r, 3) * 0.4;
-        conf.balance_abs = util_below(&r, 3);
-        conf.balance_rel = util_below(&r, 2) * 1.5;
-        conf.documents = util_below(&r, KVR_DOCUMENTS_MAX);
-        conf.by = util_below(&r, KVR_BY_MAX);
 
         memset(&req, 0, sizeof(req));
         memset(c, 0, sizeof(c));
@@ -481,7 +366,6 @@ TEST(test_pick_any)
             c[k].active = util_below(&r, 8);
             c[k].pending = util_below(&r, 3) * 5000;
             c[k].matched = util_below(&r, 4) * 2500;
-            c[k].documents = util_below(&r, 3) * 2500;
             c[k].idle = util_below(&r, 9);
             c[k].full = util_below(&r, 3) == 0;
             c[k].draining = util_below(&r, 4) == 0;
@@ -494,12 +378,7 @@ TEST(test_pick_any)
 
             able |= (unsigned) (!c[k].full && !c[k].draining && !c[k].cold)
                     << k;
-
-            rp[k].hash = util_mix(k, 3);
-            rp[k].weight = c[k].weight;
         }
-
-        kvr_ring_build(&ring, rp, n);
 
         req.policy = conf.policy;
         req.conf = &conf;
@@ -507,11 +386,6 @@ TEST(test_pick_any)
         req.random = util_next(&r);
         req.parsed = util_below(&r, 4) != 0;
         req.keyed = util_below(&r, 4) != 0;
-        req.key = util_next(&r);
-        req.ring = &ring;
-        req.places = n;
-        req.by_place = by_place;
-        req.seen = seen;
 
         kvr_policy_pick(&req, c, n, &d);
 
@@ -598,92 +472,5 @@ TEST(test_pick_random)
 
         util_check(chi < (n == 4 ? 30.66 : 27.63), "fleet %zu: chi square "
                    "%.1f", k, chi);
-    }
-}
-
-
-/* a prefix of its own for each key, and bounds under a hot one */
-TEST(test_pick_prefix)
-{
-    uint32_t              i, k, home, second, by_place[4];
-    uint64_t              seen[1];
-    kvr_ring_t            ring;
-    kvr_ring_peer_t       rp[4];
-    kvr_decision_t        d;
-    kvr_ring_point_t      point[4 * KVR_RING_POINTS];
-    kvr_candidate_t       c[4];
-    kvr_policy_conf_t     conf;
-    kvr_policy_request_t  req = { 0 };
-
-    static const peer_t  fleet[4] = {
-        { .weight = 1 }, { .weight = 1 }, { .weight = 1 }, { .weight = 1 }
-    };
-
-    ring.point = point;
-
-    for (i = 0; i < 4; i++) {
-        rp[i].hash = util_mix(i, 9);
-        rp[i].weight = 1;
-    }
-
-    kvr_ring_build(&ring, rp, 4);
-    kvr_policy_conf_init(&conf, KVR_POLICY_PREFIX);
-
-    req.policy = KVR_POLICY_PREFIX;
-    req.conf = &conf;
-    req.bytes = 10000;
-    req.parsed = 1;
-    req.keyed = 1;
-    req.ring = &ring;
-    req.places = 4;
-    req.by_place = by_place;
-    req.seen = seen;
-
-    for (k = 0; k < util_cases(500); k++) {
-
-        req.key = util_mix(k, 5);
-        fill(c, fleet, 4);
-
-        kvr_policy_pick(&req, c, 4, &d);
-        home = d.pick;
-        util_check(d.reason == KVR_REASON_RING, "%s",
-                   kvr_reason_name(d.reason));
-
-        /* 4 stay, the next spills, to the same one */
-
-        second = 4;
-
-        for (i = 0; i < 64; i++) {
-            kvr_policy_pick(&req, c, 4, &d);
-
-            util_check(i >= 4 || d.pick == home, "the %u. spills", i);
-
-            if (i == 4) {
-                second = d.pick;
-                util_check(second != home && d.reason == KVR_REASON_SPILL,
-                           "%s", kvr_reason_name(d.reason));
-            }
-
-            util_check(i < 4 || i >= 8 || d.pick == second, "another second");
-
-            c[d.pick].active++;
-        }
-
-        for (i = 0; i < 4; i++) {
-            util_check(c[i].active <= 21, "%u has %u", i, c[i].active);
-        }
-
-        /* candidates in another order, and fewer, are the same peers */
-
-        fill(c, fleet, 4);
-        c[0].place = 3;
-        c[3].place = 0;
-        kvr_policy_pick(&req, c, 4, &d);
-        util_check(c[d.pick].place == home, "by place");
-
-        fill(c, fleet, 4);
-        c[home].full = 1;
-        kvr_policy_pick(&req, c, 4, &d);
-        util_check(d.pick == second, "full: the second");
     }
 }

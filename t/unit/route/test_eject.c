@@ -145,9 +145,6 @@ sick(uint32_t i)
 static uint32_t
 pick(kvr_policy_e policy, unsigned all)
 {
-    uint32_t              by_place[2];
-    uint64_t              seen[1];
-    kvr_ring_t            ring = { 0 };
     kvr_decision_t        d;
     kvr_candidate_t       c[2] = { 0 };
     kvr_policy_request_t  req = { 0 };
@@ -163,10 +160,6 @@ pick(kvr_policy_e policy, unsigned all)
     req.policy = policy;
     req.bytes = 8192;
     req.parsed = 1;
-    req.ring = &ring;
-    req.places = 2;
-    req.by_place = by_place;
-    req.seen = seen;
 
     kvr_policy_pick(&req, c, 2, &d);
 
