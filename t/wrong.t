@@ -217,6 +217,11 @@ instead  | location = /kv { kvroute_status; }          | refused | "kvroute_stat
 instead  | location /kv { kvroute_status xml; }        | refused | unknown format "xml": known are json, prometheus and html
 instead  | location /kv { kvroute_api write=true; }    | refused | invalid parameter "write=true": known are "write=on" and "write=off"
 instead  | location /a/ { kvroute_policy sticky; proxy_pass http://127.0.0.1:8000; } | warned | "kvroute_policy" in location "/a/" has no effect: it passes to "127.0.0.1:8000", which has no "kvroute"
+instead  | location / { kvroute_salt $arg_s; proxy_pass http://plain; } | warned | "kvroute_salt" in location "/" has no effect: it passes to "plain", which has no "kvroute"
+instead  | location / { kvroute_budget $arg_k zone=llm rate=1k/m; proxy_pass http://plain; } | warned | "kvroute_budget" in location "/" has no effect: it passes to "plain", which has no "kvroute"
+instead  | location / { kvroute_continue on; proxy_pass http://plain; } | warned | "kvroute_continue" in location "/" has no effect: it passes to "plain"
+instead  | location / { kvroute_first_token auto; proxy_pass http://plain; } | warned | "kvroute_first_token" in location "/" has no effect: it passes to "plain"
+upstream | kvroute zone=llm; kvroute_engine ssl;       | warned | "kvroute_engine" in upstream "llm" ... does nothing without "kvroute_probe" or "kvroute_health"
 instead  | location /b/ { kvroute_pin $arg_p; proxy_pass http://plain; } | warned | "kvroute_pin" in location "/b/" has no effect: it passes to "plain", which has no "kvroute"
 EOT
 

@@ -293,6 +293,9 @@ ngx_http_kvroute_budget_merge(ngx_conf_t *cf, void *parent, void *child)
 
     if (*conf == NULL) {
         *conf = *prev;
+
+    } else if ((*conf)->name) {
+        ngx_http_kvroute_conf_check_used(cf, "kvroute_budget", 0);
     }
 
     return NGX_CONF_OK;

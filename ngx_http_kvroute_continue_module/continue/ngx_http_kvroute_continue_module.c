@@ -300,6 +300,9 @@ ngx_http_kvroute_continue_merge(ngx_conf_t *cf, void *parent, void *child)
         if (conf->on == (uint32_t) NGX_CONF_UNSET_UINT) {
             conf->on = 0;
         }
+
+    } else if (conf->on) {
+        ngx_http_kvroute_conf_check_used(cf, "kvroute_continue", 0);
     }
 
     if (conf->late == NGX_CONF_UNSET_MSEC) {
@@ -309,6 +312,9 @@ ngx_http_kvroute_continue_merge(ngx_conf_t *cf, void *parent, void *child)
         if (conf->late == NGX_CONF_UNSET_MSEC) {
             conf->late = 0;
         }
+
+    } else if (conf->late) {
+        ngx_http_kvroute_conf_check_used(cf, "kvroute_first_token", 0);
     }
 
     return NGX_CONF_OK;

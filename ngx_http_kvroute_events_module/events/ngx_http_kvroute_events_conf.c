@@ -85,6 +85,8 @@ ngx_http_kvroute_events_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_kvroute_events_conf_t *events = conf;
 
+    ngx_http_kvroute_srv_conf_t  *kscf;
+
     if (events->port) {
         return "is duplicate";
     }
@@ -95,6 +97,9 @@ ngx_http_kvroute_events_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     {
         return NGX_CONF_ERROR;
     }
+
+    kscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_kvroute_module);
+    kscf->engine_used = (events->port == NGX_HTTP_KVROUTE_EVENTS_AUTO);
 
     if (events->port == 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,

@@ -149,6 +149,13 @@ const char *ngx_http_kvroute_conf_old_param(ngx_conf_t *cf, ngx_str_t *word);
 void ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     ngx_http_kvroute_loc_conf_t *klcf);
 
+/*
+ * Warns of one of them; directive: as in the message; queue: it needs a queue.
+ * An extension calls it before the merge.
+ */
+void ngx_http_kvroute_conf_check_used(ngx_conf_t *cf, const char *directive,
+    ngx_uint_t queue);
+
 /* Warns of a location whose prompts cannot be read. */
 char *ngx_http_kvroute_conf_check_pass(ngx_conf_t *cf, void *parent,
     void *child);

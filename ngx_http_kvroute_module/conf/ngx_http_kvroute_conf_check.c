@@ -26,14 +26,11 @@ void
 ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     ngx_http_kvroute_loc_conf_t *klcf)
 {
-    u_char                         port[sizeof(":65535")];
     ngx_uint_t                     i;
     ngx_http_conf_ctx_t           *ctx;
     ngx_http_upstream_conf_t      *ucf;
     ngx_http_core_loc_conf_t      *clcf;
-    ngx_http_kvroute_srv_conf_t   *kscf;
     ngx_http_kvroute_main_conf_t  *kmcf;
-    ngx_http_upstream_srv_conf_t  *uscf;
 
     ngx_http_kvroute_words_t      *words = klcf->request;
 
@@ -44,6 +41,7 @@ ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     } has[] = {
         { klcf->policy != NULL, "kvroute_policy", 0 },
         { klcf->pin != NGX_CONF_UNSET_PTR, "kvroute_pin", 0 },
+        { klcf->salt != NGX_CONF_UNSET_PTR, "kvroute_salt", 0 },
         { words && words->tenant, "tenant=\" of \"kvroute_request", 0 },
         { words && words->weight, "weight=\" of \"kvroute_request", 1 },
         { words && words->priority, "priority=\" of \"kvroute_request", 1 },
@@ -71,11 +69,40 @@ ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
         return;
     }
 
-    uscf = ucf->upstream;
+    for (i = 0; i < kvr_nelts(has); i++) {
+        if (has[i].there) {
+            ngx_http_kvroute_conf_check_used(cf, has[i].directive,
+                                             has[i].queue);
+        }
+    }
+}
+
+
+void
+ngx_http_kvroute_conf_check_used(ngx_conf_t *cf, const char *directive,
+    ngx_uint_t queue)
+{
+    u_char                         port[sizeof(":65535")];
+    ngx_http_conf_ctx_t           *ctx;
+    ngx_http_core_loc_conf_t      *clcf;
+    ngx_http_kvroute_srv_conf_t   *kscf;
+    ngx_http_upstream_srv_conf_t  *uscf;
+
+    ctx = cf->ctx;
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    uscf = ngx_http_kvroute_pass_upstream(ctx->loc_conf);
+
+    if (uscf == NULL) {
+        return;
+    }
 
     kscf = uscf->srv_conf
            ? ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module)
            : NULL;
+
+    if (kscf && kscf->shm_zone && (!queue || kscf->queue)) {
+        return;
+    }
 
     port[0] = '\0';
 
@@ -83,20 +110,10 @@ ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
         (void) ngx_sprintf(port, ":%ui%Z", (ngx_uint_t) uscf->port);
     }
 
-    for (i = 0; i < sizeof(has) / sizeof(has[0]); i++) {
-
-        if (!has[i].there
-            || (kscf && kscf->zone && (!has[i].queue || kscf->queue)))
-        {
-            continue;
-        }
-
-        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "\"%s\" in location \"%V\" has no effect: it passes to "
-                      "\"%V%s\", which has no \"%s\"", has[i].directive,
-                      &clcf->name, &uscf->host, port,
-                      has[i].queue ? "kvroute_queue" : "kvroute");
-    }
+    ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                  "\"%s\" in location \"%V\" has no effect: it passes to "
+                  "\"%V%s\", which has no \"%s\"", directive, &clcf->name,
+                  &uscf->host, port, queue ? "kvroute_queue" : "kvroute");
 }
 
 
@@ -268,6 +285,16 @@ ngx_http_kvroute_conf_check_upstreams(ngx_conf_t *cf,
             if (kscfp[k]->shm_zone == kscf->shm_zone) {
                 ngx_http_kvroute_conf_check_pair(cf, kscf, kscfp[k], k < i);
             }
+        }
+
+        if (kscf->engine_set && !kscf->engine_used && kscf->probe == NULL
+            && kscf->health == NULL)
+        {
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "\"kvroute_engine\" in upstream \"%V\" in %s:%ui "
+                          "does nothing without \"kvroute_probe\" or "
+                          "\"kvroute_health\"", &kscf->upstream->host,
+                          kscf->upstream->file_name, kscf->upstream->line);
         }
 
         if (kscf->ranks == NGX_HTTP_KVROUTE_RANKS_AUTO && kscf->probe == NULL) {
