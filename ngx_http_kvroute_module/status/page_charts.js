@@ -115,11 +115,15 @@ const unbroken = (u, base, span) => {
     todo: cut.length ? "check why these could not be continued" : "" };
 };
 
+const full = (z) => z && z.fill > .9 && z.evicted > 0 ? [{ code: "index",
+  text: "the index is full and forgets what engines may still hold", since: "",
+  todo: "write a larger zone= in kvroute_zone" }] : [];
+
 /* a cause in the elements of its box: the sentence, since when, what to do */
 
 const drawCause = ([text, since, todo, row], w) => {
   set(text, w.text);
-  set(since, w.since);
+  set(since, w.since && `${w.since}. `);
   set(todo, w.todo && `Do: ${w.todo}.`);
   set(row, w.todo && "runbook");
   if (w.todo) row.setAttribute("href", `#incident-${w.code}`);
@@ -141,7 +145,7 @@ const drawHealth = (u, base, span) => {
   document.title = v.state === "green" ? "kvroute"
                                        : `${v.state}: ${why[0].text} – kvroute`;
   drawList($("why"), [...why.slice(1), ...(more ? [more] : []),
-    ...(u.resumes ? [{ text: u.resumes.text, since: "", todo: "" }] : [])],
+    ...full(last.zones[u.zone]), ...(u.resumes ? [{ text: u.resumes.text, since: "", todo: "" }] : [])],
     () => {
       const li = make("li");
       li.append(make("span"), make("span", "", "soft"), make("span"),

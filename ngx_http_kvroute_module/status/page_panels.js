@@ -201,7 +201,7 @@ const drawSignals = (s, u) => {
     else if (p.requests > 100)
       list.push(["events " + p.name, `KV events of ${p.name}: kvroute is `
         + "connected, but receives nothing usable. Are they enabled in the "
-        + "engine, and is topic= of kvroute_events right?"]);
+        + "engine?"]);
   if (u.decisions.unparsed > 0)
     list.push(["unparsed", `${count(u.decisions.unparsed)} requests `
       + "without a known prompt in the body, compressed, or larger than "
@@ -217,10 +217,6 @@ const drawSignals = (s, u) => {
   if (u.locked)
     list.push(["locked", "The lock of the servers is held. If it stays so, "
       + "a killed process holds it: see the error log."]);
-  for (const [name, z] of Object.entries(s.zones))
-    if (name === u.zone && z.evicted > 0 && z.fill > .9)
-      list.push(["full", `The index of zone ${name} is full and forgets what `
-        + "engines may still hold: a larger zone would remember more."]);
 
   $("missing").hidden = list.length === 0;
   drawList($("signals"), list, () => make("li"), (e, [id, text]) => {

@@ -472,7 +472,7 @@ const main = async () => {
     ok(said.test(got), `${upstream}: the sentence`, got);
     is(await page.getAttribute("#health", "class"), state, state);
     const since = await page.textContent("#since");
-    ok(/^since \d\d:\d\d:\d\d UTC, \d+ (s|min)$/.test(since), "since when", since);
+    ok(/^since \d\d:\d\d:\d\d UTC, \d+ (s|min)\. $/.test(since), "since when", since);
     const does = await page.textContent("#todo");
     ok(does.replace(/^Do: (.*)\.$/, "$1").match(`^(${todo})$`), "what to do", does);
     is(await page.getAttribute("#row", "href"), `#incident-${code}`, "its row");
