@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
-"""Pictures of the status page, for the documentation: docs/img/page.png, a good
-day with eight emulated engines, and docs/img/page-SCENE.png of each incident.
+"""Pictures of the status page: docs/img/page.png, a good day with eight emulated
+engines, and an incident each.  Those that the documentation shows are
+docs/img/page-SCENE.png, the others build/page/SCENE.png.
 
-    make screenshots [SCENES="page fails slow gone rejected"] [LOOK=45]
+    make screenshots [SCENES="page fails slow gone rejected ..."] [LOOK=45]
 
 Each scene has engines and an nginx of its own, and LOOK seconds of chats before
 the page is looked at, in Debian's chromium by playwright-core.  There is no
-picture, and an error, if the page does not say what has befallen it.
-Environment: MODULE, NGINX_BIN, CHROMIUM, NODE_PATH.
+picture, and an error, if the page does not say what has befallen it, since when
+and what to do.  Environment: MODULE, NGINX_BIN, CHROMIUM, NODE_PATH.
 """
 
 import http.client
 import os
 import random
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -24,49 +27,89 @@ for folder in ("hot", "common"):
     sys.path.insert(0, os.path.join(os.path.dirname(HERE), folder))
 
 from clients import ask, body, text  # noqa: E402
-from places import ROOT  # noqa: E402
-from rig import Engines, Nginx, request  # noqa: E402
+from places import BUILD, ROOT  # noqa: E402
+from ports import free_ports  # noqa: E402
+from rig import Engines, Nginx, request, servers  # noqa: E402
 
 LOOK = float(os.environ.get("LOOK") or 45)
 ENGINES = 8
 SYSTEMS = 3             # kinds of agents, each with a system prompt
 
 HTTP = """
-    kvroute_zone zone=llm:16m;
+    kvroute_zone zone=llm:@zone@;
+    @beside@
     upstream llm {
         zone llm_peers 256k;
         kvroute kv_cache zone=llm;
         @servers@
         kvroute_probe;
         kvroute_health interval=1s;
-        @more@
+        @upstream@
     }
     server {
         listen 127.0.0.1:@port@;
         client_body_buffer_size 1m;
         location / {
-            proxy_pass http://llm;
+            proxy_pass @scheme@://llm;
             proxy_buffering off;
             proxy_next_upstream error timeout http_503;
+            @location@
         }
         location /kvroute/ { kvroute_status; }
+        location /kvroute/api/ { kvroute_api write=on; }
     }
 """
 
-# scene: clients, seconds between the turns of one, what befalls the last engine,
-# what there is in the upstream besides, and what the page says
+# what the page says in a scene, and what is special there: clients, seconds
+# between the turns of one, engines, what befalls the last one (for /control),
+# parameters of servers, and parts of the configuration
 
-QUEUE = "kvroute_queue max=40 timeout=3s;"
-NOT_UP = r"^1 of 8 servers not up: \S+ \(%s\)$"
+NOT_UP = r"^1 of 8 servers not up: \S+ \(%s\)"
+
+TLS = """
+    proxy_ssl_verify on;
+    proxy_ssl_name engines;
+    proxy_ssl_trusted_certificate @certs@/good.pem;
+"""
 
 SCENES = {
-    "page": (24, 1.0, None, "", r"^working: 8 of 8 servers up, "),
-    "fails": (24, 1.0, {"fault": "status=500"}, "", NOT_UP % "ejected"),
-    "slow": (24, 1.0, {"delay_ms": 2500}, "kvroute_eject off;",
-             r" is slow: first tokens after \S+ m?s, elsewhere after \S+ m?s$"),
-    "gone": (24, 1.0, {"down": True}, "", NOT_UP % "unhealthy"),
-    "rejected": (64, 0.0, None, QUEUE, r"^9\d% of requests rejected "),
+    "page": (r"^working: 8 of 8 servers up, ", {}),
+    "fails": (NOT_UP % "ejected: status 500|ejected: 5xx",
+              {"fault": {"fault": "status=500"}}),
+    "slow": (r" is slow: first tokens after \S+ m?s, elsewhere after \S+ m?s",
+             {"fault": {"delay_ms": 2500}, "upstream": "kvroute_eject off;"}),
+    "gone": (NOT_UP % "(unhealthy|ejected): connection refused",
+             {"fault": {"down": True}}),
+    "rejected": (r"^9\d% of requests rejected ",
+                 {"clients": 64, "pause": 0, "engines": 2,
+                  "params": ["max_conns=4"],
+                  "upstream": "kvroute_queue max=40 timeout=3s;"}),
+    "cap": (r"% of requests rejected .* every server is at max_conns=2, load is",
+            {"clients": 48, "params": ["max_conns=2"],
+             "upstream": "kvroute_queue max=4 timeout=1s;"}),
+    "starved": (r" gets \d+ requests in the last minute, its share is \d+: ",
+                {"fault": {"replica_speed": 0.03}}),
+    "hangs": (NOT_UP % "ejected: no response", {"fault": {"fault": "hang"}}),
+    "key": (NOT_UP % "ejected: 401 key rejected",
+            {"fault": {"fault": "status=401"}}),
+    "model": (NOT_UP % "ejected: 404 model not found",
+              {"fault": {"fault": "status=404"}}),
+    "certificate": (NOT_UP % "unhealthy: certificate expired",
+                    {"scheme": "https", "location": TLS, "upstream":
+                     "kvroute_engine ssl name=engines trusted=@certs@/good.pem;"}),
+    "store": (r"^nothing is shared with other hosts: connection refused",
+              {"zone": "16m key_file=@certs@/key",
+               "beside": "kvroute_share zone=llm server=redis://127.0.0.1:1;"}),
+    "metrics": (r"^old metrics, because the probe fails: ",
+                {"fault": {"metrics": "404"}}),
+    "drained": (r"^1 of 8 servers drained by the operator: ",
+                {"api": "drain?peer=@last@"}),
+    "crowded": (r"^4 of 8 servers without counters",
+                {"zone": "16m max_peers=4"}),
+    "full": (r"^the index is full", {"zone": "960k", "clients": 64, "pause": 0.2}),
 }
+
+SHOWN = "page fails slow gone rejected".split()
 
 
 class Chats(threading.Thread):
@@ -104,44 +147,89 @@ class Chats(threading.Thread):
             messages.append({"role": "assistant", "content": answer.words})
 
 
-def scene(name):
-    clients, pause, fault, more, says = SCENES[name]
-    queue = more == QUEUE
+def certificates(folder):
+    """good.pem, and old.pem of the same name that has expired; a key_file."""
+    for name, days in ("good", 9), ("old", -1):
+        subprocess.run("openssl req -newkey rsa:2048 -nodes -subj /CN=engines "
+                       "-keyout %s.key -out %s.csr; openssl x509 -req -days %d "
+                       "-in %s.csr -signkey %s.key -out %s.pem"
+                       % (name, name, days, name, name, name), shell=True,
+                       check=True, cwd=folder, stderr=subprocess.DEVNULL)
 
-    engines = Engines(2 if queue else ENGINES, "--model", "emulated",
+    subprocess.run("head -c 192 /dev/urandom | base64 >key; chmod 600 key",
+                   shell=True, check=True, cwd=folder)
+
+
+def terminate(folder, ports):
+    """An nginx that speaks TLS for engines; the last certificate is old."""
+    fronts = free_ports(len(ports))
+    fronts = range(fronts, fronts + len(ports))
+    front = Nginx("server { listen 127.0.0.1:@port@; }" + " ".join(
+        "server { listen 127.0.0.1:%d ssl; ssl_certificate %s.pem; "
+        "ssl_certificate_key %s.key; location / { proxy_buffering off; "
+        "proxy_pass http://127.0.0.1:%d; } }"
+        % (p, *[os.path.join(folder, "old" if e == ports[-1] else "good")] * 2, e)
+        for p, e in zip(fronts, ports)), load=[])
+
+    return front, fronts
+
+
+def scene(name):
+    says, has = SCENES[name]
+
+    engines = Engines(has.get("engines", ENGINES), "--model", "emulated",
                       "--enable-prompt-tokens-details",
                       "--hardware", "devstral-24b-fp8-h100")
-    server = engines.servers(*(["max_conns=4"] if queue else []))
-    nginx = Nginx(HTTP, workers=2, servers=server, expected=None,
-                  more=more)
+    folder = tempfile.mkdtemp(prefix="kvroute-page-")
+    certificates(folder)
+
+    front, ports = (terminate(folder, engines.ports) if "scheme" in has
+                    else (None, engines.ports))
+
+    nginx = Nginx(HTTP, workers=2, expected=None, certs=folder,
+                  servers=servers(ports, *has.get("params", [])),
+                  **{part: has.get(part, usual) for part, usual in
+                     (("zone", "16m"), ("beside", ""), ("upstream", ""),
+                      ("location", ""), ("scheme", "http"))})
     end = threading.Event()
 
     try:
-        chats = [Chats(nginx.port, "%s %d" % (name, i), pause, end)
-                 for i in range(clients)]
+        chats = [Chats(nginx.port, "%s %d" % (name, i), has.get("pause", 1), end)
+                 for i in range(has.get("clients", 24))]
         for c in chats:
             c.start()
 
         time.sleep(LOOK / 3)
 
-        if fault:
-            request(engines.ports[-1], "POST", "/control", fault)
+        if "fault" in has:
+            request(engines.ports[-1], "POST", "/control", has["fault"])
 
-        shot = os.path.join(ROOT, "docs", "img", "page.png" if name == "page"
-                            else "page-%s.png" % name)
+        if "api" in has:
+            request(nginx.port, "POST", "/kvroute/api/upstreams/llm/"
+                    + has["api"].replace("@last@", "127.0.0.1:%d" % ports[-1]),
+                    {})
+
+        shot = (os.path.join(ROOT, "docs/img", "page-%s.png" % name)
+                if name in SHOWN else os.path.join(BUILD, "page",
+                                                   name + ".png"))
+        shot = shot.replace("page-page", "page")
+        os.makedirs(os.path.dirname(shot), exist_ok=True)
 
         subprocess.run(["node", os.path.join(HERE, "shot.js"),
                         "http://127.0.0.1:%d/kvroute/" % nginx.port, shot,
                         str(LOOK * 2 / 3), says], check=True)
         print("%s: %d requests" % (os.path.relpath(shot, ROOT),
                                    sum(p["requests"]
-                                       for p in nginx.peers("llm"))))
+                                       for p in nginx.peers("llm"))), flush=True)
     finally:
         end.set()
         for c in chats:
             c.join(30)
         nginx.stop()
+        if front:
+            front.stop()
         engines.stop()
+        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

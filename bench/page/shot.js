@@ -27,7 +27,7 @@ const [url, file, seconds, sentence] = process.argv.slice(2);
   await page.waitForFunction((said) => [document.getElementById("verdict"),
     ...document.querySelectorAll("#why li")]
     .some((e) => new RegExp(said).test(e.textContent)), sentence,
-    { timeout: 60000 });
+    { timeout: 120000 });
 
   const height = await page.evaluate(() => Math.min(innerHeight, 10
     + document.getElementById("peers").closest("section")
