@@ -60,6 +60,7 @@ static const size_t  ngx_http_kvroute_zone_parts[] = {
     sizeof(kvr_index_peer_t),
     sizeof(kvr_index_line_t),
     KVR_BLOCK,
+    KVR_CHAIN_RUN,
     KVR_SECRET_LEN
 };
 

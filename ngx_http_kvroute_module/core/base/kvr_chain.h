@@ -13,33 +13,34 @@
 
 /*
  * Selects the values of a prompt's chain that get an entry in the index: each
- * of the first 128, then every 2nd, 4th and 8th, since a deep value implies
- * those before it.  Depths are in units: the blocks per entry of the zone.  Two
- * megabytes in units of 256 bytes have 1,296 entries.
+ * of the first KVR_CHAIN_RUN, then as many of every 2nd and of every 4th, then
+ * every 8th, since a deep value implies those before it.  Depths are in units:
+ * the blocks per entry of the zone.  In units of 256 bytes 32 KB have 72
+ * entries, two megabytes 1,092.
  */
 
 
 /* entries with the same distance */
-#define KVR_CHAIN_RUN  128
+#define KVR_CHAIN_RUN  32
 
 
 /* Returns the depth of entry k (from 0): the units up to its end. */
 static inline uint32_t
 kvr_chain_depth(uint32_t k)
 {
-    if (kvr_likely(k < 128)) {
+    if (kvr_likely(k < KVR_CHAIN_RUN)) {
         return k + 1;
     }
 
-    if (k < 256) {
-        return 128 + (k - 127) * 2;
+    if (k < 2 * KVR_CHAIN_RUN) {
+        return (k + 1) * 2 - KVR_CHAIN_RUN;
     }
 
-    if (k < 384) {
-        return 384 + (k - 255) * 4;
+    if (k < 3 * KVR_CHAIN_RUN) {
+        return (k + 1) * 4 - 5 * KVR_CHAIN_RUN;
     }
 
-    return 896 + (k - 383) * 8;
+    return (k + 1) * 8 - 17 * KVR_CHAIN_RUN;
 }
 
 
@@ -55,19 +56,19 @@ kvr_chain_step(uint32_t k)
 static inline uint32_t
 kvr_chain_entries(uint32_t units)
 {
-    if (units <= 128) {
+    if (units <= KVR_CHAIN_RUN) {
         return units;
     }
 
-    if (units <= 384) {
-        return 128 + (units - 128) / 2;
+    if (units <= 3 * KVR_CHAIN_RUN) {
+        return (units + KVR_CHAIN_RUN) / 2;
     }
 
-    if (units <= 896) {
-        return 256 + (units - 384) / 4;
+    if (units <= 7 * KVR_CHAIN_RUN) {
+        return (units + 5 * KVR_CHAIN_RUN) / 4;
     }
 
-    return 384 + (units - 896) / 8;
+    return (units + 17 * KVR_CHAIN_RUN) / 8;
 }
 
 

@@ -46,7 +46,7 @@
  * Raise it when the format of the file or the meaning of chains changes:
  * t/unit/prompt/test_prompt_pinned.c pins the latter.
  */
-#define KVR_ZONE_SNAPSHOT_FORMAT  4
+#define KVR_ZONE_SNAPSHOT_FORMAT  5
 
 /* lines of a slice, and its size in bytes */
 #define KVR_ZONE_SNAPSHOT_LINES   2048

@@ -35,7 +35,7 @@
 #include "core/base/kvr_set.h"
 
 
-#define KVR_SHARE_VERSION  3
+#define KVR_SHARE_VERSION  4
 
 #define KVR_SHARE_NAME     32            /* bytes of a host's name, at most */
 

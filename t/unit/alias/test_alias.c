@@ -12,6 +12,7 @@
 
 
 #include "util.h"
+#include "core/base/kvr_chain.h"
 #include "core/alias/kvr_alias.h"
 
 
@@ -141,7 +142,7 @@ end(prompt_t *p)
     r->bytes = (uint64_t) r->prompt * 4;
     r->unit = UNIT;
     r->from = p->r.from;
-    r->n = p->blocks / PER - r->from;
+    r->n = kvr_chain_entries(p->blocks / PER) - r->from;
     r->key = &p->key[r->from];
 
     return kvr_alias_attribute(&v, r);
@@ -152,14 +153,17 @@ end(prompt_t *p)
 static int
 known(const prompt_t *p, uint32_t block)
 {
+    uint32_t           entry;
     kvr_alias_place_t  place;
 
     if (!kvr_alias_mark(&v, hash_of(p, block), 0, 0, &place)) {
         return 0;
     }
 
-    ck_assert_uint_eq(place.entry, block / PER);
-    ck_assert_uint_eq(place.key, key_of(p, block / PER));
+    entry = kvr_chain_entries(block / PER + 1) - 1;
+
+    ck_assert_uint_eq(place.entry, entry);
+    ck_assert_uint_eq(place.key, key_of(p, entry));
 
     return 1;
 }
@@ -752,7 +756,7 @@ TEST(test_alias_bounds)
  */
 TEST(test_alias_traffic)
 {
-    uint32_t    i, k, from, to, right, reply;
+    uint32_t    i, k, from, to, last, right, reply;
     uint64_t    now, seed;
     prompt_t   *p;
     util_rng_t  rng;
@@ -779,7 +783,8 @@ TEST(test_alias_traffic)
         p = &talk[i % 8];
 
         if (p->blocks && end(p) == KVR_ALIAS_ATTRIBUTED) {
-            right += known(p, (p->blocks / PER) * PER - 1);
+            last = kvr_chain_entries(p->blocks / PER) - 1;
+            right += known(p, kvr_chain_depth(last) * PER - 1);
         }
 
         if (p->blocks == 0 || p->blocks > 200 || util_below(&rng, 4) == 0) {
@@ -790,7 +795,7 @@ TEST(test_alias_traffic)
 
         } else {
             from = p->blocks + 1 + util_below(&rng, 8);
-            p->r.from = p->blocks / PER - 1;
+            p->r.from = kvr_chain_entries(p->blocks / PER) - 1;
 
             for (reply = p->blocks; reply < from; reply++) {
                 store(p, reply, reply + 1, now - 200);

@@ -136,37 +136,37 @@ TEST(test_attribute_blocks)
 
     count = &s.heard.events[s.peer].alias;
 
-    ck_assert(request(40, 0, 0, 10000));
+    ck_assert(request(32, 0, 0, 10000));
 
     /* a little later, when all events have come */
 
     ck_assert_uint_eq(kvr_attribute_look(&s.heard, 10, 10300), 0);
     ck_assert_uint_eq(kvr_attribute_look(&s.heard, 10, 11300), 1);
     ck_assert_uint_eq(kvr_get(&count->attributed), 1);
-    ck_assert_uint_eq(kvr_get(&count->used), 40);
-    ck_assert_uint_eq(held(), 40);
+    ck_assert_uint_eq(kvr_get(&count->used), 32);
+    ck_assert_uint_eq(held(), 32);
 
     /* the last ten units; blocks that end none say nothing */
 
-    tell(KVR_KVEVENT_REMOVED, 120, 160, 12000);
-    ck_assert_uint_eq(held(), 30);
+    tell(KVR_KVEVENT_REMOVED, 88, 128, 12000);
+    ck_assert_uint_eq(held(), 22);
     ck_assert_uint_eq(kvr_get(&count->removed), 10);
-    tell(KVR_KVEVENT_REMOVED, 116, 119, 12000);
-    ck_assert_uint_eq(held(), 30);
+    tell(KVR_KVEVENT_REMOVED, 84, 87, 12000);
+    ck_assert_uint_eq(held(), 22);
 
     /* by whomever */
 
-    tell(KVR_KVEVENT_STORED, 120, 160, 13000);
+    tell(KVR_KVEVENT_STORED, 88, 128, 13000);
     ck_assert_uint_eq(kvr_get(&count->restored), 10);
-    ck_assert_uint_eq(held(), 40);
+    ck_assert_uint_eq(held(), 32);
 
     /* gone, and its line in the index too */
 
-    tell(KVR_KVEVENT_REMOVED, 0, 160, 14000);
+    tell(KVR_KVEVENT_REMOVED, 0, 128, 14000);
     ck_assert_uint_eq(held(), 0);
 
-    tell(KVR_KVEVENT_STORED, 0, 160, 15000);
-    ck_assert_uint_eq(held(), 40);
+    tell(KVR_KVEVENT_STORED, 0, 128, 15000);
+    ck_assert_uint_eq(held(), 32);
     ck_assert_uint_eq(kvr_get(&count->wrong), 0);
 
     /* an empty cache, and another process: blocks have the names they had */
@@ -180,20 +180,20 @@ TEST(test_attribute_blocks)
 
     /* prompts that were never stored, and never will be */
 
-    kvr_index_insert(s.zone.index, s.chain, 40, 40, s.peer, 0, &undo);
+    kvr_index_insert(s.zone.index, s.chain, 32, 32, s.peer, 0, &undo);
     s.event.type = KVR_KVEVENT_CLEARED;
     ck_assert(kvr_hear_event(&s.heard, s.peer, 0, &s.event, 16200));
     ck_assert_uint_eq(held(), 0);
 
-    tell(KVR_KVEVENT_STORED, 0, 160, 16300);
-    ck_assert_uint_ge(held(), 39);
+    tell(KVR_KVEVENT_STORED, 0, 128, 16300);
+    ck_assert_uint_ge(held(), 31);
 
     kvr_hear_another(&s.heard, s.peer, 17000);
     ck_assert_uint_eq(held(), 0);
 
-    tell(KVR_KVEVENT_STORED, 0, 160, 17100);
-    ck_assert_uint_eq(held(), 40);
-    ck_assert_uint_eq(kvr_get(&count->used), 40);
+    tell(KVR_KVEVENT_STORED, 0, 128, 17100);
+    ck_assert_uint_eq(held(), 32);
+    ck_assert_uint_eq(kvr_get(&count->used), 32);
 
     /* another server has the number */
 
@@ -202,8 +202,8 @@ TEST(test_attribute_blocks)
 
     /* memory that is new beside counts that are not */
 
-    kvr_set(&count->used, 40);
-    tell(KVR_KVEVENT_STORED, 0, 160, 18000);
+    kvr_set(&count->used, 32);
+    tell(KVR_KVEVENT_STORED, 0, 128, 18000);
     ck_assert_uint_eq(kvr_get(&count->used), 0);
 }
 
@@ -213,22 +213,22 @@ TEST(test_attribute_coming)
 {
     kvr_index_undo_t  undo;
 
-    ck_assert(request(40, 0, 0, 10000));
+    ck_assert(request(32, 0, 0, 10000));
     ck_assert_uint_eq(kvr_attribute_look(&s.heard, 10, 11300), 1);
 
-    tell(KVR_KVEVENT_REMOVED, 0, 160, 12000);
+    tell(KVR_KVEVENT_REMOVED, 0, 128, 12000);
     ck_assert_uint_eq(held(), 0);
 
-    kvr_load_add(s.zone.load, s.zone.row, s.peer, 1, 40 * UNIT);
-    kvr_index_insert(s.zone.index, s.chain, 40, 40, s.peer, 0, &undo);
-    ck_assert_uint_eq(held(), 40);
+    kvr_load_add(s.zone.load, s.zone.row, s.peer, 1, 32 * UNIT);
+    kvr_index_insert(s.zone.index, s.chain, 32, 32, s.peer, 0, &undo);
+    ck_assert_uint_eq(held(), 32);
 
-    tell(KVR_KVEVENT_REMOVED, 100, 160, 12000);
-    ck_assert_uint_eq(held(), 40);
+    tell(KVR_KVEVENT_REMOVED, 100, 128, 12000);
+    ck_assert_uint_eq(held(), 32);
 
-    tell(KVR_KVEVENT_STORED, 0, 160, 12100);
-    kvr_load_add(s.zone.load, s.zone.row, s.peer, -1, -40 * UNIT);
-    tell(KVR_KVEVENT_REMOVED, 100, 160, 12200);
+    tell(KVR_KVEVENT_STORED, 0, 128, 12100);
+    kvr_load_add(s.zone.load, s.zone.row, s.peer, -1, -32 * UNIT);
+    tell(KVR_KVEVENT_REMOVED, 100, 128, 12200);
     ck_assert_uint_eq(held(), 25);
 }
 
@@ -237,26 +237,26 @@ TEST(test_attribute_coming)
 TEST(test_attribute_waiting)
 {
     uint32_t          i, age;
-    uint64_t          other[40];
+    uint64_t          other[32];
     kvr_index_undo_t  undo;
 
-    ck_assert(request(40, 0, 0, 10000));
+    ck_assert(request(32, 0, 0, 10000));
     ck_assert_uint_eq(kvr_attribute_look(&s.heard, 10, 11300), 1);
 
-    tell(KVR_KVEVENT_REMOVED, 0, 160, 12000);
+    tell(KVR_KVEVENT_REMOVED, 0, 128, 12000);
 
-    for (i = 0; i < 40; i++) {
+    for (i = 0; i < 32; i++) {
         other[i] = s.chain[i] ^ 1;
     }
 
-    kvr_load_add(s.zone.load, s.zone.row, s.peer, 1, 40 * UNIT);
-    kvr_index_insert(s.zone.index, other, 40, 40, s.peer, 0, &undo);
+    kvr_load_add(s.zone.load, s.zone.row, s.peer, 1, 32 * UNIT);
+    kvr_index_insert(s.zone.index, other, 32, 32, s.peer, 0, &undo);
 
-    tell(KVR_KVEVENT_STORED, 0, 160, 12100);
-    ck_assert_uint_eq(held(), 40);
+    tell(KVR_KVEVENT_STORED, 0, 128, 12100);
+    ck_assert_uint_eq(held(), 32);
 
-    (void) kvr_index_inserted(s.zone.index, s.chain, 40, s.peer, 0, &age);
-    ck_assert_uint_ge(age, 79);
+    (void) kvr_index_inserted(s.zone.index, s.chain, 32, s.peer, 0, &age);
+    ck_assert_uint_ge(age, 63);
 }
 
 

@@ -302,54 +302,54 @@ TEST(test_hot_view)
 
     clear();
 
-    util_chain(chain, 5, 80, 0, 100);
+    util_chain(chain, 5, 24, 0, 100);
     view(0, 0, &v);
     util_check(kvr_hot_shared(&v, 0, 0, 0) == 0, "nothing is held");
 
-    view(80, 0, &v);
+    view(24, 0, &v);
     util_check(kvr_hot_shared(&v, 0, 0, 0) == 0, "nobody is answered");
 
     /* as many as halve it, up to where it ends, though that is no power */
 
     for (i = 0; i < KVR_SCORE_HOT; i++) {
-        util_chain(chain, 5, 80, i, 100);
-        answered(80, 1000);
+        util_chain(chain, 5, 24, i, 100);
+        answered(24, 1000);
     }
 
-    util_chain(chain, 5, 80, 99, 100);
-    view(80, 1000, &v);
+    util_chain(chain, 5, 24, 99, 100);
+    view(24, 1000, &v);
 
-    util_check(v.n == 1 && v.depth[0] == 80, "%u, %u", v.n, v.depth[0]);
-    util_check(kvr_hot_shared(&v, 0, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
+    util_check(v.n == 1 && v.depth[0] == 24, "%u, %u", v.n, v.depth[0]);
+    util_check(kvr_hot_shared(&v, 0, 0, 0) == 24 * KVR_BLOCK / 2, "%u",
                (unsigned) kvr_hot_shared(&v, 0, 0, 0));
-    util_check(kvr_hot_shared(&v, 79, 0, 0) == KVR_BLOCK / 2,
+    util_check(kvr_hot_shared(&v, 23, 0, 0) == KVR_BLOCK / 2,
                "the last one");
-    util_check(kvr_hot_shared(&v, 80, 0, 0) == 0, "held whole");
+    util_check(kvr_hot_shared(&v, 24, 0, 0) == 0, "held whole");
     util_check(kvr_hot_shared(&v, 5000, 0, 0) == 0, "and more");
 
     /* of a busy peer less: one more request there, a third */
 
-    util_check(kvr_hot_shared(&v, 0, 1, 0) == 80 * KVR_BLOCK / 3, "%u",
+    util_check(kvr_hot_shared(&v, 0, 1, 0) == 24 * KVR_BLOCK / 3, "%u",
                (unsigned) kvr_hot_shared(&v, 0, 1, 0));
 
     /* a peer that has rested for three minutes counts four times as many */
 
-    util_check(kvr_hot_shared(&v, 0, 0, 3) == 80 * KVR_BLOCK * 4 / 5, "%u",
+    util_check(kvr_hot_shared(&v, 0, 0, 3) == 24 * KVR_BLOCK * 4 / 5, "%u",
                (unsigned) kvr_hot_shared(&v, 0, 0, 3));
 
     /* for a peer that has more of its own, up to the last counted depth */
 
     view(100, 1000, &v);
 
-    util_check(v.n == 1 && v.depth[0] == 64, "%u, %u", v.n, v.depth[0]);
-    util_check(kvr_hot_shared(&v, 64, 0, 0) == 0, "64 .. 100");
-    util_check(kvr_hot_shared(&v, 0, 0, 0) == 64 * KVR_BLOCK / 2, "%u",
+    util_check(v.n == 1 && v.depth[0] == 16, "%u, %u", v.n, v.depth[0]);
+    util_check(kvr_hot_shared(&v, 16, 0, 0) == 0, "16 .. 100");
+    util_check(kvr_hot_shared(&v, 0, 0, 0) == 16 * KVR_BLOCK / 2, "%u",
                (unsigned) kvr_hot_shared(&v, 0, 0, 0));
 
     /* the words of the shallower places have been lost */
 
-    util_chain(chain, 8, 80, 0, 80);
-    kvr_hot_keys(chain, 80, &keys);
+    util_chain(chain, 8, 24, 0, 24);
+    kvr_hot_keys(chain, 24, &keys);
 
     keys.key[0] = keys.key[keys.n - 1];
     keys.n = 1;
@@ -358,30 +358,30 @@ TEST(test_hot_view)
         kvr_hot_add(&hot, &keys, 1000);
     }
 
-    view(80, 1000, &v);
+    view(24, 1000, &v);
 
-    util_check(kvr_hot_shared(&v, 0, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
+    util_check(kvr_hot_shared(&v, 0, 0, 0) == 24 * KVR_BLOCK / 2, "%u",
                (unsigned) kvr_hot_shared(&v, 0, 0, 0));
 
     /* and one that came back has few */
 
     kvr_hot_keys(chain, 16, &keys);
     kvr_hot_add(&hot, &keys, 1000);
-    view(80, 1000, &v);
+    view(24, 1000, &v);
 
-    util_check(kvr_hot_shared(&v, 0, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
+    util_check(kvr_hot_shared(&v, 0, 0, 0) == 24 * KVR_BLOCK / 2, "%u",
                (unsigned) kvr_hot_shared(&v, 0, 0, 0));
 
     /* two parts: many have the one, some the other */
 
     for (i = 0; i < 3; i++) {
-        util_chain(chain, 5, 80, 7, 512);
+        util_chain(chain, 5, 24, 7, 512);
         answered(512, 1000);
     }
 
     view(512, 1000, &v);
 
-    util_check(v.n == 2 && v.depth[0] > 512 && v.depth[1] == 64, "%u, %u, %u",
+    util_check(v.n == 2 && v.depth[0] > 512 && v.depth[1] == 16, "%u, %u, %u",
                v.n, v.depth[0], v.depth[1]);
     util_check(v.count[0] == 3 && v.count[1] == KVR_SCORE_HOT + 3,
                "%.2f, %.2f", v.count[0], v.count[1]);

@@ -25,16 +25,16 @@ TEST(test_index_taught)
 
     util_check(kvr_index_inserted(ix, c, 100, 0, 0, &age) == 0, "nothing");
 
-    (void) learn(c, 60, 0, 0);
-    util_check(kvr_index_inserted(ix, c, 100, 0, 60, &age) == 60
-               && age == 59, "age %u", age);
+    (void) learn(c, 30, 0, 0);
+    util_check(kvr_index_inserted(ix, c, 100, 0, 30, &age) == 30
+               && age == 29, "age %u", age);
 
     /* it no longer counts, and is known all the same */
 
     compute(0, 300);
     util_check(lookup(c, 100, 0) == 0, "expired");
-    util_check(kvr_index_inserted(ix, c, 100, 0, 0, &age) == 60
-               && age == 359, "age %u", age);
+    util_check(kvr_index_inserted(ix, c, 100, 0, 0, &age) == 30
+               && age == 329, "age %u", age);
     util_check(kvr_index_inserted(ix, d, 100, 0, 0, &age) == 0, "another");
     util_check(kvr_index_inserted(ix, c, 100, 1, 0, &age) == 0, "another peer");
 
@@ -63,35 +63,36 @@ TEST(test_index_prompted)
     table(1 << 16, 4, 2000);
     chain(c, 8, 0, 100);
     chain(d, 9, 0, 100);
-    memcpy(d, c, 20 * sizeof(uint64_t));
+    memcpy(d, c, 5 * sizeof(uint64_t));
 
-    (void) learn(c, 40, 0, 0);
-    util_check(prompted(c, &n, &age) == 40 && age == 39, "a prompt");
+    (void) learn(c, 10, 0, 0);
+    util_check(prompted(c, &n, &age) == 10 && age == 9, "a prompt");
 
     compute(0, 300);
-    kvr_index_extend(ix, &c[40], 40, 30, 30, 0, 0);
-    util_check(prompted(c, &n, &age) == 40 && n == 70 && age == 369,
+    kvr_index_extend(ix, &c[10], 10, 12, 12, 0, 0);
+    util_check(prompted(c, &n, &age) == 10 && n == 22 && age == 321,
                "a reply: %u of %u", age, n);
 
     /* other prompts with this prefix, or lost lines, change nothing */
 
-    (void) learn(d, 60, 0, 20);
-    util_check(prompted(c, &n, &age) == 40 && n == 70, "others");
-    util_check(prompted(d, &n, &age) == 60 && n == 60, "theirs");
+    (void) learn(d, 25, 0, 5);
+    util_check(prompted(c, &n, &age) == 10 && n == 22, "others");
+    util_check(prompted(d, &n, &age) == 25 && n == 25, "theirs");
 
     /* the next turn has it in its prompt */
 
-    (void) learn(c, 80, 0, 70);
-    util_check(prompted(c, &n, &age) == 80 && n == 80, "next");
-    (void) learn(d, 90, 0, 60);
-    util_check(prompted(c, &n, &age) == 80 && n == 80, "and others");
+    (void) learn(c, 28, 0, 22);
+    util_check(prompted(c, &n, &age) == 28 && n == 28, "next");
+    (void) learn(d, 31, 0, 25);
+    util_check(prompted(c, &n, &age) == 28 && n == 28, "and others");
 
     /* at once, and one that is as long as can be */
 
     kvr_index_flush(ix, 0);
-    (void) learn(c, 40, 0, 0);
-    kvr_index_extend(ix, &c[40], 40, 32, 32, 0, 0);
-    util_check(prompted(c, &n, &age) == 40 && n == 72, "at once");
+    (void) learn(c, 10, 0, 0);
+    kvr_index_extend(ix, &c[10], 10, 32, kvr_chain_depth(41) - 10, 0,
+                     0);
+    util_check(prompted(c, &n, &age) == 10 && n == kvr_chain_depth(41), "at once");
 }
 
 

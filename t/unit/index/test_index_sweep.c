@@ -13,6 +13,9 @@
 #include "index.h"
 
 
+#define ALL_UNITS  kvr_chain_depth(199)
+
+
 TEST(test_index_flush)
 {
     size_t        size;
@@ -42,7 +45,8 @@ TEST(test_index_flush)
     free(copy);
 
     (void) lookup(c, 200, 0);
-    util_check(matched[0] == 272 && matched[1] == 0 && matched[2] == 272,
+    util_check(matched[0] == ALL_UNITS && matched[1] == 0
+               && matched[2] == ALL_UNITS,
                "%u %u %u", matched[0], matched[1], matched[2]);
     util_check(lookup(d, 200, 1) == 0, "the other prompt");
 
@@ -55,14 +59,14 @@ TEST(test_index_flush)
     /* a decision by older knowledge: at most the new part counts */
 
     kvr_index_flush(ix, 1);
-    (void) learn(d, 200, 1, 172);
+    (void) learn(d, 200, 1, ALL_UNITS - 100);
     util_check((got = lookup(d, 200, 1)) <= 100, "%u", got);
 
     /* twice, and with nothing in between */
 
     kvr_index_flush(ix, 0);
     kvr_index_flush(ix, 0);
-    util_check(lookup(c, 200, 0) == 0 && matched[2] == 272, "twice");
+    util_check(lookup(c, 200, 0) == 0 && matched[2] == ALL_UNITS, "twice");
     (void) learn(c, 1, 0, 0);
     util_check(lookup(c, 200, 0) == 1, "one block");
 }
@@ -86,48 +90,48 @@ TEST(test_index_forget)
 
         /* not the part that was held before */
 
-    (void) learn(c, 50, 0, 0);
-    one = learn(c, 200, 0, 50);
-    util_check(lookup(c, 200, 0) == 272, "learned");
+    (void) learn(c, 30, 0, 0);
+    one = learn(c, 200, 0, 30);
+    util_check(lookup(c, 200, 0) == ALL_UNITS, "learned");
     kvr_index_undo(ix, c, 200, &one);
-    util_check((got = lookup(c, 200, 0)) == 50, "%u", got);
+    util_check((got = lookup(c, 200, 0)) == 30, "%u", got);
 
     /* nor another peer's */
 
     (void) learn(c, 200, 1, 0);
-    one = learn(c, 200, 0, 50);
+    one = learn(c, 200, 0, 30);
     kvr_index_undo(ix, c, 200, &one);
-    util_check(lookup(c, 200, 1) == 272 && matched[0] == 50, "%u %u",
+    util_check(lookup(c, 200, 1) == ALL_UNITS && matched[0] == 30, "%u %u",
                matched[1], matched[0]);
 
         /* nor entries that another attempt has inserted again meanwhile */
 
-    one = learn(c, 200, 0, 50);
-    two = learn(c, 120, 0, 120);
+    one = learn(c, 200, 0, 30);
+    two = learn(c, 32, 0, 32);
     kvr_index_undo(ix, c, 200, &one);
-    util_check((got = lookup(c, 200, 0)) == 120, "%u", got);
+    util_check((got = lookup(c, 200, 0)) == 32, "%u", got);
 
     /* even if it had nothing to compute; whose end takes nothing it held */
 
-    kvr_index_undo(ix, c, 120, &two);
-    util_check((got = lookup(c, 200, 0)) == 120, "%u", got);
+    kvr_index_undo(ix, c, 32, &two);
+    util_check((got = lookup(c, 200, 0)) == 32, "%u", got);
 
     /* twice is as once */
 
     kvr_index_undo(ix, c, 200, &one);
-    util_check((got = lookup(c, 200, 0)) == 120, "%u", got);
+    util_check((got = lookup(c, 200, 0)) == 32, "%u", got);
 
     /* a tail only, of a longer prompt with the same head */
 
     memcpy(d, c, sizeof(d));
-    chain(d, 2, 100, 200);
-    two = learn(d, 200, 0, 100);
+    chain(d, 2, 28, 200);
+    two = learn(d, 200, 0, 28);
     kvr_index_undo(ix, d, 200, &two);
-    util_check(lookup(d, 200, 0) == 100 && lookup(c, 200, 0) == 120, "tail");
+    util_check(lookup(d, 200, 0) == 28 && lookup(c, 200, 0) == 32, "tail");
 
     /* after a restart there is nothing to take */
 
-    one = learn(c, 200, 0, 120);
+    one = learn(c, 200, 0, 32);
     kvr_index_flush(ix, 0);
     (void) learn(c, 30, 0, 0);
     kvr_index_undo(ix, c, 200, &one);
@@ -139,10 +143,10 @@ TEST(test_index_forget)
         (void) learn(c, 200, i, 0);
     }
 
-    one = learn(d, 200, 9, 100);
+    one = learn(d, 200, 9, 28);
     lose(find(d[150]));
     kvr_index_undo(ix, d, 200, &one);
-    util_check((got = lookup(d, 200, 9)) == 100, "%u", got);
+    util_check((got = lookup(d, 200, 9)) == 28, "%u", got);
 }
 
 
@@ -197,7 +201,7 @@ TEST(test_index_sweep)
     util_check(used >= 98 && used < 120, "%u lines are left", used);
 
     chain(c, 5, 0, 100);
-    util_check(lookup(c, 100, 5) >= 99, "what was held: %u", matched[5]);
+    util_check(lookup(c, 100, 5) >= kvr_chain_depth(98), "what was held: %u", matched[5]);
 
         /* claims of dead processes are freed, possible ones are not */
 
@@ -407,10 +411,11 @@ zipf(util_rng_t *r, unsigned reported, double factor, double skew,
 {
     lru_t      *lru;
     double      sum, x, cdf[SESSIONS];
-    uint32_t    k, n, got, real, ids[SESSION_MAX], len[SESSIONS];
+    uint32_t    k, n, entries, got, real, ids[SESSION_MAX], len[SESSIONS];
     uint32_t    first[SESSIONS], next;
     uint64_t    c[SESSION_MAX], said, too_much, too_little, cached;
     unsigned    i, s, turns;
+    kvr_index_undo_t  undo;
 
     lru = calloc(1, sizeof(lru_t));
     lru->size = 6000;
@@ -455,12 +460,21 @@ zipf(util_rng_t *r, unsigned reported, double factor, double skew,
 
         for (k = 0; k < n; k++) {
             ids[k] = first[s] + k;
-            c[k] = value(ids[k], 0);
         }
 
-        got = lookup(c, n, 0);
-        real = lru_prompt(lru, ids, n);
-        (void) learn(c, n, 0, got);
+        entries = kvr_chain_entries(n);
+
+        for (k = 0; k < entries; k++) {
+            c[k] = value(ids[kvr_chain_depth(k) - 1], 0);
+        }
+
+        got = lookup(c, entries, 0);
+        kvr_index_insert(ix, c, entries, n, 0, got, &undo);
+
+        /* the index knows no more than whole entries */
+
+        real = kvr_chain_entries(lru_prompt(lru, ids, n));
+        real = real ? kvr_chain_depth(real - 1) : 0;
 
         if (i > turns / 4) {
             said += got;

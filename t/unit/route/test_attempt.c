@@ -16,7 +16,7 @@
 
 
 #define LINES  1024
-#define UNITS  64
+#define UNITS  28
 #define UNIT   256
 
 
@@ -559,7 +559,7 @@ TEST(test_attempt_nobody)
 }
 
 
-/* of a request that came when 48 of its 64 units were held */
+/* of a request that came when 12 of its 28 units were held */
 static void
 admitted(uint32_t held, unsigned taken, kvr_admission_e rc, uint64_t charge)
 {
@@ -606,8 +606,8 @@ TEST(test_attempt_charge)
 {
     setup();
 
-    admitted(8, 0, KVR_ADMISSION_ROOM, 56 * UNIT);
-    admitted(60, 0, KVR_ADMISSION_ROOM, 4 * UNIT);
+    admitted(8, 0, KVR_ADMISSION_ROOM, 20 * UNIT);
+    admitted(24, 0, KVR_ADMISSION_ROOM, 4 * UNIT);
     admitted(0, 0, KVR_ADMISSION_ROOM, UNITS * UNIT);
 
     /* nothing was let in, nothing is known better */

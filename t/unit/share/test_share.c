@@ -127,27 +127,27 @@ TEST(test_share_void)
     kvr_share_publish_undo(&host[0].zone, host[0].self.share, chain[0], 150, &undo);
     flush_all(0);
 
-    util_check(held(0, chain[0], 2) == 100, "%u", held(0, chain[0], 2));
-    util_check(held(1, chain[0], 2) == 100, "%u", held(1, chain[0], 2));
+    util_check(held(0, chain[0], 2) == kvr_chain_depth(99), "%u", held(0, chain[0], 2));
+    util_check(held(1, chain[0], 2) == kvr_chain_depth(99), "%u", held(1, chain[0], 2));
     util_check(held(1, chain[0], 1) == 0, "of no other peer");
 
     /* what somebody else has computed before stays */
 
-    teach(1, chain[2], 50, 3, &undo);
+    teach(1, chain[2], 30, 3, &undo);
     flush_all(1);
     teach(2, chain[4], DEPTH, 3, &undo);
     teach(2, chain[6], DEPTH, 3, &undo);
     flush_all(2);
 
     undo.matched = 0;
-    undo.moved = 50;
+    undo.moved = 30;
     undo.peer = (uint16_t) host[0].number[3];
     undo.clock = (uint32_t) kvr_index_clock(host[0].zone.index, undo.peer)
                  << KVR_INDEX_STAMP;
-    kvr_share_publish_undo(&host[0].zone, host[0].self.share, chain[2], 50, &undo);
+    kvr_share_publish_undo(&host[0].zone, host[0].self.share, chain[2], 30, &undo);
     flush_all(0);
 
-    util_check(held(1, chain[2], 3) == 50, "%u", held(1, chain[2], 3));
+    util_check(held(1, chain[2], 3) == 30, "%u", held(1, chain[2], 3));
 }
 
 
@@ -156,10 +156,10 @@ TEST(test_share_extend)
     kvr_index_undo_t  undo;
 
     teach(0, chain[0], 100, 2, &undo);
-    kvr_index_extend(host[0].zone.index, &chain[0][100], 100, 30, 32,
+    kvr_index_extend(host[0].zone.index, &chain[0][100], 100, 30, 240,
                      host[0].number[2], 0);
     kvr_share_publish_reply(&host[0].zone, host[0].self.share, &chain[0][100],
-                          100, 30, 32, host[0].number[2], 0);
+                          100, 30, 240, host[0].number[2], 0);
     flush_all(0);
 
     util_check(held(0, chain[0], 2) == kvr_chain_depth(129), "%u",
@@ -610,7 +610,7 @@ TEST(test_share_help_new)
 
     /* the second one has not heard of it */
 
-    teach(0, chain[0], 50, 2, &undo);
+    teach(0, chain[0], 30, 2, &undo);
     (void) kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
     kvr_share_acked(&host[0].self, &host[0].owner);
 
@@ -629,7 +629,7 @@ TEST(test_share_help_new)
         }
     }
 
-    util_check(held(1, chain[0], 2) == 50, "known after %u batches", told);
+    util_check(held(1, chain[0], 2) == 30, "known after %u batches", told);
 
     /* that it was told all is lost: it asks, and is not told again */
 

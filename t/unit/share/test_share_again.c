@@ -308,11 +308,11 @@ TEST(test_share_renamed)
 
     /* but what is said from now on is */
 
-    teach(0, chain[4], 50, 2, &undo);
+    teach(0, chain[4], 30, 2, &undo);
     flush_all(0);
     (void) kvr_index_lookup(host[1].zone.index, chain[4], DEPTH, kvr_set_of(m),
                             matched);
-    util_check(matched[m] == 50, "%u", matched[m]);
+    util_check(matched[m] == 30, "%u", matched[m]);
 }
 
 

@@ -21,7 +21,7 @@
 #define LINES     8192
 #define PEERS     6
 #define CHAINS    60
-#define DEPTH     40
+#define DEPTH     32
 #define CAPACITY  100000
 #define FEW       64               /* lines */
 #define NOW       1700000000ULL
