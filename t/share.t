@@ -327,6 +327,10 @@ for my $i (0 .. $#faults) {
        "$faults[$i][0]: health is amber, and says why");
 }
 
+ok(wait_for(sub { grep { $_->{code} eq 'not_sharing' && $_->{reason} eq 'refused' }
+                  @{$one->status()->{upstreams}{$zones[0]}{health}{why}} }),
+   'of a killed store, that it refuses connections');
+
 is(alone($one, 'llm'), '', 'of those zones alone');
 
 $faults[$_][2]->($stores[$_], $zones[$_]) for 0 .. $#faults;

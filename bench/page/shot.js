@@ -4,7 +4,8 @@
  *
  *     node shot.js URL FILE SECONDS SENTENCE
  *
- * The sentence is a regular expression.  The picture ends after the servers.
+ * The sentence is a regular expression; without it the picture is
+ * FILE.failed.png.  The picture ends after the servers.
  */
 
 "use strict";
@@ -27,7 +28,10 @@ const [url, file, seconds, sentence] = process.argv.slice(2);
   await page.waitForFunction((said) => [document.getElementById("verdict"),
     ...document.querySelectorAll("#why li")]
     .some((e) => new RegExp(said).test(e.textContent)), sentence,
-    { timeout: 120000 });
+    { timeout: 120000 }).catch(async (e) => {
+      await page.screenshot({ path: file + ".failed.png" });
+      throw e;
+    });
 
   const height = await page.evaluate(() => Math.min(innerHeight, 10
     + document.getElementById("peers").closest("section")

@@ -34,9 +34,9 @@ const columns = [
     show: (v, p) => v === "up" ? v : v
       + (p.since ? " " + age(p.since, Date.parse(last.timestamp)) : "")
       + (v === "draining" && p.drain ? `: ${p.drain.sessions} sessions`
-        : p.reason ? ": " + fault(p.reason) : ""),
+        : p.reason ? ": " + said(p) : ""),
     hint: (p) => (p.since ? `since ${p.since}` : "")
-      + (p.reason ? `, last error: ${fault(p.reason)}` : "")
+      + (p.reason ? `, last error: ${said(p)}` : "")
       + (p.ejected ? `, tried again in ${Math.ceil(p.ejected.for)} s` : "") },
   { key: "errors", title: "errors / min", num: true, get: errors,
     show: (v, p) => v ? `${count(p.minute.errors)} (${share(v, 1)})` : "0",

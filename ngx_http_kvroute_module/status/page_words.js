@@ -127,13 +127,18 @@ const faults = {
   "403": "403 key rejected", "404": "404 model not found"
 };
 
-const fault = (reason) => faults[reason] || reason;
+/* of a probe or a check: its path is unknown, not the model */
+
+const fault = (reason, asked) => asked && reason === "404" ? "404 no such path"
+  : faults[reason] || reason;
+
+const said = (p) => fault(p.reason, p.state === "unhealthy");
 
 /* causes of health as sentences, by code: docs/status.md has the same list */
 
 const listed = (w) => w.servers.map((s) => s.name + (s.state !== "up"
-    ? ` (${s.state}${s.reason ? ": " + fault(s.reason) : ""})`
-    : s.reason ? ` (${fault(s.reason)})` : "")).join(", ")
+    ? ` (${s.state}${s.reason ? ": " + said(s) : ""})`
+    : s.reason ? ` (${fault(s.reason, true)})` : "")).join(", ")
   + (w.number > w.servers.length
     ? ` and ${w.number - w.servers.length} more` : "");
 
@@ -209,8 +214,9 @@ const stores = {
   "unresolved": "check the name in server= and the resolver"
 };
 
-const byReason = (w, other) => w.servers && remedies[w.servers[0].reason]
-  || other;
+const byReason = (w, other) => w.servers
+  && !(w.servers[0].reason === "404" && w.servers[0].state === "unhealthy")
+  && remedies[w.servers[0].reason] || other;
 
 const advice = {
   "locked": () => "if it lasts, reload nginx and kill the old workers that hang",

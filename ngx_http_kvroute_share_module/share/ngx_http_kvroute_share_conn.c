@@ -379,6 +379,12 @@ ngx_http_kvroute_share_conn_read(ngx_event_t *ev)
             break;
         }
 
+        if (n == NGX_ERROR && ngx_socket_errno == NGX_ECONNREFUSED) {
+            sc->conn.fault = KVR_FAULT_REFUSED;
+            ngx_http_kvroute_share_conn_fail(sc, "connection refused", NULL, 0);
+            return;
+        }
+
         if (n == NGX_ERROR || n == 0) {
             ngx_http_kvroute_share_conn_fail(sc, "the connection was closed",
                                              NULL, 0);

@@ -53,6 +53,13 @@ const cases = [
    "1 of 2 servers not up: a:1 (ejected: 404 model not found)",
    "serve the same model name there as at the others"],
   [{ code: "not_up", number: 1, of: 2, servers: [
+     { name: "a:1", state: "unhealthy", reason: "404" }] },
+   "1 of 2 servers not up: a:1 (unhealthy: 404 no such path)",
+   "check the engine's log; it returns by itself once it answers"],
+  [{ code: "old_metrics", number: 1, of: 2, servers: [known("404")] },
+   "old metrics, because the probe fails: a:1 (404 no such path)",
+   "check kvroute_probe: path, key, TLS"],
+  [{ code: "not_up", number: 1, of: 2, servers: [
      { name: "a:1", state: "ejected", reason: "5xx" }] },
    "1 of 2 servers not up: a:1 (ejected: 5xx)",
    "check the engine's log; it returns by itself once it answers"],
