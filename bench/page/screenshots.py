@@ -65,6 +65,7 @@ HTTP = """
 # parameters of servers, and parts of the configuration
 
 NOT_UP = r"^1 of 8 servers not up: \S+ \(%s\)"
+OUT = "(ejected|probed): "
 
 TLS = """
     proxy_ssl_verify on;
@@ -74,11 +75,11 @@ TLS = """
 
 SCENES = {
     "page": (r"^working: 8 of 8 servers up, ", {}),
-    "fails": (NOT_UP % "ejected: status 500|ejected: 5xx",
+    "fails": (NOT_UP % (OUT + "5xx"),
               {"fault": {"fault": "status=500"}}),
     "slow": (r" is slow: first tokens after \S+ m?s, elsewhere after \S+ m?s",
              {"fault": {"delay_ms": 2500}, "upstream": "kvroute_eject off;"}),
-    "gone": (NOT_UP % "(unhealthy|ejected): connection refused",
+    "gone": (NOT_UP % "(unhealthy|ejected|probed): connection refused",
              {"fault": {"down": True}}),
     "rejected": (r"^9\d% of requests rejected ",
                  {"clients": 64, "pause": 0, "engines": 2,
@@ -87,12 +88,15 @@ SCENES = {
     "cap": (r"% of requests rejected .* every server is at max_conns=2, load is",
             {"clients": 48, "params": ["max_conns=2"],
              "upstream": "kvroute_queue max=4 timeout=1s;"}),
-    "starved": (r" gets \d+ requests in the last minute, its share is \d+: ",
-                {"fault": {"replica_speed": 0.03}}),
-    "hangs": (NOT_UP % "ejected: no response", {"fault": {"fault": "hang"}}),
-    "key": (NOT_UP % "ejected: 401 key rejected",
+    "crawls": (NOT_UP % (OUT + "slow first tokens"),
+               {"fault": {"replica_speed": 0.03}}),
+    "starved": (r" gets \d+ requests in the last minute, | is slow: ",
+                {"fault": {"replica_speed": 0.03},
+                 "upstream": "kvroute_eject off;"}),
+    "hangs": (NOT_UP % (OUT + "no response"), {"fault": {"fault": "hang"}}),
+    "key": (NOT_UP % (OUT + "401 key rejected"),
             {"fault": {"fault": "status=401"}}),
-    "model": (NOT_UP % "ejected: 404 model not found",
+    "model": (NOT_UP % (OUT + "404 model not found"),
               {"fault": {"fault": "status=404"}}),
     "certificate": (NOT_UP % "unhealthy: certificate expired",
                     {"scheme": "https", "location": TLS, "upstream":
@@ -219,7 +223,7 @@ def scene(name):
                         "http://127.0.0.1:%d/kvroute/" % nginx.port, shot,
                         str(LOOK * 2 / 3), says], check=True)
         print("%s: %d requests" % (os.path.relpath(shot, ROOT),
-                                   sum(p["requests"]
+                                   sum(p.get("requests", 0)
                                        for p in nginx.peers("llm"))), flush=True)
     finally:
         end.set()

@@ -189,11 +189,14 @@ const sentence = (w) => (sentences[w.code] || (() => w.code))(w);
 
 /* what to do: by the reason of the first server, or else by the code */
 
+const look = "check its GPU and what else runs there; drain it if it lasts";
+
 const remedies = {
   "refused": "start the engine",
   "unreachable": "check the engine's host and the network",
   "timeout": "check whether the engine hangs or is overloaded",
   "silent": "check whether the engine hangs",
+  "slow": look,
   "tls": "check whether this is a TLS port, and its certificate",
   "expired": "renew its certificate",
   "untrusted": "fix its certificate, or the trusted certificates",
@@ -205,8 +208,6 @@ const remedies = {
   "429": "give it the same limits as the others",
   "503": "give it the same limits as the others"
 };
-
-const look = "check its GPU and what else runs there; drain it if it lasts";
 
 const stores = {
   "password": "check password_file= and the store's ACL",

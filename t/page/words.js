@@ -60,6 +60,9 @@ const cases = [
    "old metrics, because the probe fails: a:1 (404 no such path)",
    "check kvroute_probe: path, key, TLS"],
   [{ code: "not_up", number: 1, of: 2, servers: [
+     { name: "a:1", state: "ejected", reason: "slow" }] },
+   "1 of 2 servers not up: a:1 (ejected: slow first tokens)", look],
+  [{ code: "not_up", number: 1, of: 2, servers: [
      { name: "a:1", state: "ejected", reason: "5xx" }] },
    "1 of 2 servers not up: a:1 (ejected: 5xx)",
    "check the engine's log; it returns by itself once it answers"],
