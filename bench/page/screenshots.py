@@ -110,7 +110,7 @@ SCENES = {
                 {"api": "drain?peer=@last@"}),
     "crowded": (r"^4 of 8 servers without counters",
                 {"zone": "16m max_peers=4"}),
-    "full": (r"^the index is full", {"zone": "960k", "clients": 64, "pause": 0.2}),
+    "full": (r"^the index is full", {"zone": "1m", "clients": 64, "pause": 0.2}),
 }
 
 SHOWN = "page fails slow gone rejected".split()
