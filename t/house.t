@@ -83,7 +83,7 @@ my $table = <<'END';
 11 events         ngx_http_kvroute_events.h  | ngx_http_kvroute_events_  | root
 
 [ngx_http_kvroute_prefill_module]
- 4 core/legs      kvr_edit.h kvr_transfer.h kvr_connector.h kvr_disaggregate.h || core root
+ 4 core/legs      kvr_edit.h kvr_transfer.h kvr_connector.h kvr_disaggregate.h kvr_pull.h || core root
 14 legs           ngx_http_kvroute_legs.h    | ngx_http_kvroute_legs_    | root
 
 [ngx_http_kvroute_continue_module]

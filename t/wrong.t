@@ -107,10 +107,14 @@ http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_que
 upstream | kvroute sticky zone=llm strict=on max_pending=1m; kvroute_queue max=9; | refused | "kvroute_queue" directive cannot be used with "strict=on" of "kvroute": write "strict=off", or leave out "kvroute_queue"
 http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location /s/ { kvroute_policy sticky strict=on; proxy_pass http://q; } } | refused | "strict=on" of "kvroute_policy" in location "/s/" cannot be used with "kvroute_queue" of upstream "q": write "strict=off", or leave out "kvroute_queue"
 
-location | kvroute_prefill llm connector=sgl;           | refused | "connector=" must be one of "nixl store header sglang mooncake"
+location | kvroute_prefill llm connector=sgl;           | refused | "connector=" must be one of "nixl store header sglang mooncake pull"
 location | kvroute_prefill llm connector=sglang min=8k; | refused | "min=8k" of "kvroute_prefill" has no effect with "connector=sglang": remove it
 location | kvroute_prefill llm fallback=none connector=sglang; | refused | "fallback=none" of "kvroute_prefill" has no effect with "connector=sglang"
 location | kvroute_prefill llm bootstrap_port=8998;     | refused | "bootstrap_port=8998" of "kvroute_prefill" has no effect with "connector=nixl"
+location | kvroute_prefill llm connector=pull timeout=9s;    | refused | "timeout=9s" of "kvroute_prefill" has no effect with "connector=pull": remove it
+location | kvroute_prefill llm connector=pull min=8k!;      | refused | "!" in "min=" of "kvroute_prefill" has no effect with "connector=pull": remove it
+http     | upstream q { kvroute zone=llm; server 127.0.0.1:9; } server { location / { kvroute_prefill q connector=pull; proxy_pass http://llm; } } | refused | "kvroute_prefill q" with "connector=pull" in location "/" must name the upstream of "proxy_pass", "llm": its servers fetch from each other
+http     | upstream q { kvroute zone=llm; server unix:/p; } server { location / { kvroute_prefill q connector=pull; proxy_pass http://q; } } | refused | server "unix:/p" in upstream "q" in ... must have a host and a port: with "connector=pull" of "kvroute_prefill" other servers connect to it
 location | kvroute_prefill llm transfer=20g/;            | refused | "transfer=" must be between 0 and 100, as 0.2: the time to transfer a token / the time to compute it; or bytes a second of a link / bytes of keys and values a token, as 20g/128k: invalid value in parameter "transfer=20g/"
 location | kvroute_prefill llm transfer=0/128k;          | refused | "transfer=0/128k" must be between 0 and 100, as 0.2: the time
 location | kvroute_prefill llm transfer=1/2/3;           | refused | "transfer=" must be between 0 and 100, as 0.2: the time
@@ -121,7 +125,7 @@ instead  | location / { kvroute_prefill llm; set $pool llm; proxy_pass http://$p
 http     | kvroute_prefill p; upstream p { server 127.0.0.1:9; } | refused | upstream "p" of "kvroute_prefill" has no "kvroute": declare it above
 http     | kvroute_zone zone=two:1m; kvroute_prefill p; upstream p { kvroute zone=two; server 127.0.0.1:9; } | refused | upstreams "p" and "llm" of "kvroute_prefill" in location "/" must have the same "zone=" in their "kvroute", or write "kvroute_prefill off;" where it is inherited
 http     | upstream p { server 127.0.0.1:9; } server { location / { kvroute_prefill llm; proxy_pass http://p; } } | refused | "kvroute_prefill" in location "/" needs "kvroute" in upstream "p" as well: it has the decode servers
-http     | upstream p { kvroute zone=llm; server unix:/p; } server { location / { kvroute_prefill p connector=mooncake; proxy_pass http://llm; } } | refused | server "unix:/p" in upstream "p" in ... must have a host and a port: with "connector=mooncake" of "kvroute_prefill" decode servers connect to it
+http     | upstream p { kvroute zone=llm; server unix:/p; } server { location / { kvroute_prefill p connector=mooncake; proxy_pass http://llm; } } | refused | server "unix:/p" in upstream "p" in ... must have a host and a port: with "connector=mooncake" of "kvroute_prefill" other servers connect to it
 
 upstream | kvroute zone=llm; kvroute_ranks;            | refused | invalid number of arguments
 upstream | kvroute zone=llm; kvroute_ranks 1;          | refused | "kvroute_ranks" must be a number between 2 and 64, or auto: invalid value "1"

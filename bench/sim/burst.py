@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Writes what is worst of short chats beside long documents.
+"""Writes what is worst of short chats beside long documents, and what fetching
+and waiting for a sibling bring.
 
-usage: burst.py SUMMARY.json BURST.json
+usage: burst.py SUMMARY.json FURTHER.json BURST.json
 
-Each figure is a ratio to the best rival of its point.  "mixed" is that
-scenario; "others" are those with other shares and lengths of documents.
+"mixed" is that scenario, "others" are those with other shares and lengths of
+documents: ratios to the best rival of their point.  "further" has ratios to the
+same router that does neither, by scenario and load; "forks", "documents" and
+"siblings" are the worst of them with fetching.
 """
 
 import json
-import os
 import sys
 
 FIGURES = {"ttft": "ttft", "p99": "p99", "e2e": "e2e"}
+FURTHER = {"ttft": "ttft_mean", "p90": "ttft_p90", "p99": "ttft_p99",
+           "e2e": "e2e_mean"}
 
 
 def ratios(point):
@@ -19,31 +23,61 @@ def ratios(point):
 
 
 def worst(points):
-    return {k: max(p[k] for p in points) for k in FIGURES}
+    return {k: max(p[k] for p in points) for k in points[0]}
 
 
-with open(sys.argv[1]) as f:
-    points = [(p["scenario"], p["load"], ratios(p))
-              for p in json.load(f)["per_scenario"]]
+def load(path):
+    with open(path) as f:
+        return json.load(f)["per_scenario"]
 
-burst = {}
 
-if os.path.exists(sys.argv[2]):
-    with open(sys.argv[2]) as f:
-        burst = json.load(f)
+points = [(p["scenario"], p["load"], ratios(p)) for p in load(sys.argv[1])]
+burst = {"mixed": worst([r for name, _, r in points if name == "mixed"]),
+         "others": {}, "further": {}}
 
-burst["mixed"] = worst([r for name, load, r in points if name == "mixed"])
-burst["others"] = {}
-
-for name, load, r in points:
+for name, at, r in points:
     print("%-16s %4.2f of the knee: TTFT %.2f, P99 %.2f, end to end %.2f"
-          % (name, load, r["ttft"], r["p99"], r["e2e"]))
+          % (name, at, r["ttft"], r["p99"], r["e2e"]))
 
     if name != "mixed":
-        burst["others"].setdefault(name, {})["%.2f" % load] = r
+        burst["others"].setdefault(name, {})["%.2f" % at] = r
 
-with open(sys.argv[2], "w") as f:
+print("mixed, worst:", json.dumps(burst["mixed"]))
+
+for p in load(sys.argv[2]):
+    rows = p["policies"]
+    plain = rows["knows"]
+    point = {}
+
+    for policy in "fetch", "wait", "both":
+        row = rows[policy]
+        point[policy] = r = {k: row[v] / plain[v] for k, v in FURTHER.items()}
+        r["prefills"] = row["prefills"]
+        r["fetched"] = row["fetched"]
+
+        print("%-14s %4.2f %-6s TTFT %.2f, P90 %.2f, P99 %.2f, end to end %.2f,"
+              " prefills %.2f (%.2f)"
+              % (p["scenario"], p["load"], policy, r["ttft"], r["p90"],
+                 r["p99"], r["e2e"], r["prefills"], plain["prefills"]))
+
+    point["fetch"]["vs_best_rival"] = rows["fetch"]["ttft_mean"] / min(
+        row["ttft_mean"] for name, row in rows.items()
+        if name not in ("knows", "fetch", "wait", "both"))
+    burst["further"].setdefault(p["scenario"], {})["%.2f" % p["load"]] = point
+
+
+def fetching(scenario, figure):
+    return max(p["fetch"][figure] for p in burst["further"][scenario].values())
+
+
+burst["forks"] = {"prefills": fetching("forks", "prefills"),
+                  "p90_ratio": fetching("forks", "p90")}
+burst["siblings"] = {"ttft": fetching("siblings_new", "vs_best_rival")}
+burst["documents"] = {"p99_ratio": fetching("documents", "p99")}
+
+with open(sys.argv[3], "w") as f:
     json.dump(burst, f, indent=2)
     f.write("\n")
 
-print("mixed, worst:", json.dumps(burst["mixed"]))
+for name in "forks", "siblings", "documents":
+    print(name, json.dumps(burst[name]))

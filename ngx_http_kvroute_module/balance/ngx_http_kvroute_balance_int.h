@@ -100,6 +100,11 @@ ngx_uint_t ngx_http_kvroute_early_unranked(ngx_http_kvroute_ctx_t *ctx,
 ngx_http_kvroute_attempt_t *ngx_http_kvroute_early_take(
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf);
 
+/* Lets the leg change the candidates; under the peers' lock. */
+void ngx_http_kvroute_match_price(ngx_http_kvroute_attempt_t *at,
+    kvr_candidate_t *cand, ngx_http_kvroute_offer_t *offer, ngx_uint_t count,
+    uint32_t rate);
+
 /*
  * Takes the peer decided on, or asks the policy again; under the peers' lock.
  */

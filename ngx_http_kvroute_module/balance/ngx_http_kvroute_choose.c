@@ -178,6 +178,11 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
         at->silent = view.silent + 1;
     }
 
+    if (kvr_unlikely(at->ctx->leg && at->ctx->leg->price)) {
+        ngx_http_kvroute_match_price(at, ngx_http_kvroute_candidate,
+                                     ngx_http_kvroute_offer, count, view.rate);
+    }
+
     if (count == 0
         || !ngx_http_kvroute_choose_ask(at, &view, count, named, *offered, d))
     {
@@ -603,13 +608,6 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     req.was_bound = (at->session.bound != NGX_HTTP_KVROUTE_UNSET_PEER
                      && !offered);
     req.busy = at->busy;
-
-    if (kvr_unlikely(ctx->leg && ctx->leg->price)) {
-        for (n = 0; n < count; n++) {
-            ctx->leg->price(&ngx_http_kvroute_candidate[n], req.bytes,
-                            ctx->leg->transfer);
-        }
-    }
 
     kvr_policy_pick(&req, ngx_http_kvroute_candidate, (uint32_t) count, d);
 

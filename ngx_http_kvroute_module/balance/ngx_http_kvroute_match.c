@@ -302,3 +302,34 @@ ngx_http_kvroute_match_pin(ngx_http_request_t *r,
         at->pin = id;
     }
 }
+
+
+void
+ngx_http_kvroute_match_price(ngx_http_kvroute_attempt_t *at,
+    kvr_candidate_t *cand, ngx_http_kvroute_offer_t *offer, ngx_uint_t count,
+    uint32_t rate)
+{
+    uint32_t                 i;
+    ngx_str_t               *name;
+    ngx_http_kvroute_ctx_t  *ctx;
+    ngx_http_kvroute_leg_t  *leg;
+
+    ctx = at->ctx;
+    leg = ctx->leg;
+
+    i = leg->price(leg, cand, (uint32_t) count, ctx->bytes + ctx->extra, rate);
+
+    if (i >= count) {
+        return;
+    }
+
+    /* the lock is held, so it is copied */
+
+    name = &offer[i].peer->name;
+
+    leg->wanted.len = ngx_min(name->len, NGX_SOCKADDR_STRLEN);
+    ngx_memcpy(leg->wanted.data, name->data, leg->wanted.len);
+
+    leg->rank = cand[i].place
+                - ngx_http_kvroute_balance_list(at)->first[offer[i].index];
+}

@@ -53,9 +53,12 @@ typedef struct ngx_http_kvroute_wait_s     ngx_http_kvroute_wait_t;
 typedef struct ngx_http_kvroute_legs_s     ngx_http_kvroute_legs_t;
 typedef struct ngx_http_kvroute_leg_s      ngx_http_kvroute_leg_t;
 
-/* changes the costs of a candidate for a leg */
-typedef void (*ngx_http_kvroute_leg_price_pt)(kvr_candidate_t *c,
-    uint64_t bytes, double transfer);
+/*
+ * Changes candidates for a leg.  rate: of kvr_view_t.  Returns the index of the
+ * one that the leg wants the address of, or another number.
+ */
+typedef uint32_t (*ngx_http_kvroute_leg_price_pt)(ngx_http_kvroute_leg_t *leg,
+    kvr_candidate_t *cand, uint32_t n, uint64_t bytes, uint32_t rate);
 
 typedef void (*ngx_http_kvroute_leg_pt)(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
@@ -123,7 +126,11 @@ struct ngx_http_kvroute_leg_s {
     ngx_http_kvroute_leg_pt      begun;     /* at the first token */
     ngx_http_kvroute_leg_pt      end;       /* when an attempt ends */
 
-    ngx_http_kvroute_leg_price_pt  price;   /* of each candidate */
+    ngx_http_kvroute_leg_price_pt  price;   /* before the policy is asked */
+    ngx_http_kvroute_legs_t     *legs;
+    ngx_str_t                    wanted;    /* the address that it wants; in
+                                               NGX_SOCKADDR_STRLEN bytes */
+    uint32_t                     rank;      /* there */
 
     double                       transfer;  /* decode: cost of transferring a
                                                byte, relative to computing it */

@@ -63,6 +63,8 @@ static kvr_disaggregate_e ngx_http_kvroute_legs_result(
     ngx_http_kvroute_legs_t *legs);
 static ngx_uint_t ngx_http_kvroute_legs_usable(kvr_transfer_t *transfer);
 static ngx_int_t ngx_http_kvroute_legs_repeat(ngx_http_kvroute_legs_t *legs);
+static uint32_t ngx_http_kvroute_legs_price(ngx_http_kvroute_leg_t *leg,
+    kvr_candidate_t *cand, uint32_t n, uint64_t bytes, uint32_t rate);
 static void ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx);
 static void ngx_http_kvroute_legs_begun(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
@@ -211,13 +213,14 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
 
     decode = ngx_http_kvroute_pass_expected(r);
 
+    connector = kvr_connector(conf->connector);
+
     if (decode == NULL || decode->zone == NULL || decode->shadow
-        || decode->upstream == conf->upstream || llcf->leg == NULL)
+        || (decode->upstream == conf->upstream) != (connector->pull != NULL)
+        || llcf->leg == NULL)
     {
         return NGX_DECLINED;
     }
-
-    connector = kvr_connector(conf->connector);
 
     ngx_memzero(&d, sizeof(kvr_disaggregate_t));
 
@@ -251,7 +254,9 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
 
     ctx->legs = legs;
 
-    legs->outcome = connector->alone
+    legs->outcome = connector->pull
+                    ? ngx_http_kvroute_legs_pull(legs, ctx)
+                    : connector->alone
                     ? ngx_http_kvroute_legs_decide(legs, ctx, &d)
                     : ngx_http_kvroute_legs_decide_must(legs, ctx);
 
@@ -321,7 +326,8 @@ ngx_http_kvroute_legs_create(ngx_http_request_t *r,
     legs->header = r->headers_in.content_length;
 
     for (i = 0; i < KVR_LEGS; i++) {
-        legs->leg[i].conf = &llcf->leg[i];
+        legs->leg[i].legs = legs;
+        legs->leg[i].conf = legs->connector->pull ? NULL : &llcf->leg[i];
     }
 
     legs->role = legs->connector->plan[0];
@@ -329,7 +335,7 @@ ngx_http_kvroute_legs_create(ngx_http_request_t *r,
     legs->leg[KVR_LEG_PREFILL].upstream = conf->upstream;
     legs->leg[KVR_LEG_PREFILL].fixed = (legs->connector->meet != NULL);
     legs->leg[KVR_LEG_DECODE].decode = 1;
-    legs->leg[KVR_LEG_DECODE].price = kvr_disaggregate_candidate;
+    legs->leg[KVR_LEG_DECODE].price = ngx_http_kvroute_legs_price;
     legs->leg[KVR_LEG_DECODE].begun = ngx_http_kvroute_legs_begun;
 
     /* only a descriptor expires */
@@ -339,6 +345,21 @@ ngx_http_kvroute_legs_create(ngx_http_request_t *r,
     }
 
     return legs;
+}
+
+
+/* the decode leg's candidates */
+static uint32_t
+ngx_http_kvroute_legs_price(ngx_http_kvroute_leg_t *leg, kvr_candidate_t *cand,
+    uint32_t n, uint64_t bytes, uint32_t rate)
+{
+    uint32_t  i;
+
+    for (i = 0; i < n; i++) {
+        kvr_disaggregate_candidate(&cand[i], bytes, leg->transfer);
+    }
+
+    return n;
 }
 
 

@@ -19,6 +19,7 @@
  *     _legs_prefill     the prefill leg: a subrequest and its answer
  *     _legs_decode      the decode leg: the client's request with another body
  *     _legs_both        both legs at the same time
+ *     _legs_pull        one leg, whose server fetches from another
  *     _legs_variables   the outcome, for access logs
  */
 

@@ -141,7 +141,7 @@ ngx_http_kvroute_legs_both_bodies(ngx_http_kvroute_legs_t *legs,
 {
     off_t                    length;
     size_t                   len;
-    u_char                  *text, *colon;
+    u_char                  *text;
     kvr_leg_e                role;
     ngx_int_t                rc;
     ngx_chain_t             *bufs;
@@ -151,18 +151,7 @@ ngx_http_kvroute_legs_both_bodies(ngx_http_kvroute_legs_t *legs,
 
     ctx = ngx_http_kvroute_request_get_ctx(legs->request);
 
-    colon = peer->data + peer->len;
-
-    while (colon > peer->data && *--colon != ':') { /* void */ }
-
-    meeting.server = peer->data;
-    meeting.server_len = peer->len;
-    meeting.host_len = (size_t) (colon - peer->data);
-    meeting.port = legs->conf->bootstrap_port;
-
-    if (getrandom(&meeting.room, sizeof(meeting.room), GRND_NONBLOCK)
-        != sizeof(meeting.room))
-    {
+    if (ngx_http_kvroute_legs_meeting(legs, peer, &meeting) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -207,6 +196,26 @@ ngx_http_kvroute_legs_both_bodies(ngx_http_kvroute_legs_t *legs,
     } while (role != KVR_LEG_DECODE && rc == NGX_OK);
 
     return rc;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_legs_meeting(ngx_http_kvroute_legs_t *legs, ngx_str_t *server,
+    kvr_meeting_t *meeting)
+{
+    u_char  *colon;
+
+    colon = server->data + server->len;
+
+    while (colon > server->data && *--colon != ':') { /* void */ }
+
+    meeting->server = server->data;
+    meeting->server_len = server->len;
+    meeting->host_len = (size_t) (colon - server->data);
+    meeting->port = legs->conf->bootstrap_port;
+
+    return getrandom(&meeting->room, sizeof(meeting->room), GRND_NONBLOCK)
+           == sizeof(meeting->room) ? NGX_OK : NGX_ERROR;
 }
 
 

@@ -40,7 +40,7 @@ static const ngx_http_kvroute_conf_param_t
 {
     { ngx_string("connector="), ngx_http_kvroute_conf_param_choice,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, connector),
-      0, 0, "nixl store header sglang mooncake" },
+      0, 0, "nixl store header sglang mooncake pull" },
 
     { ngx_string("min="), ngx_http_kvroute_legs_conf_min,
       0, sizeof(uint64_t), 0, 0, "a size such as 8k, or 8k! to use prefill "
@@ -78,7 +78,9 @@ static const struct {
 } ngx_http_kvroute_legs_conf_needs[] = {
     { ngx_string("min="), ngx_http_kvroute_legs_conf_bit(SGLANG) },
     { ngx_string("transfer="), ngx_http_kvroute_legs_conf_bit(SGLANG) },
-    { ngx_string("fallback="), ngx_http_kvroute_legs_conf_bit(SGLANG) },
+    { ngx_string("timeout="), ngx_http_kvroute_legs_conf_bit(PULL) },
+    { ngx_string("fallback="), ngx_http_kvroute_legs_conf_bit(SGLANG)
+                               |ngx_http_kvroute_legs_conf_bit(PULL) },
     { ngx_string("bootstrap_port="), ngx_http_kvroute_legs_conf_bit(NIXL)
                                      |ngx_http_kvroute_legs_conf_bit(STORE)
                                      |ngx_http_kvroute_legs_conf_bit(HEADER) }
@@ -116,7 +118,6 @@ ngx_http_kvroute_legs_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     prefill->min = 8 * 1024;
     prefill->transfer = 0.2;
     prefill->timeout = 120000;
-    prefill->bootstrap_port = 8998;
 
     if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_legs_conf_list,
                                         2, prefill)
@@ -124,6 +125,11 @@ ngx_http_kvroute_legs_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         || ngx_http_kvroute_legs_conf_unused(cf, prefill) != NGX_OK)
     {
         return NGX_CONF_ERROR;
+    }
+
+    if (prefill->bootstrap_port == 0) {
+        prefill->bootstrap_port = prefill->connector == KVR_CONNECTOR_PULL
+                                  ? 5710 : 8998;
     }
 
     prefill->upstream = ngx_http_kvroute_legs_conf_upstream(cf, &value[1]);
@@ -154,6 +160,13 @@ ngx_http_kvroute_legs_conf_unused(ngx_conf_t *cf,
     const ngx_str_t  *name;
 
     value = cf->args->elts;
+
+    if (prefill->always && kvr_connector(prefill->connector)->pull) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"!\" in \"min=\" of \"kvroute_prefill\" has no "
+                           "effect with \"connector=pull\": remove it");
+        return NGX_ERROR;
+    }
 
     for (i = 2; i < cf->args->nelts; i++) {
 
@@ -291,7 +304,8 @@ ngx_http_kvroute_legs_conf_check(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
-    if (kvr_connector(prefill->connector)->meet
+    if ((kvr_connector(prefill->connector)->meet
+         || kvr_connector(prefill->connector)->pull)
         && ngx_http_kvroute_legs_conf_hosts(cf, prefill) != NGX_OK)
     {
         return NGX_ERROR;
@@ -308,6 +322,25 @@ ngx_http_kvroute_legs_conf_check(ngx_conf_t *cf,
         }
 
         return NGX_OK;
+    }
+
+    if (kvr_connector(prefill->connector)->pull) {
+
+        if (decode == uscf) {
+            return ngx_http_kvroute_legs_conf_name(cf, &from->prefill,
+                                                   &uscf->host);
+        }
+
+        if (!own) {
+            return NGX_OK;
+        }
+
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"kvroute_prefill %V\" with \"connector=pull\" in "
+                      "location \"%V\" must name the upstream of "
+                      "\"proxy_pass\", \"%V\": its servers fetch from each "
+                      "other", &uscf->host, &clcf->name, &decode->host);
+        return NGX_ERROR;
     }
 
     if (decode == uscf) {
@@ -434,7 +467,7 @@ ngx_http_kvroute_legs_conf_hosts(ngx_conf_t *cf,
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "server \"%V\" in upstream \"%V\" in %s:%ui must "
                           "have a host and a port: with \"connector=%s\" of "
-                          "\"kvroute_prefill\" decode servers connect to it",
+                          "\"kvroute_prefill\" other servers connect to it",
                           &server[i].name, &uscf->host, uscf->file_name,
                           uscf->line,
                           kvr_connector(prefill->connector)->name);

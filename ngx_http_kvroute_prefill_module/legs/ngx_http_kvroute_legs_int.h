@@ -14,6 +14,7 @@
 #include "core/legs/kvr_connector.h"
 #include "core/legs/kvr_disaggregate.h"
 #include "core/legs/kvr_edit.h"
+#include "core/legs/kvr_pull.h"
 #include "core/legs/kvr_transfer.h"
 
 
@@ -76,6 +77,8 @@ struct ngx_http_kvroute_legs_s {
 
     kvr_transfer_t               transfer;
     u_char                      *memory;    /* for the descriptor */
+
+    kvr_pull_t                   pull;      /* connector=pull */
 
     kvr_edit_t                   edit;
     u_char                      *saved;     /* bytes that were blanked */
@@ -198,5 +201,17 @@ void ngx_http_kvroute_legs_plain(ngx_http_kvroute_legs_t *legs,
  * status of the answer.
  */
 ngx_int_t ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs);
+
+
+/* Sets where servers meet, or what one fetches: a host, a port and a number. */
+ngx_int_t ngx_http_kvroute_legs_meeting(ngx_http_kvroute_legs_t *legs,
+    ngx_str_t *server, kvr_meeting_t *meeting);
+
+/*
+ * _pull: decides where the request goes, and adds to its body where that server
+ * fetches from.  Returns YES, or why it does not.
+ */
+kvr_disaggregate_e ngx_http_kvroute_legs_pull(ngx_http_kvroute_legs_t *legs,
+    ngx_http_kvroute_ctx_t *ctx);
 
 #endif /* _NGX_HTTP_KVROUTE_LEGS_INT_H_INCLUDED_ */

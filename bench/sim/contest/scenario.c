@@ -113,6 +113,25 @@
       .prefix_min = 2000, .prefix_max = 12000,                                \
       .question = { 150, 0.5 }, .output = { 250, 0.5 } }
 
+/* agents that fork over 40,000 tokens, so long after the first one */
+
+#define KVS_FORKS(after)                                                      \
+    { .shape = KVS_BURST, .parts = 43, .spread = 0.2, .pause = { after, 0 },  \
+      .prefix_min = 40000, .prefix_max = 40000,                               \
+      .question = { 800, 0.5 }, .output = { 250, 0.5 } }
+
+/* conversations about documents of 48,000 tokens */
+
+#define KVS_QUESTIONS                                                         \
+    { .shape = KVS_AGENTS, .prefixes = 192,                                   \
+      .prefix_min = 48000, .prefix_max = 48000,                               \
+      .question = { 200, 0.5 }, .output = { 200, 0.5 },                       \
+      .steps = { 4, 0.3 }, .pause = { 5, 0.5 } }
+
+/* a link of 200 Gbit/s */
+
+#define KVS_FETCHES  .fetch_rate = 25e9
+
 #define KVS_ASKED_BY(n)                                                       \
     { .shape = KVS_ASKED, .prefixes = 64, .parts = n,                         \
       .prefix_min = 4000, .prefix_max = 12000,                                \
@@ -245,6 +264,22 @@ const kvs_scenario_t  kvs_scenarios[] = {
 
     { "burst", KVS_ALWAYS, KVS_FLEET(KVS_8B, 8), KVS_SIBLINGS, NULL },
     { "burst_70b", KVS_FULL, KVS_FLEET(KVS_70B, 8), KVS_SIBLINGS, NULL },
+
+    /* further answers than to wait or to compute; make bench-burst */
+
+    { "forks", KVS_FULL, KVS_FLEET(KVS_24B, 8, KVS_FETCHES),
+      KVS_FORKS(4), "forks_new" },
+    { "forks_new", KVS_FULL, KVS_FLEET(KVS_24B, 8, KVS_FETCHES),
+      KVS_FORKS(0), NULL },
+    { "forks_slow", KVS_FULL, KVS_FLEET(KVS_24B, 8, .fetch_rate = 3e9),
+      KVS_FORKS(4), "forks_new" },
+    { "siblings_new", KVS_FULL, KVS_FLEET(KVS_24B, 8, KVS_FETCHES),
+      KVS_GROUPS_OF(50), "siblings_50" },
+    { "documents", KVS_FULL,
+      KVS_FLEET(KVS_8B, 8, KVS_FETCHES, .host = 2, .host_rate = 50e9,
+                .closed = 128), KVS_QUESTIONS, NULL },
+    { "documents_gpu", KVS_FULL,
+      KVS_FLEET(KVS_8B, 8, KVS_FETCHES, .closed = 128), KVS_QUESTIONS, NULL },
 
     /* things happen */
 

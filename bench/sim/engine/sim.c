@@ -17,6 +17,7 @@ static void kvs_sim_start(kvs_sim_t *sim);
 static void kvs_sim_arrive(kvs_sim_t *sim);
 static void kvs_sim_step(kvs_sim_t *sim, kvs_session_t *s);
 static void kvs_sim_send(kvs_sim_t *sim, kvs_request_t *rq);
+static void kvs_sim_again(kvs_sim_t *sim, uint32_t replica);
 static void kvs_sim_done(kvs_sim_t *sim, kvs_request_t *rq);
 static void kvs_sim_lost(kvs_sim_t *sim, kvs_request_t *rq);
 static void kvs_sim_abort(kvs_sim_t *sim, kvs_request_t *rq);
@@ -205,6 +206,13 @@ kvs_sim_event(kvs_sim_t *sim, kvs_event_t *ev)
 
     switch (ev->type) {
 
+    case KVS_EV_PARKED:
+        if (rq->parked < KVS_REPLICAS) {
+            kvs_sim_again(sim, rq->parked);
+        }
+
+        return;
+
     case KVS_EV_HEADERS:
         sim->policy->headers(sim->state[rq->router], rq, sim->now);
         return;
@@ -220,6 +228,7 @@ kvs_sim_event(kvs_sim_t *sim, kvs_event_t *ev)
             sim->policy->first(sim->state[rq->router], rq, sim->now);
         }
 
+        kvs_sim_again(sim, rq->replica);
         return;
 
     case KVS_EV_DONE:
@@ -434,7 +443,16 @@ kvs_sim_send(kvs_sim_t *sim, kvs_request_t *rq)
     rq->matched = 0;
     rq->inserted = 0;
 
+    rq->parked = KVS_REPLICAS;
+    rq->req.source = NULL;
+
     i = sim->policy->pick(sim->state[rq->router], rq, sim->now);
+
+    if (i == KVS_REPLICAS) {
+        sim->parked[sim->nparked++] = rq;
+        kvs_events_push(&sim->events, rq->until, KVS_EV_PARKED, rq, rq->gen);
+        return;
+    }
 
     rq->replica = i;
     sim->picked[i]++;
@@ -448,6 +466,36 @@ kvs_sim_send(kvs_sim_t *sim, kvs_request_t *rq)
         kvs_events_push(&sim->events, sim->now + sim->hw.api, KVS_EV_HEADERS,
                         rq, rq->gen);
     }
+}
+
+
+/* those that wait for a replica's first token are asked again, in order */
+static void
+kvs_sim_again(kvs_sim_t *sim, uint32_t replica)
+{
+    uint32_t        i, k, n;
+    kvs_request_t  *rq;
+
+    for (i = 0, k = 0, n = sim->nparked; i < n; i++) {
+        rq = sim->parked[i];
+
+        if (rq->parked != replica) {
+            sim->parked[k++] = rq;
+            continue;
+        }
+
+        /* it may be parked again, behind those that are still to be asked */
+
+        sim->nparked = i;
+        rq->attempts--;
+        kvs_sim_send(sim, rq);
+
+        if (sim->nparked > i) {
+            sim->parked[k++] = rq;
+        }
+    }
+
+    sim->nparked = k;
 }
 
 
@@ -471,7 +519,11 @@ kvs_sim_done(kvs_sim_t *sim, kvs_request_t *rq)
         sim->prompt += rq->tokens;
         sim->cached += rq->req.cached_tokens;
         sim->loaded += rq->req.loaded[KVE_HOST] + rq->req.loaded[KVE_DISK];
+        sim->fetched += rq->req.loaded[KVE_PEER];
         sim->matched += (uint64_t) rq->matched;
+        sim->common += sim->workload->shape.prefix_min
+                       - kvr_min(rq->req.cached_tokens,
+                                 sim->workload->shape.prefix_min);
         sim->load[rq->replica]++;
 
         /* of its own earlier prompts: what others have left does not count */
@@ -496,6 +548,8 @@ kvs_sim_lost(kvs_sim_t *sim, kvs_request_t *rq)
     if (sim->policy->done) {
         sim->policy->done(sim->state[rq->router], rq, sim->now, 0);
     }
+
+    kvs_sim_again(sim, rq->replica);
 
     rq->gen++;
     rq->submitted = 0;
@@ -638,6 +692,5 @@ kvs_sim_restart(kvs_sim_t *sim)
     }
 
     kvs_events_push(&sim->events, sim->now + sim->fleet.restart_for,
-                    KVS_EV_RECOVER, NULL,
-                 0);
+                    KVS_EV_RECOVER, NULL, 0);
 }

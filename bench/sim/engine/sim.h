@@ -46,6 +46,9 @@ struct kvs_request_s {
     uint32_t          replica;
     uint32_t          router;
     uint32_t          attempts;
+    uint32_t          parked;       /* waits for this replica's first token;
+                                       KVS_REPLICAS: it does not */
+    double            until;        /* and no longer than that; 0: never did */
     double            start;        /* the client sent it */
     double            first;        /* the client saw the first token */
     unsigned          measured:1;
@@ -61,6 +64,8 @@ struct kvs_request_s {
     uint64_t          pending;      /* of the rivals */
     uint32_t          charge;
     uint32_t          matched;      /* tokens, as predicted */
+    uint32_t          computing;    /* units from this one on, */
+    unsigned          counted:1;    /* as the router knows */
     unsigned          inserted:1;
 };
 
@@ -71,7 +76,10 @@ struct kvs_policy_s {
     void           *(*create)(kvs_sim_t *sim, const kvs_policy_t *policy);
     void            (*destroy)(void *data);
 
-    /* picks one of sim->up, and counts it in */
+    /*
+     * Picks one of sim->up, and counts it in; or KVS_REPLICAS, with parked and
+     * until: it is asked again at a first token of that one, or then.
+     */
     uint32_t        (*pick)(void *data, kvs_request_t *rq, double now);
 
     /* optional */
@@ -87,6 +95,9 @@ struct kvs_policy_s {
     const void       *conf;
 };
 
+
+/* those that wait for a sibling's first token, at most */
+#define KVS_PARKED  4096
 
 /* kinds of policies */
 #define KVS_RIVAL      0x01         /* published: counts as a rival */
@@ -122,6 +133,8 @@ typedef struct {
     double            disk, disk_rate;
     unsigned          store:1;      /* the disk is one of all replicas */
 
+    double            fetch_rate;   /* of a replica's link to the others */
+
     /* hybrid models: tokens from one place to resume at to the next */
 
     uint32_t          state;
@@ -136,7 +149,7 @@ typedef struct {
     uint32_t          requests;     /* all of them */
     unsigned          capped:1;     /* given up before all were done */
 
-    double            ttft, ttft_p50, ttft_p95, ttft_p99;
+    double            ttft, ttft_p50, ttft_p90, ttft_p95, ttft_p99;
     double            e2e, e2e_p95, e2e_p50, e2e_p90;
     double            tpt, tpt_p99; /* time per token, the first not counted */
     double            urgent, urgent_p99;   /* TTFT of the urgent ones */
@@ -145,6 +158,8 @@ typedef struct {
     double            completed;    /* in the window, over those due in it */
     double            cached;       /* share of the prompt tokens */
     double            loaded;       /* likewise, from lower tiers */
+    double            fetched;      /* likewise, from other replicas */
+    double            prefills;     /* bursts: of the common part, by burst */
     uint32_t          flushed;      /* times a router took a cache as lost */
     double            predicted;    /* matched by the router's word */
     double            imbalance;    /* requests: busiest over the mean */
@@ -189,6 +204,9 @@ struct kvs_sim_s {
 
     kvs_events_t      events;
 
+    kvs_request_t    *parked[KVS_PARKED];
+    uint32_t          nparked;
+
     kvs_request_t    *free;
     void            **slabs;
     size_t            nslabs, slabs_size;
@@ -201,7 +219,8 @@ struct kvs_sim_s {
 
     kvs_sample_t      ttft, e2e, tpt, urgent;
     uint32_t          failed, aborted, requests;
-    uint64_t          prompt, cached, loaded, matched;
+    uint64_t          prompt, cached, loaded, fetched, matched;
+    uint64_t          common;       /* computed of the bursts' common parts */
     uint32_t          flushed;
     kve_blocks_t     *store;
     double            price[KVE_TIERS]; /* of a load, to computing it */

@@ -42,6 +42,8 @@ kvs_sim_create(kvs_sim_t *sim)
     kvs_sim_tier(sim, &cf, KVE_HOST, fleet->host, fleet->host_rate);
     kvs_sim_tier(sim, &cf, KVE_DISK, fleet->disk, fleet->disk_rate);
 
+    kvs_sim_tier(sim, &cf, KVE_PEER, 0, fleet->fetch_rate);
+
     if (fleet->store) {
         sim->store = kve_blocks_create(cf.tier[KVE_DISK].blocks * sim->n, 0);
         cf.tier[KVE_DISK].shared = sim->store;

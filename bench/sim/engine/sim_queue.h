@@ -23,7 +23,8 @@ enum {
     KVS_EV_FOREIGN,
     KVS_EV_RESTART,
     KVS_EV_RECOVER,
-    KVS_EV_ADD
+    KVS_EV_ADD,
+    KVS_EV_PARKED
 };
 
 

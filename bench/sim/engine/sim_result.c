@@ -3,6 +3,7 @@
  */
 
 #include "bench/sim/engine/sim_queue.h"
+#include "bench/sim/engine/workload.h"
 
 
 void
@@ -66,6 +67,7 @@ kvs_sim_result(kvs_sim_t *sim, kvs_result_t *res)
 
     res->ttft = kvs_sample_mean(&sim->ttft);
     res->ttft_p50 = kvs_sample_quantile(&sim->ttft, 0.5);
+    res->ttft_p90 = kvs_sample_quantile(&sim->ttft, 0.90);
     res->ttft_p95 = kvs_sample_quantile(&sim->ttft, 0.95);
     res->ttft_p99 = kvs_sample_quantile(&sim->ttft, 0.99);
     res->e2e = kvs_sample_mean(&sim->e2e);
@@ -84,7 +86,13 @@ kvs_sim_result(kvs_sim_t *sim, kvs_result_t *res)
     res->completed = sim->due_total ? (double) sim->done / sim->due_total : 1;
     res->cached = sim->prompt ? (double) sim->cached / sim->prompt : 0;
     res->loaded = sim->prompt ? (double) sim->loaded / sim->prompt : 0;
+    res->fetched = sim->prompt ? (double) sim->fetched / sim->prompt : 0;
     res->flushed = sim->flushed;
+
+    if (sim->workload->shape.shape == KVS_BURST && res->measured) {
+        res->prefills = (double) sim->common / sim->workload->shape.prefix_min
+                        / res->measured * sim->workload->shape.parts;
+    }
     res->ideal = sim->had ? (double) sim->found / sim->had : 1;
     res->predicted = sim->prompt ? (double) sim->matched / sim->prompt : 0;
 

@@ -196,17 +196,20 @@ kvs_workload_next(kvs_workload_t *w, const kvs_sim_t *sim)
     } else if (w->shape.shape == KVS_BURST) {
 
         if (w->siblings == 0) {
-            w->clock += kvs_rng_exp(&w->rng, w->shape.parts / rate);
+            w->clock += kvs_rng_exp(&w->rng, fmax(w->shape.parts / rate
+                                                  - w->shape.pause.mean, 0));
             w->start = w->clock;
         }
 
         s = kvs_workload_draw(w, &t);
 
-        /* evenly, so that they come in order */
+        /* evenly, so that they come in order; the first one earlier */
 
         s->arrival = w->start
                      + w->shape.spread * (w->shape.parts - 1 - w->siblings)
-                       / w->shape.parts;
+                       / w->shape.parts
+                     + (w->siblings + 1 < w->shape.parts
+                        ? w->shape.pause.mean : 0);
 
         /* bursts may overlap; arrivals must not go back */
 

@@ -47,7 +47,8 @@ typedef struct {
     uint32_t         parts;        /* rag: documents; burst: siblings;
                                       asked: users of a document; mixed:
                                       documents, 0: each is asked once */
-    double           spread;       /* burst: s between first and last */
+    double           spread;       /* burst: s between first and last, */
+                                   /* beside the first one's lead, pause */
     const char      *trace;        /* file name */
 } kvs_shape_t;
 

@@ -34,6 +34,9 @@ static const kvs_metric_t  kvs_metrics[] = {
     { "busiest", offsetof(kvs_result_t, most), 0 },
     { "least_busy", offsetof(kvs_result_t, least), 1 },
     { "predicted", offsetof(kvs_result_t, predicted), 1 },
+    { "ttft_p90", offsetof(kvs_result_t, ttft_p90), 0 },
+    { "fetched", offsetof(kvs_result_t, fetched), 1 },
+    { "prefills", offsetof(kvs_result_t, prefills), 0 },
     { NULL, 0, 0 }
 };
 

@@ -95,6 +95,11 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
                           0);
     }
 
+    if (ro->conf.fetch || ro->conf.wait) {
+        memset(&px, 0, sizeof(px));
+        ro->computing = kvs_prefix_create(&px);
+    }
+
     if (ro->conf.events) {
         ro->told = kvs_told_create(sim, &ro->zone, ro->conf.delay,
                                    ro->conf.aliases);
@@ -130,6 +135,10 @@ kvs_router_destroy(void *data)
 
     if (ro->told) {
         kvs_told_destroy(ro->told);
+    }
+
+    if (ro->computing) {
+        kvs_prefix_destroy(ro->computing);
     }
 
     kvs_zone_destroy(&ro->zone);
@@ -194,7 +203,24 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
         ch.cand[k].load += ro->load[ch.cand[k].place];
     }
 
+    if (ro->computing) {
+        kvs_router_offered(ro, &ch);
+    }
+
+    if (ro->conf.wait && kvs_router_wait(ro, rq, &ch, now)) {
+        return KVS_REPLICAS;
+    }
+
     i = kvs_route_pick(&ro->zone, &rq->route, &ch, NULL, now);
+
+    if (ro->computing) {
+        rq->req.source = kvs_router_source(ro, &ch, i);
+
+        rq->computing = kvr_min(ro->held[i], rq->units);
+        kvs_prefix_hold(ro->computing, rq->chain + rq->computing,
+                        rq->units - rq->computing, i);
+        rq->counted = 1;
+    }
 
     for (k = 0; k < ch.n; k++) {
         ro->current[ch.cand[k].place] = ch.cand[k].current_weight;
@@ -475,6 +501,7 @@ kvs_router_first(void *data, kvs_request_t *rq, double now)
 {
     kvs_router_t *ro = data;
 
+    kvs_router_computed(ro, rq);
     kvs_route_first(&ro->zone, &rq->route, ro->conf.timed, now);
 }
 
@@ -524,6 +551,7 @@ kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok)
     kvr_tokens_t  tokens;
 
     kvs_router_admitted(ro, rq, now);
+    kvs_router_computed(ro, rq);
 
     tokens.prompt = rq->tokens;
     tokens.cached = rq->req.cached_tokens;

@@ -8,6 +8,7 @@
 
 #include "core/policy/kvr_policy.h"
 #include "core/hot/kvr_sketch.h"
+#include "core/legs/kvr_pull.h"
 
 #include "bench/model/prefix.h"
 #include "bench/sim/engine/sim.h"
@@ -65,6 +66,10 @@ typedef struct {
     unsigned             strict:1;   /* credit ends at the first that is */
     double               ttl;        /* s, LRU only */
     unsigned             tiers:1;    /* those below the GPU's are known too */
+    unsigned             fetch:1;    /* replicas get from each other what
+                                        they lack, */
+    unsigned             wait:1;     /* requests wait for a sibling that
+                                        computes what they have in common */
     uint32_t             ranks;      /* of a server, which it chooses itself;
                                         0: each replica is one */
     double               home;       /* credit of homes, 0: there are none */
@@ -91,6 +96,10 @@ typedef struct {
     kvs_prefix_t         *lru;
     kvs_prefix_t         *coming;               /* submitted, not admitted */
     kvs_told_t           *told;                 /* KV events */
+    kvs_prefix_t         *computing;            /* before a first token */
+    uint32_t              held[KVS_REPLICAS];   /* units, of the request */
+    kvr_pull_t            pull;
+    kvr_candidate_t       plain[KVS_REPLICAS];  /* without fetching */
 
     kvs_rng_t             lose;
     uint64_t              load[KVS_REPLICAS];   /* KVS_STATE_TRUE: bytes that
@@ -110,6 +119,18 @@ void kvs_router_first(void *data, kvs_request_t *rq, double now);
 void kvs_router_restarted(void *data, uint32_t replica, double now);
 /* the replicas' own word, and what is on its way to them */
 void kvs_router_true(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
+    double now);
+
+/*
+ * fetch, wait: candidates that can fetch, the replica that the picked one
+ * fetches from; whether a request is better off once a sibling has its first
+ * token.
+ */
+kve_replica_t *kvs_router_source(const kvs_router_t *ro,
+    const kvs_choice_t *ch, uint32_t i);
+void kvs_router_offered(kvs_router_t *ro, kvs_choice_t *ch);
+void kvs_router_computed(kvs_router_t *ro, kvs_request_t *rq);
+int kvs_router_wait(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
     double now);
 
 /* forgets what conf.without says */

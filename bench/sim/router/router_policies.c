@@ -86,6 +86,19 @@ static const kvs_router_conf_t  kvs_conf_oracle = {
     .policy = KVR_POLICY_KV_CACHE, .state = KVS_STATE_TRUE
 };
 
+/* make bench-burst: what two further answers bring, alone and together */
+
+#define KVS_FURTHER(name, ...)                                                \
+    static const kvs_router_conf_t  kvs_conf_##name = {                       \
+        .policy = KVR_POLICY_KV_CACHE, .usage = 1, .timed = 1, .probe = 1,    \
+        .replies = 1, .tiers = 1, __VA_ARGS__                                 \
+    };
+
+KVS_FURTHER(knows, .fetch = 0)
+KVS_FURTHER(fetch, .fetch = 1)
+KVS_FURTHER(wait, .wait = 1)
+KVS_FURTHER(both, .fetch = 1, .wait = 1)
+
 /* make bench-tiers */
 
 static const kvs_router_conf_t  kvs_conf_tiers_oracle = {
@@ -218,6 +231,11 @@ const kvs_policy_t  kvs_router_policies[] = {
     KVS_ABLATED(told, "kv_cache_told", retention),
     KVS_ABLATED(told, "kv_cache_told", factor),
     KVS_ABLATED(told, "kv_cache_told", output),
+
+    KVS_ROUTER("knows", KVS_ABLATION, &kvs_conf_knows),
+    KVS_ROUTER("fetch", KVS_ABLATION, &kvs_conf_fetch),
+    KVS_ROUTER("wait", KVS_ABLATION, &kvs_conf_wait),
+    KVS_ROUTER("both", KVS_ABLATION, &kvs_conf_both),
 
     KVS_ROUTER("assumed_1m", KVS_PARAM, &kvs_conf_assumed_1),
     KVS_ROUTER("assumed_2m", KVS_PARAM, &kvs_conf_assumed_2),

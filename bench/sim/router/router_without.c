@@ -1,10 +1,17 @@
 /*
  * The router as if it had never learned something, for the ablation; and as if
- * it knew all that there is.
+ * it knew all that there is.  And two answers that it could give: a replica
+ * fetches from another one what it lacks of a prompt; a request waits for a
+ * sibling that is computing what they have in common.
  */
 
 #include "bench/model/route.h"
 #include "bench/sim/router/router.h"
+
+
+/* units that are worth it: 2 KB, and for a sibling 8 KB */
+#define KVS_FETCH_UNITS  8
+#define KVS_WAIT_UNITS   32
 
 
 void
@@ -115,5 +122,176 @@ kvs_router_true(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
 
     for (set = ch->set; kvr_set_next(&set, &i); /* void */ ) {
         ch->matched[i] = kvr_max(ch->matched[i], coming[i]);
+    }
+}
+
+
+static int
+kvs_router_computes(kvs_router_t *ro, const kvs_request_t *rq, uint32_t units,
+    uint32_t i)
+{
+    uint32_t   matched[KVS_REPLICAS];
+    kvr_set_t  set;
+
+    set = kvr_set_none();
+    kvr_set_add(&set, i);
+
+    kvs_prefix_match(ro->computing, rq->chain + units - 1, 1, set, 0, matched,
+                     NULL);
+
+    return matched[i] != 0;
+}
+
+
+/* of the units that a replica has or will have, those that it has */
+static uint32_t
+kvs_router_ready(kvs_router_t *ro, const kvs_request_t *rq, uint32_t units,
+    uint32_t i)
+{
+    uint32_t  low, high, middle;
+
+    low = 0;
+    high = units;
+
+    while (low < high) {
+        middle = high - (high - low) / 2;
+
+        if (kvs_router_computes(ro, rq, middle, i)) {
+            high = middle - 1;
+
+        } else {
+            low = middle;
+        }
+    }
+
+    return low;
+}
+
+
+/* after the candidates are there; before they are changed */
+void
+kvs_router_offered(kvs_router_t *ro, kvs_choice_t *ch)
+{
+    memcpy(ro->held, ch->matched, sizeof(ro->held));
+    memcpy(ro->plain, ch->cand, ch->n * sizeof(kvr_candidate_t));
+
+    ro->pull.transfer = ro->sim->price[KVE_PEER];
+    ro->pull.min = KVS_FETCH_UNITS * KVS_UNIT_BYTES;
+    ro->pull.source = KVR_PULL_NONE;
+    ro->pull.held = 0;
+
+    if (ro->conf.fetch) {
+        kvr_pull(&ro->pull, ch->cand, ch->n);
+    }
+}
+
+
+/* the replica that the picked one fetches from, or NULL */
+kve_replica_t *
+kvs_router_source(const kvs_router_t *ro, const kvs_choice_t *ch, uint32_t i)
+{
+    if (ro->pull.source == KVR_PULL_NONE
+        || (uint64_t) ro->held[i] * KVS_UNIT_BYTES + ro->pull.min
+           > ro->pull.held)
+    {
+        return NULL;
+    }
+
+    return ro->sim->replica[ch->cand[ro->pull.source].place];
+}
+
+
+int
+kvs_router_wait(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
+    double now)
+{
+    double            cost;
+    uint32_t          i, k, most, ready;
+    uint64_t          left;
+    kvr_pull_t        pull;
+    kvr_decision_t    d;
+    kvr_policy_request_t  req;
+    kvr_candidate_t  *c, *h, after[KVS_REPLICAS];
+
+    if (rq->until > 0 && now >= rq->until) {
+        return 0;
+    }
+
+    /* the sibling that has most of it, and is not done */
+
+    h = NULL;
+    most = 0;
+    ready = 0;
+
+    for (k = 0; k < ch->n; k++) {
+        c = &ch->cand[k];
+        i = c->place;
+
+        ready = kvr_max(ready, kvs_router_ready(ro, rq, ro->held[i], i));
+
+        if (ro->held[i] > most) {
+            most = ro->held[i];
+            h = c;
+        }
+    }
+
+    if (h == NULL || most <= ready + KVS_WAIT_UNITS) {
+        return 0;
+    }
+
+    /* what it costs now, and once that one is done */
+
+    req = ch->req;
+    kvr_policy_pick(&req, ch->cand, ch->n, &d);
+    cost = ch->cand[d.pick].cost;
+
+    memcpy(after, ro->plain, ch->n * sizeof(kvr_candidate_t));
+
+    left = kvr_prefill_left(&ro->zone.registry.peer[h->place].prefill,
+                            h->pending, kvs_zone_ms(now));
+
+    for (k = 0; k < ch->n; k++) {
+        c = &after[k];
+        c->pending -= kvr_min(c->pending, left);
+
+        if (c->place == h->place) {
+            c->unanswered = 0;
+            c->pending = 0;
+        }
+    }
+
+    if (ro->conf.fetch) {
+        pull = ro->pull;
+        kvr_pull(&pull, after, ch->n);
+    }
+
+    req = ch->req;
+    kvr_policy_pick(&req, after, ch->n, &d);
+
+    if ((double) left + after[d.pick].cost >= cost) {
+        return 0;
+    }
+
+    rq->parked = h->place;
+
+    /* how many want it is known before it is computed */
+
+    if (!(rq->until > 0)) {
+        kvr_hot_add(ro->zone.core.hot, &rq->route.counted, kvs_zone_ms(now));
+        rq->until = now + 2 * (double) rq->bytes * KVR_PREFILL_RATE
+                          / kvr_max(ch->view.rate, 1) / 1000;
+    }
+
+    return 1;
+}
+
+
+void
+kvs_router_computed(kvs_router_t *ro, kvs_request_t *rq)
+{
+    if (rq->counted) {
+        rq->counted = 0;
+        kvs_prefix_drop(ro->computing, rq->chain + rq->computing,
+                        rq->units - rq->computing, rq->replica);
     }
 }

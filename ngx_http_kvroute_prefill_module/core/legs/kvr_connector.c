@@ -11,6 +11,8 @@ static size_t kvr_connector_meet_sglang(kvr_endpoint_e endpoint,
     const kvr_meeting_t *meeting, kvr_leg_e role, unsigned kept, char *dst);
 static size_t kvr_connector_meet_mooncake(kvr_endpoint_e endpoint,
     const kvr_meeting_t *meeting, kvr_leg_e role, unsigned kept, char *dst);
+static size_t kvr_connector_pull(kvr_endpoint_e endpoint,
+    const kvr_meeting_t *meeting, kvr_leg_e role, unsigned kept, char *dst);
 static char *kvr_connector_comma(char *dst, unsigned kept);
 static char *kvr_connector_token(char *dst, kvr_endpoint_e endpoint);
 static char *kvr_connector_put(char *dst, const char *text);
@@ -90,7 +92,12 @@ static const kvr_connector_t  kvr_connectors[] = {
     [KVR_CONNECTOR_MOONCAKE] = {
         .name = "mooncake", .paths = kvr_connector_openai,
         .limits = &kvr_connector_one, .plan = kvr_connector_both, .alone = 1,
-        .meet = kvr_connector_meet_mooncake }
+        .meet = kvr_connector_meet_mooncake },
+
+    [KVR_CONNECTOR_PULL] = {
+        .name = "pull", .paths = kvr_connector_openai,
+        .limits = &kvr_connector_all, .plan = kvr_connector_decode, .alone = 1,
+        .pull = kvr_connector_pull }
 };
 
 _Static_assert(kvr_nelts(kvr_connectors) == KVR_CONNECTOR_MAX, "connectors");
@@ -222,6 +229,29 @@ kvr_connector_meet_mooncake(kvr_endpoint_e endpoint,
     p = kvr_connector_put(p, ",\"transfer_id\":\"xfer-");
     p = kvr_connector_number(p, meeting->room >> 1);
     p = kvr_connector_put(p, "\"}}");
+
+    return (size_t) (p - dst);
+}
+
+
+static size_t
+kvr_connector_pull(kvr_endpoint_e endpoint, const kvr_meeting_t *meeting,
+    kvr_leg_e role, unsigned kept, char *dst)
+{
+    char  *p;
+
+    (void) endpoint;
+    (void) role;
+
+    p = kvr_connector_comma(dst, kept);
+    p = kvr_connector_put(p, "\"kv_transfer_params\":{"
+                          "\"remote_kv_source\":{\"kv_request_id\":\"kvroute-");
+    p = kvr_connector_number(p, meeting->room >> 1);
+    p = kvr_connector_put(p, "\",\"remote_host\":\"");
+    p = kvr_connector_bytes(p, meeting->server, meeting->host_len);
+    p = kvr_connector_put(p, "\",\"remote_port\":");
+    p = kvr_connector_number(p, meeting->port);
+    p = kvr_connector_put(p, "}}}");
 
     return (size_t) (p - dst);
 }

@@ -34,9 +34,12 @@
  *     mooncake  vLLM's MooncakeConnector: likewise, but a server can serve a
  *               request alone, and the prefill leg asks for one token.  The
  *               prefill server's address is its engine_id
+ *     pull      vLLM's P2P tier: there is one leg.  Its body names another
+ *               server of the same upstream, which the engine asks for the part
+ *               of the prompt that it lacks.  A miss is computed
  *
  * Sources: vLLM, docs/features/nixl_connector_usage.md and its
- * toy_proxy_server.py; llm-d, the sidecar's x-prefiller-host-port; LMCache's
+ * toy_proxy_server.py, and vllm/v1/kv_offload/tiering/p2p of 0.32; llm-d, the sidecar's x-prefiller-host-port; LMCache's
  * shared storage examples; requests of other routers (t/legs).
  */
 
@@ -52,6 +55,7 @@ typedef enum {
     KVR_CONNECTOR_HEADER,
     KVR_CONNECTOR_SGLANG,
     KVR_CONNECTOR_MOONCAKE,
+    KVR_CONNECTOR_PULL,
     KVR_CONNECTOR_MAX
 } kvr_connector_e;
 
@@ -96,6 +100,10 @@ typedef struct {
     /* both legs at once; NULL: one leg after the other */
 
     kvr_connector_meet_pt  meet;
+
+    /* a single leg, which names the server to fetch from; or NULL */
+
+    kvr_connector_meet_pt  pull;
 
     unsigned               alone:1;  /* a server can serve a request alone */
 } kvr_connector_t;

@@ -530,6 +530,13 @@ kve_replica_admit(kve_replica_t *r, kve_req_t *req, double t, uint32_t budget)
     }
 
     found = kve_replica_found(r, req->hashes, limit, req->blocks, tier);
+
+    if (found < limit && kve_replica_coming(r, req->hashes[found])) {
+        return 0;
+    }
+
+    found = kve_replica_fetched(req, limit, found, tier);
+
     shared = tier[KVE_GPU];
 
     for (i = 0, idle = 0; i < shared; i++) {

@@ -17,6 +17,9 @@
  * that goes on in a lower tier is loaded before it is computed; the others go on
  * meanwhile.
  *
+ * A request may name another replica: what that one has further on of its
+ * prompt comes from there, over the links of both, one prompt after the other.
+ *
  * A hybrid model resumes only where a recurrent state was kept: the tokens of
  * "state" each, at the last such place that a step reaches, or at all of them.
  * States are in the GPU's memory only.
@@ -44,6 +47,7 @@ typedef enum {
     KVE_GPU = 0,
     KVE_HOST,
     KVE_DISK,
+    KVE_PEER,               /* no tier of its own: another replica */
     KVE_TIERS
 } kve_tier_e;
 
@@ -120,6 +124,7 @@ struct kve_req_s {
     unsigned            given:1;        /* its prompt's keys and values have
                                            come from elsewhere: all but the
                                            last token is there */
+    kve_replica_t      *source;         /* has more of the prompt, or NULL */
     void               *data;
 
     /* what came of it */

@@ -61,6 +61,7 @@ struct kve_replica_s {
     kve_blocks_t       *tier[KVE_TIERS];    /* of the lower ones, or NULL */
     kve_told_tier_t     by[KVE_TIERS];
     double              link[KVE_TIERS];    /* busy loading until then */
+    double              out;                /* busy sending until then */
     double              now;
 
     kve_list_t          arrivals;
@@ -135,6 +136,9 @@ void kve_replica_load(kve_replica_t *r, kve_req_t *req, const uint32_t *tier,
  * Leading blocks of so many that would be found: their number, and those of
  * each tier.  ids of the first tier's go to "ids", unless NULL.
  */
+uint32_t kve_replica_fetched(const kve_req_t *req, uint32_t limit,
+    uint32_t found, uint32_t *tier);
+int kve_replica_coming(const kve_replica_t *r, uint64_t hash);
 uint32_t kve_replica_found(const kve_replica_t *r, const uint64_t *hashes,
     uint32_t limit, uint32_t *ids, uint32_t *tier);
 

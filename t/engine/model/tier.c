@@ -109,6 +109,51 @@ kve_replica_found(const kve_replica_t *r, const uint64_t *hashes,
 }
 
 
+/* the blocks that are there if the source delivers what it has more */
+uint32_t
+kve_replica_fetched(const kve_req_t *req, uint32_t limit, uint32_t found,
+    uint32_t *tier)
+{
+    uint32_t  n, there[KVE_TIERS];
+
+    if (req->source == NULL) {
+        return found;
+    }
+
+    n = kve_replica_found(req->source, req->hashes, limit, NULL, there);
+
+    tier[KVE_PEER] = n > found ? n - found : 0;
+
+    return found + tier[KVE_PEER];
+}
+
+
+/* whether a block is on its way from another replica already */
+int
+kve_replica_coming(const kve_replica_t *r, uint64_t hash)
+{
+    uint32_t          i;
+    const kve_req_t  *req;
+
+    for (req = r->nloading ? r->prefill.first : NULL; req; req = req->pnext) {
+
+        if (!req->loading || req->source == NULL) {
+            continue;
+        }
+
+        i = req->depth / r->cf.block_size;
+
+        while (i-- > req->named) {
+            if (req->hashes[i] == hash) {
+                return 1;
+            }
+        }
+    }
+
+    return 0;
+}
+
+
 void
 kve_replica_load(kve_replica_t *r, kve_req_t *req, const uint32_t *tier,
     double t)
@@ -125,7 +170,16 @@ kve_replica_load(kve_replica_t *r, kve_req_t *req, const uint32_t *tier,
         }
 
         start = r->link[i] > t ? r->link[i] : t;
+
+        if (i == KVE_PEER && req->source->out > start) {
+            start = req->source->out;
+        }
+
         r->link[i] = start + r->cf.tier[i].load * tier[i] * r->cf.block_size;
+
+        if (i == KVE_PEER) {
+            req->source->out = r->link[i];
+        }
 
         if (r->link[i] > req->ready) {
             req->ready = r->link[i];

@@ -350,7 +350,7 @@ TEST(test_edit_ask)
     for (c = 0; c < KVR_CONNECTOR_MAX; c++) {
         connector = kvr_connector((kvr_connector_e) c);
 
-        if (connector->meet) {
+        if (connector->meet || connector->pull) {
             continue;
         }
 
@@ -456,4 +456,34 @@ TEST(test_edit_meet)
     }
 
     util_drop(&b);
+}
+
+
+/* and what one server fetches from */
+TEST(test_edit_pull)
+{
+    char           text[KVR_CONNECTOR_LEN + 64];
+    size_t         len;
+    unsigned       kept;
+    kvr_meeting_t  meeting;
+
+    meeting.server = (const uint8_t *) "[::1]:8000";
+    meeting.server_len = sizeof("[::1]:8000") - 1;
+    meeting.host_len = sizeof("[::1]") - 1;
+    meeting.port = 5710;
+    meeting.room = UINT64_MAX;
+
+    for (kept = 0; kept < 2; kept++) {
+        len = kvr_connector(KVR_CONNECTOR_PULL)->pull(KVR_ENDPOINT_PROMPT,
+                                                      &meeting, KVR_LEG_DECODE,
+                                                      kept, text);
+        text[len] = '\0';
+
+        util_check(strcmp(text + kept, "\"kv_transfer_params\":{"
+                          "\"remote_kv_source\":{\"kv_request_id\":"
+                          "\"kvroute-9223372036854775807\","
+                          "\"remote_host\":\"[::1]\",\"remote_port\":5710}}}")
+                   == 0, "%s", text);
+        util_check(!kept || text[0] == ',', "%s", text);
+    }
 }

@@ -1,0 +1,51 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_PULL_H_INCLUDED_
+#define _KVR_PULL_H_INCLUDED_
+
+
+/*
+ * The third answer beside waiting for the peer that has a prefix cached and
+ * computing it again: another peer fetches the prefix from the first one
+ * (connector=pull).
+ *
+ * The source is the peer with the most cached bytes.  The index knows a prompt
+ * from the pick on, before it is computed.  If a prefix is being computed, at
+ * least its bytes are pending, so a peer is a source only if fewer are.
+ *
+ * Each peer is then a candidate as if it had these bytes cached.  The transfer
+ * takes transfer * missing, which counts as a load from a lower tier of the
+ * cache.  What comes takes space in the cache as if it were computed, so it
+ * counts 3/4 and its turnover; what others will use does not count
+ * (kvr_score.h).  If a transfer takes as long as computing, there is none.
+ *
+ * Found by simulation: make bench-burst, bench/sim/LAB.md.
+ */
+
+
+#include "core/policy/kvr_policy.h"
+
+
+#define KVR_PULL_NONE  UINT32_MAX
+
+
+typedef struct {
+    double             transfer;  /* time of a byte / time to compute it */
+    uint64_t           min;       /* bytes that are worth it, from 1 */
+
+    /* set by kvr_pull() */
+
+    uint32_t           source;    /* index of its candidate, or NONE */
+    uint64_t           held;      /* bytes that it has cached */
+} kvr_pull_t;
+
+
+/* Finds the source, and changes the candidates that can fetch from it. */
+void kvr_pull(kvr_pull_t *p, kvr_candidate_t *cand, uint32_t n);
+
+
+#endif /* _KVR_PULL_H_INCLUDED_ */
