@@ -160,23 +160,8 @@ kve_control_apply(kve_server_t *s, const cJSON *v)
         return 0;
     }
 
-    if (strcmp(name, "headers") == 0) {
-        set->first_token_headers = str && strcmp(str, "first-token") == 0;
-        return 0;
-    }
-
     if (strcmp(name, "metrics") == 0) {
         return kve_control_metrics(s, str);
-    }
-
-    if (strcmp(name, "clear_log") == 0) {
-        kve_log_free(s);
-        return 0;
-    }
-
-    if (strcmp(name, "reset_counters") == 0) {
-        memset(&s->counters, 0, sizeof(kve_counters_t));
-        return 0;
     }
 
     if (strcmp(name, "reset_cache") == 0) {
@@ -200,15 +185,6 @@ kve_control_apply(kve_server_t *s, const cJSON *v)
         for (i = 0; i < s->ranks; i++) {
             kve_replica_set_blocks(s->rank[i],
                                    v->valueint > 0 ? v->valueint : 1, now);
-        }
-
-        kve_engine_wake(s->engine);
-        return 0;
-    }
-
-    if (strcmp(name, "max_num_seqs") == 0) {
-        for (i = 0; i < s->ranks; i++) {
-            kve_replica_set_max_seqs(s->rank[i], v->valueint, now);
         }
 
         kve_engine_wake(s->engine);

@@ -16,7 +16,7 @@ void
 kve_server_begin(kve_server_t *s)
 {
     s->started = kve_wall();
-    s->ready = kve_now() + s->engine->opt.loading;
+    s->ready = kve_now();
     s->wake = INFINITY;
 
     kve_metrics_init(s);

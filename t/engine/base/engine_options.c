@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/engine_fault.h"
 #include "base/engine_options.h"
 #include "model/hardware.h"
 
@@ -16,8 +15,7 @@ typedef enum {
     KVE_OPT_TIME,               /* "100ms", "1s", or milliseconds */
     KVE_OPT_STR,
     KVE_OPT_LIST,
-    KVE_OPT_FLAG,
-    KVE_OPT_NONE                /* taken, for other programs' sake */
+    KVE_OPT_FLAG
 } kve_opt_e;
 
 
@@ -54,10 +52,6 @@ static const kve_opt_t  kve_opts[] = {
     KVE_OPT("hardware", KVE_OPT_STR, hw_name,
             "model and card; \"list\" shows them"),
     KVE_OPT("speed", KVE_OPT_NUM, speed, "times faster than real (1)"),
-    KVE_OPT("replica-speed", KVE_OPT_NUM, replica_speed,
-            "of the card: 0.5 is half as fast (1)"),
-    KVE_OPT("time-to-first-token", KVE_OPT_TIME, ttft,
-            "fixed, instead of the hardware's"),
     KVE_OPT("prefill-overhead", KVE_OPT_TIME, prefill_overhead, "likewise"),
     KVE_OPT("prefill-time-per-token", KVE_OPT_TIME, prefill_per_token,
             "likewise"),
@@ -69,17 +63,9 @@ static const kve_opt_t  kve_opts[] = {
     KVE_OPT("num-gpu-blocks-override", KVE_OPT_INT, blocks, "the same"),
     KVE_OPT("kv-host-size", KVE_OPT_INT, host_blocks,
             "blocks in host memory, below those (0)"),
-    KVE_OPT("kv-host-bandwidth", KVE_OPT_NUM, host_rate, "GB/s (50)"),
-    KVE_OPT("kv-disk-size", KVE_OPT_INT, disk_blocks,
-            "blocks on disk, below those (0)"),
-    KVE_OPT("kv-disk-bandwidth", KVE_OPT_NUM, disk_rate, "GB/s (5)"),
     KVE_OPT("hybrid-blocks", KVE_OPT_INT, state_blocks,
             "hybrid model: a state at the end of so many, where a step ends"),
-    KVE_OPT("hybrid-intervals", KVE_OPT_FLAG, states,
-            "and at each of these places"),
     KVE_OPT("max-num-seqs", KVE_OPT_INT, max_seqs, "in a batch"),
-    KVE_OPT("max-num-batched-tokens", KVE_OPT_INT, max_batched,
-            "in a step (8192)"),
     KVE_OPT("max-model-len", KVE_OPT_LONG, max_model_len,
             "prompt and reply (131072)"),
     KVE_OPT("max-num-queued-reqs", KVE_OPT_INT, max_queued,
@@ -87,12 +73,8 @@ static const kve_opt_t  kve_opts[] = {
     KVE_OPT("enable-prefix-caching", KVE_OPT_FLAG, caching, "(true)"),
     KVE_OPT("continue", KVE_OPT_FLAG, continues,
             "completions whose prompt ends with its own reply continue that"),
-    KVE_OPT("chunk-reuse", KVE_OPT_FLAG, chunk_reuse,
-            "blocks hit wherever they stand in a prompt"),
 
     KVE_OPT("bytes-per-token", KVE_OPT_INT, bytes_per_token, "(4)"),
-    KVE_OPT("image-tokens", KVE_OPT_INT, image_tokens,
-            "that an image makes (256)"),
     KVE_SET("output-tokens", KVE_OPT_NUM, output_tokens,
             "of a reply, when the request leaves it open (128)"),
 
@@ -107,27 +89,10 @@ static const kve_opt_t  kve_opts[] = {
     KVE_OPT("disable-metrics", KVE_OPT_FLAG, no_metrics, "/metrics is 404"),
     KVE_OPT("metrics-engines", KVE_OPT_INT, metrics_engines,
             "vLLM: series per gauge, to be summed (1)"),
-    KVE_OPT("metrics-fault", KVE_OPT_STR, metrics,
-            "frozen, garbage, huge, empty, 404 or 500"),
-    KVE_SET("metrics-delay", KVE_OPT_NUM, metrics_delay_ms, "ms (0)"),
 
-    KVE_OPT("loading", KVE_OPT_NUM, loading,
-            "s of 503 after the start (0)"),
-    KVE_OPT("headers", KVE_OPT_STR, headers,
-            "of a stream: at-once or first-token"),
     KVE_SET("keepalive-timeout", KVE_OPT_NUM, keepalive_timeout,
             "s until an idle connection is closed (5)"),
-    KVE_SET("keepalive-max", KVE_OPT_INT, keepalive_max,
-            "requests in a connection (llama.cpp: 100, else any)"),
 
-    KVE_SET("retry-after", KVE_OPT_NUM, retry_after,
-            "s, sent with failures (none)"),
-    KVE_OPT("fault", KVE_OPT_STR, fault, "see README.md"),
-    KVE_SET("fault-rate", KVE_OPT_NUM, fault_rate, "share of requests (1)"),
-    KVE_SET("stall", KVE_OPT_NUM, stall_ms,
-            "ms that the fault \"stall\" lasts (for ever)"),
-    KVE_SET("delay", KVE_OPT_NUM, delay_ms,
-            "ms before a request is looked at (0)"),
 
     KVE_OPT("kv-events", KVE_OPT_INT, kv_events,
             "first port of KV events, one for each replica (none)"),
@@ -136,11 +101,6 @@ static const kve_opt_t  kve_opts[] = {
     KVE_OPT("kv-encoding", KVE_OPT_STR, kv_encoding_name,
             "vllm-map, vllm-array, vllm-bytes, sglang or trtllm (the "
             "engine's)"),
-    KVE_OPT("kv-topic", KVE_OPT_STR, kv_topic, "of KV events (kv)"),
-    KVE_OPT("kv-buffer", KVE_OPT_INT, kv_buffer,
-            "messages kept for a replay (10000)"),
-    KVE_OPT("kv-lease", KVE_OPT_NUM, kv_lease,
-            "ms that a transfer may be asked for (30000)"),
     KVE_OPT("kv-bandwidth", KVE_OPT_NUM, kv_bandwidth,
             "bytes/s of a replica's link, over which transfers come one after "
             "the other (0: at once)"),
@@ -153,12 +113,7 @@ static const kve_opt_t  kve_opts[] = {
 
     KVE_OPT("request-log", KVE_OPT_INT, request_log,
             "requests to remember for /control (0)"),
-    KVE_OPT("seed", KVE_OPT_INT, seed, "of rates and ids (1)"),
-
-    { "enable-kvcache", KVE_OPT_NONE, 0, "taken, always so" },
-    { "enable-metrics", KVE_OPT_NONE, 0, "taken, always so" },
-    { "metrics", KVE_OPT_NONE, 0, "taken, always so" },
-    { "mode", KVE_OPT_NONE, 0, "taken; replies are always random words" }
+    KVE_OPT("seed", KVE_OPT_INT, seed, "of rates and ids (1)")
 };
 
 
@@ -264,9 +219,6 @@ kve_options_set(kve_options_t *opt, const kve_opt_t *o, const char *arg)
     case KVE_OPT_FLAG:
         *(int *) field = arg == NULL || strcmp(arg, "false") != 0;
         break;
-
-    case KVE_OPT_NONE:
-        break;
     }
 
     if (*end != '\0') {
@@ -284,7 +236,6 @@ kve_options_defaults(kve_options_t *opt)
     memset(opt, 0, sizeof(kve_options_t));
 
     opt->host_rate = 50;
-    opt->disk_rate = 5;
 
     opt->port = 8000;
     opt->count = 1;
@@ -293,19 +244,13 @@ kve_options_defaults(kve_options_t *opt)
     opt->model = "emulated";
     opt->hw_name = "llama-8b-bf16-h100";
     opt->speed = 1;
-    opt->replica_speed = 1;
     opt->bytes_per_token = 4;
-    opt->image_tokens = 256;
     opt->max_model_len = 131072;
     opt->max_queued = -1;
     opt->metrics_engines = 1;
     opt->ranks = 1;
     opt->seed = 1;
-    opt->kv_topic = "kv";
-    opt->kv_buffer = 10000;
-    opt->kv_lease = 30000;
     opt->kv_bytes = 131072;
-    opt->ttft = -1;
     opt->prefill_overhead = -1;
     opt->prefill_per_token = -1;
     opt->itl = -1;
@@ -315,7 +260,6 @@ kve_options_defaults(kve_options_t *opt)
     opt->settings.fault_rate = 1;
     opt->settings.fault_count = -1;
     opt->settings.keepalive_timeout = 5;
-    opt->settings.keepalive_max = -1;
     opt->settings.output_tokens = 128;
 }
 
@@ -340,23 +284,19 @@ kve_options_config(kve_options_t *opt)
         return -1;
     }
 
-    if (opt->ttft >= 0 || opt->prefill_overhead >= 0
-        || opt->prefill_per_token >= 0 || opt->itl >= 0)
+    if (opt->prefill_overhead >= 0 || opt->prefill_per_token >= 0
+        || opt->itl >= 0)
     {
         kve_hw_find("none", &hw);
         hw.floor = opt->itl > 0 ? opt->itl : 0;
-        hw.api = opt->ttft > 0 ? opt->ttft
-                 : opt->prefill_overhead > 0 ? opt->prefill_overhead : 0;
-        hw.linear = opt->ttft <= 0 && opt->prefill_per_token > 0
-                    ? opt->prefill_per_token : 0;
+        hw.api = opt->prefill_overhead > 0 ? opt->prefill_overhead : 0;
+        hw.linear = opt->prefill_per_token > 0 ? opt->prefill_per_token : 0;
     }
 
     kve_config_init(&opt->config, &hw);
 
-    opt->config.speed = opt->replica_speed;
     opt->config.token_log = 1;
     opt->config.no_cache = !opt->caching;
-    opt->config.chunk_reuse = opt->chunk_reuse != 0;
 
     if (opt->block_size > 0) {
         opt->config.block_size = opt->block_size;
@@ -367,17 +307,11 @@ kve_options_config(kve_options_t *opt)
     }
 
     kve_options_tier(&opt->config, KVE_HOST, opt->host_blocks, opt->host_rate);
-    kve_options_tier(&opt->config, KVE_DISK, opt->disk_blocks, opt->disk_rate);
 
     opt->config.state = opt->state_blocks > 0 ? opt->state_blocks : 0;
-    opt->config.states = opt->states != 0;
 
     if (opt->max_seqs > 0) {
         opt->config.max_seqs = opt->max_seqs;
-    }
-
-    if (opt->max_batched > 0) {
-        opt->config.max_batched = opt->max_batched;
     }
 
     return 0;
@@ -411,7 +345,7 @@ kve_options_names(kve_options_t *opt)
 static int
 kve_options_check(kve_options_t *opt)
 {
-    int              i, n;
+    int              i;
     kve_settings_t  *set;
 
     set = &opt->settings;
@@ -435,36 +369,19 @@ kve_options_check(kve_options_t *opt)
         || opt->ranks < 1 || opt->ranks > KVE_RANKS
         || opt->kv_events < 0 || opt->kv_replay < 0
         || opt->kv_events + opt->count * opt->ranks > 65536
-        || opt->kv_replay + opt->count * opt->ranks > 65536
-        || opt->kv_buffer < 1)
+        || opt->kv_replay + opt->count * opt->ranks > 65536)
     {
         fprintf(stderr, "engine: value out of range\n");
         return -1;
     }
 
-    if (opt->fault) {
-        if (kve_fault_parse(opt->fault, &n) == KVE_FAULT_INVALID) {
-            fprintf(stderr, "engine: unknown fault \"%s\"\n", opt->fault);
-            return -1;
-        }
-
-        snprintf(set->fault, sizeof(set->fault), "%s", opt->fault);
-    }
-
-    snprintf(set->metrics, sizeof(set->metrics), "%s",
-             opt->metrics ? opt->metrics : "ok");
+    strcpy(set->metrics, "ok");
 
     /* llama.cpp wants to know of an error first */
 
     set->first_token_headers = opt->dialect == KVE_LLAMACPP;
 
-    if (opt->headers) {
-        set->first_token_headers = strcmp(opt->headers, "first-token") == 0;
-    }
-
-    if (set->keepalive_max < 0) {
-        set->keepalive_max = opt->dialect == KVE_LLAMACPP ? 100 : 0;
-    }
+    set->keepalive_max = opt->dialect == KVE_LLAMACPP ? 100 : 0;
 
     return 0;
 }
@@ -482,8 +399,6 @@ kve_options_parse(kve_options_t *opt, int argc, char **argv)
     for (i = 0; i < (int) KVE_OPTS; i++) {
         longs[i].name = kve_opts[i].name;
         longs[i].has_arg = kve_opts[i].kind == KVE_OPT_FLAG
-                           || (kve_opts[i].kind == KVE_OPT_NONE
-                               && strcmp(kve_opts[i].name, "mode") != 0)
                            ? optional_argument : required_argument;
         longs[i].val = 256 + i;
     }

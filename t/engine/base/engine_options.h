@@ -77,22 +77,15 @@ typedef struct {
     const char         *hw_name;
     kve_config_t        config;
     double              speed;              /* times faster than real */
-    double              replica_speed;
     int                 block_size;
     int                 blocks;
     int                 host_blocks;        /* of the tiers below the GPU's */
-    int                 disk_blocks;
     double              host_rate;          /* GB/s */
-    double              disk_rate;
     int                 state_blocks;       /* hybrid: from state to state */
-    int                 states;
     int                 max_seqs;
-    int                 max_batched;
     int                 bytes_per_token;
-    int                 image_tokens;
     int64_t             max_model_len;
     int                 max_queued;
-    double              loading;            /* s of 503 after the start */
     int                 metrics_engines;    /* series per gauge */
     int                 ranks;              /* behind each port */
     int                 request_log;        /* entries */
@@ -100,26 +93,17 @@ typedef struct {
     int                 kv_replay;
     const char         *kv_encoding_name;
     int                 kv_encoding;        /* events/engine_encode.h */
-    const char         *kv_topic;
-    int                 kv_buffer;          /* messages */
-    double              kv_lease;           /* ms, of a descriptor */
     double              kv_bandwidth;       /* bytes/s of a transfer, 0: any */
     double              kv_bytes;           /* of a token */
     const char         *kv_transfers;       /* file of those that were given */
     const char         *disaggregation;     /* SGLang: prefill, decode */
     int                 seed;
 
-    double              ttft;               /* s, llm-d's latencies */
     double              prefill_overhead;
     double              prefill_per_token;
-    double              itl;
-
-    const char         *fault;
-    const char         *headers;
-    const char         *metrics;
+    double              itl;                /* s */
 
     int                 caching;
-    int                 chunk_reuse;
     int                 continues;
     int                 no_metrics;
     int                 no_log_stats;

@@ -252,96 +252,12 @@ kve_convert_messages(kve_parsed_t *p)
 }
 
 
-/* Responses: items, with the calls and the reasoning as items of their own */
-
-static cJSON *
-kve_convert_assistant(cJSON *messages, int fresh)
-{
-    int           n;
-    cJSON        *m;
-    const char   *role;
-
-    n = cJSON_GetArraySize(messages);
-    m = n ? cJSON_GetArrayItem(messages, n - 1) : NULL;
-    role = kve_json_str(m, "role");
-
-    if (role && strcmp(role, "assistant") == 0
-        && !(fresh && kve_json_get(m, "content")))
-    {
-        return m;
-    }
-
-    return kve_message_add(messages, "assistant");
-}
-
-
-static void
-kve_convert_item(cJSON *messages, const cJSON *item)
-{
-    cJSON        *m, *content;
-    const char   *type, *role, *s;
-    const cJSON  *part;
-
-    type = kve_json_str(item, "type");
-    role = kve_json_str(item, "role");
-
-    if (type && strcmp(type, "function_call") == 0) {
-        m = kve_convert_assistant(messages, 0);
-        kve_message_call(m, kve_json_str(item, "call_id"),
-                         kve_json_str(item, "name"),
-                         kve_json_str(item, "arguments"));
-        return;
-    }
-
-    if (type && strcmp(type, "function_call_output") == 0) {
-        m = kve_message_add(messages, "tool");
-        s = kve_json_str(item, "call_id");
-        cJSON_AddStringToObject(m, "tool_call_id", s ? s : "");
-        content = kve_json_get(item, "output");
-
-        if (content) {
-            cJSON_AddItemToObject(m, "content", cJSON_Duplicate(content, 1));
-        }
-
-        return;
-    }
-
-    if (type && strcmp(type, "reasoning") == 0) {
-        part = kve_json_get(item, "content");
-        s = kve_json_str(cJSON_GetArrayItem(part, 0), "text");
-
-        if (s) {
-            m = kve_message_add(messages, "assistant");
-            cJSON_AddStringToObject(m, "reasoning_content", s);
-        }
-
-        return;
-    }
-
-    if (role == NULL) {
-        return;
-    }
-
-    if (strcmp(role, "developer") == 0) {
-        role = "system";
-    }
-
-    m = strcmp(role, "assistant") == 0 ? kve_convert_assistant(messages, 1)
-                                       : kve_message_add(messages, role);
-
-    content = kve_json_get(item, "content");
-    if (content) {
-        cJSON_AddItemToObject(m, "content", cJSON_Duplicate(content, 1));
-    }
-}
-
-
 void
 kve_convert_responses(kve_server_t *s, kve_parsed_t *p)
 {
-    cJSON        *m, *tool, *function;
+    cJSON        *m;
     const char   *previous, *instructions;
-    const cJSON  *input, *item, *t, *field;
+    const cJSON  *input, *item;
     kve_stored_t *stored;
 
     p->messages = cJSON_CreateArray();
@@ -373,32 +289,8 @@ kve_convert_responses(kve_server_t *s, kve_parsed_t *p)
         m = kve_message_add(p->messages, "user");
         cJSON_AddStringToObject(m, "content", input->valuestring);
 
-    } else if (cJSON_IsArray(input)) {
-        cJSON_ArrayForEach(item, input) {
-            kve_convert_item(p->messages, item);
-        }
-
     } else {
         kve_parsed_fail(p, 400, "BadRequestError", "input: Field required");
         return;
-    }
-
-    /* flat tools become nested ones */
-
-    p->tools = cJSON_CreateArray();
-
-    cJSON_ArrayForEach(t, kve_json_get(p->body, "tools")) {
-        tool = cJSON_CreateObject();
-        cJSON_AddStringToObject(tool, "type", "function");
-        function = cJSON_AddObjectToObject(tool, "function");
-
-        cJSON_ArrayForEach(field, t) {
-            if (strcmp(field->string, "type") != 0) {
-                cJSON_AddItemToObject(function, field->string,
-                                      cJSON_Duplicate(field, 1));
-            }
-        }
-
-        cJSON_AddItemToArray(p->tools, tool);
     }
 }

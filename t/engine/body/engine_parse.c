@@ -90,8 +90,7 @@ kve_parse_prompts(kve_server_t *s, kve_parsed_t *p, const char *key)
 static void
 kve_parse_tool_choice(kve_server_t *s, kve_parsed_t *p)
 {
-    cJSON        *function;
-    const char   *kind, *name;
+    const char   *kind;
     const cJSON  *choice;
 
     choice = kve_json_get(p->body, "tool_choice");
@@ -108,23 +107,6 @@ kve_parse_tool_choice(kve_server_t *s, kve_parsed_t *p)
     }
 
     p->tools_allowed = 1;
-
-    if (kind == NULL || strcmp(kind, "auto") == 0) {
-        return;
-    }
-
-    name = kve_json_str(choice, "name");
-
-    if (name == NULL) {
-        name = kve_json_str(kve_json_get(choice, "function"), "name");
-    }
-
-    if (name == NULL && p->tools && p->tools->child) {
-        function = kve_json_get(p->tools->child, "function");
-        name = kve_json_str(function, "name");
-    }
-
-    p->tool_name = name;
 }
 
 
@@ -286,10 +268,8 @@ kve_parse_body(kve_server_t *s, kve_api_e api, const char *data, size_t len,
     }
 
     kwargs = kve_json_get(p->body, "chat_template_kwargs");
-    how.image_bytes = opt->image_tokens * opt->bytes_per_token;
+    how.image_bytes = 256 * opt->bytes_per_token;
     how.thinking = kve_json_true(kwargs, "enable_thinking", -1);
-    how.effort = kve_json_str(p->body, "reasoning_effort");
-    how.documents = kve_json_get(p->body, "documents");
 
     switch (api) {
 
@@ -304,15 +284,10 @@ kve_parse_body(kve_server_t *s, kve_api_e api, const char *data, size_t len,
 
     case KVE_RESPONSES:
         kve_convert_responses(s, p);
-        how.effort = kve_json_str(kve_json_get(p->body, "reasoning"),
-                                  "effort");
-        how.documents = NULL;
         break;
 
     case KVE_MESSAGES:
         kve_convert_messages(p);
-        how.effort = NULL;
-        how.documents = NULL;
         break;
 
     case KVE_EMBEDDINGS:

@@ -26,7 +26,6 @@ typedef struct {
     int64_t             max_tokens;         /* negative: not given */
     int64_t             min_tokens;
     int                 n;
-    const char         *tool_name;          /* to be called */
 
     unsigned            stream:1;
     unsigned            include_usage:1;

@@ -186,27 +186,14 @@ kve_render_system(kve_buf_t *b, const cJSON *system, const cJSON *tools,
     char         *json;
     const cJSON  *tool;
 
-    if (system == NULL && cJSON_GetArraySize(tools) == 0
-        && how->effort == NULL && how->documents == NULL)
-    {
+    if (system == NULL && cJSON_GetArraySize(tools) == 0) {
         return;
     }
 
     kve_buf_str(b, "<|im_start|>system\n");
 
-    if (how->effort) {
-        kve_buf_printf(b, "Reasoning: %s\n\n", how->effort);
-    }
-
     if (system) {
         kve_render_content(b, kve_json_get(system, "content"), how);
-    }
-
-    if (how->documents) {
-        json = cJSON_PrintUnformatted(how->documents);
-        kve_buf_str(b, "\n\n# Documents\n\n");
-        kve_buf_str(b, json ? json : "");
-        cJSON_free(json);
     }
 
     if (cJSON_GetArraySize(tools)) {

@@ -12,8 +12,6 @@
 typedef struct {
     int                 image_bytes;
     int                 thinking;           /* -1: not said */
-    const char         *effort;
-    const cJSON        *documents;
     unsigned            no_generation_prompt:1;
     unsigned            continue_final:1;
 } kve_render_t;

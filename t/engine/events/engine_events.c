@@ -455,10 +455,8 @@ kve_events_sources(kve_buf_t *b, kve_server_t *s)
         }
 
         kve_buf_printf(b, "\"buffer_steps\":%d,\"hwm\":100000,"
-                       "\"max_queue_size\":100000,\"topic\":",
-                       opt->kv_buffer);
-        kve_buf_quote(b, opt->kv_topic);
-        kve_buf_str(b, "}");
+                       "\"max_queue_size\":100000,\"topic\":\"kv\"}",
+                       KVE_PUBLISH_KEPT);
     }
 
     kve_buf_str(b, "}");

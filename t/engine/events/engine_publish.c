@@ -83,7 +83,7 @@ kve_publisher_create(kve_server_t *s, int rank)
 
     p->server = s;
     p->number = s->index * s->ranks + rank;
-    p->nkept = s->engine->opt.kv_buffer;
+    p->nkept = KVE_PUBLISH_KEPT;
     p->kept = calloc(p->nkept, sizeof(kve_message_t *));
     p->random = kve_mix(s->port + rank);
 
@@ -159,7 +159,7 @@ kve_publisher_answer(kve_publisher_t *p, const void *id, size_t len,
 
     encoding = p->server->engine->opt.kv_encoding;
     with_topic = encoding == KVE_KV_VLLM_MAP || encoding == KVE_KV_TRTLLM;
-    topic = payload ? p->server->engine->opt.kv_topic : "";
+    topic = payload ? "kv" : "";
 
     kve_frame(p->replay, id, len, 1);
     kve_frame(p->replay, "", 0, 1);
@@ -364,7 +364,7 @@ kve_publisher_frames(kve_publisher_t *p, const kve_message_t *m)
         return;
     }
 
-    topic = p->server->engine->opt.kv_topic;
+    topic = "kv";
 
     kve_frame(p->pub, topic, strlen(topic), 1);
     kve_frame_seq(p->pub, m->seq);
@@ -455,7 +455,7 @@ kve_publisher_garbage(kve_publisher_t *p, int n)
     kve_buf_t    b;
     const char  *topic;
 
-    topic = p->server->engine->opt.kv_topic;
+    topic = "kv";
 
     for (i = 0; i < n && p->pub; i++) {
         memset(&b, 0, sizeof(kve_buf_t));

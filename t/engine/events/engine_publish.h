@@ -16,6 +16,9 @@
 #include "base/engine_server.h"
 
 
+#define KVE_PUBLISH_KEPT  10000     /* messages kept for a replay */
+
+
 typedef struct kve_publisher_s  kve_publisher_t;
 
 

@@ -25,7 +25,7 @@
 static void
 kve_job_store(kve_job_t *job)
 {
-    cJSON       *messages, *m, *calls, *call, *function;
+    cJSON       *messages, *m;
     kve_buf_t    b = { 0 };
     kve_sub_t   *sub;
     const char  *role;
@@ -54,30 +54,9 @@ kve_job_store(kve_job_t *job)
     m = cJSON_CreateObject();
     cJSON_AddStringToObject(m, "role", "assistant");
 
-    kve_reply_part(&b, sub, KVE_PART_REASONING);
-    if (b.len) {
-        cJSON_AddStringToObject(m, "reasoning_content", b.data);
-    }
-
-    b.len = 0;
     kve_reply_part(&b, sub, KVE_PART_CONTENT);
     if (b.len) {
         cJSON_AddStringToObject(m, "content", b.data);
-    }
-
-    if (sub->reply.tool_name) {
-        calls = cJSON_AddArrayToObject(m, "tool_calls");
-        call = cJSON_CreateObject();
-        cJSON_AddItemToArray(calls, call);
-        function = cJSON_AddObjectToObject(call, "function");
-        cJSON_AddStringToObject(function, "name", sub->reply.tool_name);
-
-        b.len = 0;
-        kve_buf_add(&b, sub->reply.text.data
-                        + sub->reply.parts[sub->reply.nparts - 1].start,
-                    sub->reply.parts[sub->reply.nparts - 1].end
-                    - sub->reply.parts[sub->reply.nparts - 1].start);
-        cJSON_AddStringToObject(function, "arguments", b.data);
     }
 
     kve_buf_free(&b);

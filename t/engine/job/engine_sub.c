@@ -25,10 +25,6 @@ kve_job_tool(kve_job_t *job, uint64_t seed)
 
     p = &job->parsed;
 
-    if (p->tool_name) {
-        return p->tool_name;
-    }
-
     n = cJSON_GetArraySize(p->tools);
 
     if (n == 0 || !p->tools_allowed || !job->want_tool) {

@@ -364,20 +364,6 @@ kve_replica_set_speed(kve_replica_t *r, double speed, double t)
 }
 
 
-void
-kve_replica_set_max_seqs(kve_replica_t *r, uint32_t max, double t)
-{
-    kve_replica_go(r, t);
-    kve_replica_settle_to(r, t, 1);
-
-    if (max == 0 || max > r->cf.max_batched) {
-        max = r->cf.max_batched;
-    }
-
-    r->cf.max_seqs = max;
-}
-
-
 uint32_t
 kve_replica_match(const kve_replica_t *r, const uint64_t *hashes,
     uint32_t nhashes, uint32_t prompt_tokens)

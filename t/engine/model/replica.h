@@ -245,7 +245,6 @@ int kve_replica_reset_cache(kve_replica_t *r, double t);
 
 int kve_replica_set_blocks(kve_replica_t *r, uint32_t blocks, double t);
 void kve_replica_set_speed(kve_replica_t *r, double speed, double t);
-void kve_replica_set_max_seqs(kve_replica_t *r, uint32_t max, double t);
 
 /*
  * Leading tokens of a prompt that an admission would find, as of the last

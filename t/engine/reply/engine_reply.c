@@ -410,46 +410,16 @@ kve_reply_item(kve_buf_t *b, kve_job_t *job, kve_sub_t *sub, kve_part_e kind,
 
     status = whole ? "completed" : "in_progress";
 
-    switch (kind) {
+    kve_buf_printf(b, "{\"id\":\"msg_%s\",\"content\":[", job->id + 5);
 
-    case KVE_PART_REASONING:
-        kve_buf_printf(b, "{\"id\":\"rs_%s\",\"summary\":[],\"type\":"
-                       "\"reasoning\",\"content\":[", job->id + 5);
-        if (whole) {
-            kve_buf_str(b, "{\"text\":\"");
-            kve_reply_part(b, sub, kind);
-            kve_buf_str(b, "\",\"type\":\"reasoning_text\"}");
-        }
-
-        kve_buf_printf(b, "],\"encrypted_content\":null,\"status\":\"%s\"}",
-                       status);
-        return;
-
-    case KVE_PART_TOOL:
-        kve_buf_printf(b, "{\"arguments\":\"");
-        if (whole) {
-            kve_reply_part(b, sub, kind);
-        }
-
-        kve_buf_printf(b, "\",\"call_id\":\"%s\",\"name\":",
-                       sub->reply.tool_id);
-        kve_buf_quote(b, sub->reply.tool_name);
-        kve_buf_printf(b, ",\"type\":\"function_call\",\"id\":\"fc_%s\","
-                       "\"status\":\"%s\"}", job->id + 5, status);
-        return;
-
-    default:
-        kve_buf_printf(b, "{\"id\":\"msg_%s\",\"content\":[", job->id + 5);
-        if (whole) {
-            kve_buf_str(b, "{\"annotations\":[],\"text\":\"");
-            kve_reply_part(b, sub, kind);
-            kve_buf_str(b, "\",\"type\":\"output_text\",\"logprobs\":null}");
-        }
-
-        kve_buf_printf(b, "],\"role\":\"assistant\",\"status\":\"%s\","
-                       "\"type\":\"message\"}", status);
-        return;
+    if (whole) {
+        kve_buf_str(b, "{\"annotations\":[],\"text\":\"");
+        kve_reply_part(b, sub, kind);
+        kve_buf_str(b, "\",\"type\":\"output_text\",\"logprobs\":null}");
     }
+
+    kve_buf_printf(b, "],\"role\":\"assistant\",\"status\":\"%s\","
+                   "\"type\":\"message\"}", status);
 }
 
 

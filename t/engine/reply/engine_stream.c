@@ -309,36 +309,10 @@ kve_stream_messages(kve_job_t *job, kve_sub_t *sub, kve_part_e kind,
 
 
 static void
-kve_stream_item_id(kve_job_t *job, kve_sub_t *sub, kve_part_e kind)
+kve_stream_item_id(kve_job_t *job, kve_sub_t *sub)
 {
-    kve_buf_printf(&job->out, ",\"item_id\":\"%s_%s\",\"output_index\":%d",
-                   kind == KVE_PART_TOOL ? "fc"
-                   : kind == KVE_PART_REASONING ? "rs" : "msg",
-                   job->id + 5, sub->block);
-
-    if (kind != KVE_PART_TOOL) {
-        kve_buf_str(&job->out, ",\"content_index\":0");
-    }
-}
-
-
-static const char *
-kve_stream_responses_name(kve_part_e kind, int done)
-{
-    switch (kind) {
-
-    case KVE_PART_REASONING:
-        return done ? "response.reasoning_text.done"
-                    : "response.reasoning_text.delta";
-
-    case KVE_PART_TOOL:
-        return done ? "response.function_call_arguments.done"
-                    : "response.function_call_arguments.delta";
-
-    default:
-        return done ? "response.output_text.done"
-                    : "response.output_text.delta";
-    }
+    kve_buf_printf(&job->out, ",\"item_id\":\"msg_%s\",\"output_index\":%d,"
+                   "\"content_index\":0", job->id + 5, sub->block);
 }
 
 
@@ -355,17 +329,16 @@ kve_stream_responses_item_end(kve_job_t *job, kve_sub_t *sub)
     b = &job->out;
     kind = (kve_part_e) sub->part;
 
-    kve_stream_event(job, kve_stream_responses_name(kind, 1));
-    kve_stream_item_id(job, sub, kind);
-    kve_buf_str(b, kind == KVE_PART_TOOL ? ",\"arguments\":\""
-                                         : ",\"text\":\"");
+    kve_stream_event(job, "response.output_text.done");
+    kve_stream_item_id(job, sub);
+    kve_buf_str(b, ",\"text\":\"");
     kve_reply_part(b, sub, kind);
     kve_buf_str(b, "\"");
     kve_stream_event_end(job);
 
     if (kind == KVE_PART_CONTENT) {
         kve_stream_event(job, "response.content_part.done");
-        kve_stream_item_id(job, sub, kind);
+        kve_stream_item_id(job, sub);
         kve_buf_str(b, ",\"part\":{\"type\":\"output_text\","
                        "\"annotations\":[],\"logprobs\":null,\"text\":\"");
         kve_reply_part(b, sub, kind);
@@ -400,15 +373,15 @@ kve_stream_responses(kve_job_t *job, kve_sub_t *sub, kve_part_e kind,
 
         if (kind == KVE_PART_CONTENT) {
             kve_stream_event(job, "response.content_part.added");
-            kve_stream_item_id(job, sub, kind);
+            kve_stream_item_id(job, sub);
             kve_buf_str(b, ",\"part\":{\"type\":\"output_text\","
                            "\"annotations\":[],\"text\":\"\"}");
             kve_stream_event_end(job);
         }
     }
 
-    kve_stream_event(job, kve_stream_responses_name(kind, 0));
-    kve_stream_item_id(job, sub, kind);
+    kve_stream_event(job, "response.output_text.delta");
+    kve_stream_item_id(job, sub);
     kve_buf_str(b, ",\"delta\":\"");
     kve_buf_escape(b, data, len);
     kve_buf_str(b, "\"");

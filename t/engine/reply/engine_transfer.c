@@ -255,7 +255,7 @@ kve_transfer_reply(kve_job_t *job, kve_buf_t *b)
     }
 
     t = kve_transfer_of(s->engine, job->transfer);
-    t->ends = kve_now() + s->engine->opt.kv_lease / 1000;
+    t->ends = kve_now() + 30;
 
     kve_buf_printf(b, ",\"kv_transfer_params\":{\"do_remote_prefill\":true,"
                    "\"do_remote_decode\":false,\"remote_block_ids\":[[");
