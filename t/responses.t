@@ -14,7 +14,7 @@ my @engine = ('--hardware', 'none', '--model', 'm', '--output-tokens', 3,
 my @e = $t->engines(3, @engine);
 my @slow = $t->engines(2, '--model', 'm', '--output-tokens', 100_000);
 
-my @policies = qw(kv_cache least_request round_robin random prefix sticky);
+my @policies = qw(kv_cache least_request round_robin random sticky);
 my $locations = '';
 
 for my $p (@policies) {

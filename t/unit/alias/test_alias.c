@@ -182,39 +182,6 @@ known_of(const prompt_t *p)
 }
 
 
-/* in one event and in chunks, from the start and behind what was cached */
-TEST(test_alias_one)
-{
-    make(&a, 1, 40, 0, 10000);
-
-    store(&a, 0, 40, 9990);
-    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
-    ck_assert_uint_eq(known_of(&a), 10);
-    ck_assert(known(&a, 39));
-    ck_assert(!known(&a, 38));
-
-    make(&b, 2, 60, 0, 20000);
-    store(&b, 0, 32, 19900);
-    store(&b, 32, 60, 19990);
-    ck_assert_int_eq(end(&b), KVR_ALIAS_ATTRIBUTED);
-    ck_assert_uint_eq(known_of(&b), 15);
-
-    /* the same once more: nothing is stored; then it goes on */
-
-    b.cached = 60;
-    ck_assert_int_eq(end(&b), KVR_ALIAS_NOTHING);
-
-    make(&b, 2, 100, 60, 30000);
-    store(&b, 60, 100, 29990);
-    ck_assert_int_eq(end(&b), KVR_ALIAS_ATTRIBUTED);
-    ck_assert_uint_eq(known_of(&b), 25);
-
-    ck_assert_uint_eq(counts.attributed, 3);
-    ck_assert_uint_eq(counts.used, 10 + 25);
-    ck_assert_uint_eq(counts.wrong, 0);
-}
-
-
 /* other lengths, another time, a run that begins elsewhere: not its own */
 TEST(test_alias_none)
 {

@@ -79,42 +79,6 @@ check(const uint64_t *word, uint32_t n)
 }
 
 
-TEST(test_fifo_order)
-{
-    int         n;
-    unsigned    i, k, count, lens[40];
-    uint64_t    place, word[KVR_FIFO_MAX];
-    util_rng_t  rng;
-
-    util_seed(&rng, "ring", 1);
-    place = 0;
-
-    for (i = 0; i < util_cases(3000); i++) {
-
-        count = util_below(&rng, 40);
-
-        for (k = 0; k < count; k++) {
-            lens[k] = 1 + util_below(&rng, util_below(&rng, 2)
-                                           ? KVR_FIFO_MAX : 20);
-            util_check(put(lens[k], i * 100 + k + 1, util_below(&rng, 9)),
-                       "there is room");
-        }
-
-        for (k = 0; k < count; k++) {
-            n = kvr_fifo_get(ring, &place, word, 0);
-            util_check(n == (int) lens[k], "%d words of %u", n, lens[k]);
-            util_check(word[0] == i * 100 + k + 1, "order");
-            check(word, (uint32_t) n);
-        }
-
-        util_check(kvr_fifo_get(ring, &place, word, 1) == KVR_DECLINED,
-                   "nothing is left");
-        util_check(place == kvr_get(&ring->head), "place");
-        kvr_set(&ring->tail, place);
-    }
-}
-
-
 TEST(test_fifo_full)
 {
     unsigned  n;

@@ -157,16 +157,3 @@ TEST(test_msgpack_skip)
         util_drop(&b);
     }
 }
-
-
-TEST(test_msgpack_garbage)
-{
-    kvr_msgpack_t  m;
-
-    static const uint8_t  bytes[] = { 0x92, 0x01, 0xc1, 0x00 };
-
-    kvr_msgpack_init(&m, bytes, sizeof(bytes));
-
-    ck_assert(kvr_msgpack_skip(&m, 1) == KVR_ERROR);
-    ck_assert(kvr_msgpack_next(&m) == KVR_MSGPACK_ERROR);
-}

@@ -237,38 +237,3 @@ TEST(test_block_random)
     util_drop(&m.text);
     util_drop(&marked_text);
 }
-
-
-/* without out[] the digests are folded into one value */
-TEST(test_block_fold)
-{
-    size_t       i, n, len;
-    uint8_t      data[5 * KVR_BLOCK + 7];
-    uint64_t     fold, out[8];
-    util_rng_t   r;
-    util_buf_t   text;
-    kvr_block_t  b;
-
-    util_seed(&r, "block fold", 0);
-    random_bytes(&r, data, sizeof(data));
-
-    text.p = data;
-
-    for (len = 0; len <= sizeof(data); len += 1 + util_below(&r, 40)) {
-
-        kvr_block_init(&b, util_secret, digest, NULL, 0);
-        kvr_block_put(&b, data, len);
-        kvr_block_finish(&b);
-
-        text.len = len;
-        n = util_blocks(&text, out, 8, 1);
-        fold = 0;
-
-        for (i = 0; i < n; i++) {
-            fold = util_mix(fold, out[i]);
-        }
-
-        util_check(b.n == n && b.bytes == len && b.fill == 0, "%zu", len);
-        util_check(b.fold == fold, "%zu", len);
-    }
-}

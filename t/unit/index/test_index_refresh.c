@@ -135,55 +135,6 @@ stamp(uint64_t h)
 }
 
 
-TEST(test_repeat_recent)
-{
-    uint32_t  first, last, tail, matched[KVR_PEERS];
-
-    util_seed(&rng, "recent", 0);
-    tables();
-    chains();
-
-    teach(chain[0], 300, 0, 0);
-
-    /* to the start of a part of the clock */
-
-    compute(0, PART - (uint32_t) kvr_index_clock(table[0], 0) % PART);
-    teach(chain[0], 300, 0, kvr_chain_depth(299));
-
-    first = stamp(chain[0][0]);
-    tail = stamp(chain[0][299 - REPLY - 1]);
-    last = stamp(chain[0][299]);
-
-    teach(chain[0], 300, 0, kvr_chain_depth(299));
-
-    util_check(stamp(chain[0][0]) == first, "written again");
-    util_check(stamp(chain[0][299]) == last, "the last written again");
-
-        /* new entries behind it are written, and as many before it */
-
-    teach(chain[0], 301, 0, kvr_chain_depth(299));
-    util_check(stamp(chain[0][0]) == first, "written again");
-    util_check(stamp(chain[0][300]) == last + 1, "not written");
-    util_check(stamp(chain[0][299]) == last + 9, "nor those before it");
-    util_check(stamp(chain[0][299 - REPLY - 1]) == tail + 9,
-               "nor those before them");
-
-    /* a part later */
-
-    compute(0, PART);
-    teach(chain[0], 301, 0, kvr_chain_depth(300));
-    util_check(stamp(chain[0][0]) != first, "not written again");
-
-    /* a match from before a restart is none */
-
-    kvr_index_flush(table[REPEAT], 0);
-    teach(chain[0], 301, 0, kvr_chain_depth(300));
-
-    (void) kvr_index_lookup(table[REPEAT], chain[0], 1, util_set(ALL), matched);
-    util_check(matched[0] == 1, "of what was flushed");
-}
-
-
 /* a reported capacity, and parts of it */
 TEST(test_repeat_reported)
 {

@@ -553,55 +553,6 @@ TEST(test_registry_upstreams)
 }
 
 
-/* what a killed writer leaves behind */
-TEST(test_registry_halfway)
-{
-    uint32_t  a, s;
-    zone_t    z;
-
-    zone_make(&z, 2);
-
-    /* half a name without a length */
-
-    memcpy(z.reg->peer[0].name, "b:", 2);
-    util_check(find(&z, "b:") == NONE && find(&z, "") == NONE, "half a name");
-
-    a = peer(&z, 0, "a:1");
-    util_check(a == 0 && find(&z, "a:1") == 0, "%u", a);
-
-    /* given away, and killed before the new name was complete */
-
-    teach(&z, a, 5000000000ULL);
-    s = member(&z, 0, a, "up");
-    unname(&z, 0);
-
-    z.reg->member[s].used = 0;
-    z.reg->peer[a].len = 0;
-
-    util_check(find(&z, "a:1") == NONE, "the old name");
-    util_check(peer(&z, 0, "c:1") == a, "the number is free");
-    util_check(knows(&z, a, 5000000000ULL) == 0, "flushed");
-
-    /* a member half written, an upstream half written */
-
-    z.reg->member[s].peer = 99;
-    z.reg->member[s].requests = 8;
-    memcpy(z.reg->upstream[1].name, "xy", 2);
-
-    s = member(&z, 0, a, "other");
-    util_check(s != NONE && z.reg->member[s].peer == a
-               && z.reg->member[s].requests == 0, "seat");
-
-        /* complete, but not noted: the next caller finds it */
-
-    unname(&z, 0);
-    util_check(peer(&z, 0, "c:1") == a && kvr_load_used(z.load, a), "named");
-    util_check(member(&z, 0, a, "other") == s, "seat");
-
-    zone_free(&z);
-}
-
-
 /* ranks have names of their own, and share the address's properties */
 TEST(test_registry_ranks)
 {
