@@ -14,16 +14,8 @@
 /* a tier with all but 1/8 of the loaded units learns its price */
 #define KVR_TIER_MOST        8
 
-
-static uint32_t
-kvr_tier_price(const kvr_tier_t *tier, uint32_t price)
-{
-    uint32_t  known;
-
-    known = kvr_get(&tier->price);
-
-    return known ? known : price;
-}
+/* weight of a measurement: 1/32 */
+#define KVR_TIER_SAMPLE      32
 
 
 /* Returns how many of the units are younger than an age; 0: no limit. */
@@ -40,7 +32,8 @@ kvr_tier_within(uint32_t until, uint32_t units, uint32_t age)
 
 
 kvr_tier_split_t
-kvr_tier_split(const kvr_tier_t *tier, uint32_t units, uint32_t age)
+kvr_tier_split(const kvr_tier_t *tier, uint32_t units, uint32_t age,
+    uint32_t stored)
 {
     uint32_t          gpu, host;
     kvr_tier_split_t  split;
@@ -53,54 +46,60 @@ kvr_tier_split(const kvr_tier_t *tier, uint32_t units, uint32_t age)
     split.host = host - gpu;
     split.disk = units - host;
 
+    if (stored) {
+        split.host = 0;
+        split.disk = stored - kvr_min(gpu, stored);
+    }
+
     return split;
 }
 
 
 uint32_t
-kvr_tier_cost(const kvr_tier_t *tier, const kvr_tier_split_t *split)
+kvr_tier_cost(const kvr_tier_prices_t *p, const kvr_tier_split_t *split)
 {
-    uint64_t  cost;
+    uint64_t  host, disk;
 
-    cost = (uint64_t) split->host * kvr_tier_price(&tier[KVR_TIER_HOST],
-                                                   KVR_TIER_HOST_PRICE)
-           + (uint64_t) split->disk * kvr_tier_price(&tier[KVR_TIER_DISK],
-                                                     KVR_TIER_DISK_PRICE);
+    host = kvr_get(&p->host);
+    disk = kvr_get(&p->disk);
 
-    return (uint32_t) (cost / KVR_TIER_ONE);
+    return (uint32_t) ((split->host * (host ? host : KVR_TIER_HOST_PRICE)
+                        + split->disk * (disk ? disk : KVR_TIER_DISK_PRICE))
+                       / KVR_TIER_ONE);
 }
 
 
 void
-kvr_tier_first(kvr_tier_t *tier, const kvr_tier_split_t *split, double took,
-    double whole)
+kvr_tier_first(kvr_tier_prices_t *p, const kvr_tier_split_t *split,
+    double took, double whole)
 {
-    double       price;
-    uint32_t     all, old, sample;
-    kvr_tier_t  *t;
+    double             price, old;
+    uint32_t           all, start;
+    _Atomic uint32_t  *known;
 
     all = split->host + split->disk;
 
     if (split->host >= all - all / KVR_TIER_MOST) {
-        t = &tier[KVR_TIER_HOST];
+        known = &p->host;
+        start = KVR_TIER_HOST_PRICE;
 
     } else if (split->disk >= all - all / KVR_TIER_MOST) {
-        t = &tier[KVR_TIER_DISK];
+        known = &p->disk;
+        start = KVR_TIER_DISK_PRICE;
 
     } else {
         return;
     }
 
-    if (all == 0 || whole <= 0) {
+    if (all == 0 || !(whole > 0)) {
         return;
     }
 
-    price = took / whole * KVR_TIER_ONE;
+    price = kvr_min(kvr_max(took / whole, 0), 1) * KVR_TIER_ONE;
 
-    sample = price > 1 ? price < KVR_TIER_ONE ? (uint32_t) price
-                                              : KVR_TIER_ONE
-                       : 1;
-    old = kvr_get(&t->price);
+    old = kvr_get(known);
+    old = old > 0 ? old : start;
 
-    kvr_set(&t->price, old ? kvr_max(old - old / 8 + sample / 8, 1) : sample);
+    kvr_set(known, (uint32_t) kvr_max(old + (price - old) / KVR_TIER_SAMPLE,
+                                      1));
 }

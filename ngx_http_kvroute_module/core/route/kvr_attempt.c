@@ -22,8 +22,8 @@
 #define KVR_ATTEMPT_LOOK        16
 
 
-static uint64_t kvr_attempt_loaded(kvr_attempt_t *a, const kvr_zone_t *zone,
-    uint64_t ms);
+static void kvr_attempt_price(kvr_attempt_t *a, const kvr_zone_t *zone,
+    kvr_upstream_t *upstream, const kvr_feedback_response_t *r);
 static void kvr_attempt_store(kvr_attempt_t *a, kvr_upstream_t *upstream,
     const kvr_feedback_response_t *r);
 static unsigned kvr_attempt_timed(kvr_attempt_t *a, const kvr_zone_t *zone,
@@ -123,12 +123,24 @@ void
 kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_insert_t *in)
 {
-    uint32_t  k, id, since;
+    int          store;
+    uint32_t     k, id, since, held;
+    kvr_peer_t  *peer;
 
     id = a->reservation.peer;
 
     if (id == KVR_REGISTRY_NONE || in->entries == 0) {
         return;
+    }
+
+    peer = &zone->registry->peer[id];
+    store = 0;
+
+    if (kvr_unlikely(kvr_get(zone->registry->tiered))
+        && a->reservation.member != KVR_REGISTRY_NONE)
+    {
+        store = kvr_registry_stored(zone->registry,
+                     zone->registry->member[a->reservation.member].upstream);
     }
 
     k = kvr_min(kvr_chain_entries(in->held), in->entries);
@@ -151,7 +163,7 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     if (!in->skips) {
         a->inserted = kvr_index_inserted(zone->index, in->chain, in->entries,
-                                         id, in->held, &a->age);
+                                         id, store ? 0 : in->held, &a->age);
 
         /*
          * Only a mask predicts the prompt, or an insert since which the clock
@@ -168,22 +180,26 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
                                          id, KVR_REPLY_VALUES, &a->age);
     }
 
-    if (kvr_unlikely(kvr_get(&zone->registry->peer[id].tier[KVR_TIER_GPU].until))
-        && a->inserted)
-    {
-        a->loaded = kvr_tier_split(zone->registry->peer[id].tier, in->held,
-                                   a->age);
+    held = in->held;
+
+    if (kvr_unlikely(kvr_get(zone->registry->tiered))) {
+        a->loaded = kvr_tier_split(peer->tier, kvr_min(held, a->inserted),
+                                   a->age, store ? held : 0);
+
+        /* what is loaded from a store was not written by this peer */
+
+        held -= store ? a->loaded.disk : 0;
     }
 
     /* entries that another attempt may undo get stamps of this one too */
 
     if (a->speculative) {
         kvr_index_insert(zone->index, in->chain, in->entries, in->units, id,
-                         in->held, &a->undo);
+                         held, &a->undo);
 
     } else {
         kvr_index_refresh(zone->index, in->chain, in->entries, in->units, id,
-                          in->held, &a->undo);
+                          held, &a->undo);
     }
 
     kvr_hooks(zone, inserted, in->chain, in->entries, &a->undo);
@@ -244,7 +260,8 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
     kvr_prefill_first(&peer->prefill, a->ahead, ms, now);
 
     if (f->stream) {
-        load = kvr_attempt_loaded(a, zone, ms);
+        load = kvr_tier_cost(&zone->registry->upstream[pool->upstream].loads,
+                             &a->loaded) * zone->unit;
         kvr_prefill_waited(&peer->prefill, a->ahead + load, a->matched, ms,
                            a->rate, now);
     }
@@ -254,34 +271,38 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
 
 
 /*
- * Returns the bytes of prefill that take as long as the loads from lower tiers.
- * Learns the price of loads from the first token of a prompt that is mostly
- * loaded.
+ * Learns the price of loads from a prompt that was delivered as predicted.  The
+ * time to its first token is that of loading some of it and computing the rest.
  */
-static uint64_t
-kvr_attempt_loaded(kvr_attempt_t *a, const kvr_zone_t *zone, uint64_t ms)
+static void
+kvr_attempt_price(kvr_attempt_t *a, const kvr_zone_t *zone,
+    kvr_upstream_t *upstream, const kvr_feedback_response_t *r)
 {
-    double            whole, took;
-    uint64_t          bytes;
-    kvr_peer_t       *peer;
+    double       ms, whole;
+    uint64_t     bytes;
+    kvr_peer_t  *peer;
 
     bytes = (uint64_t) (a->loaded.host + a->loaded.disk) * zone->unit;
 
     if (kvr_likely(bytes == 0)) {
-        return 0;
+        return;
+    }
+
+    if (!a->alone || a->rate == 0 || bytes <= a->ahead || a->speculative
+        || (uint64_t) kvr_max(r->cached, 0) * r->bytes / (uint64_t) r->prompt
+           + KVR_FEEDBACK_BLOCKS * r->block < r->matched)
+    {
+        return;
     }
 
     peer = &zone->registry->peer[a->reservation.peer];
 
-    if (a->alone && a->rate && bytes > a->ahead && !a->speculative) {
-        whole = (double) bytes * KVR_PREFILL_RATE / a->rate;
-        took = (double) ms - kvr_get(&peer->prefill.base) / 256.0
-               - (double) a->ahead * KVR_PREFILL_RATE / a->rate;
+    ms = (double) KVR_PREFILL_RATE / a->rate;
+    whole = ms * (double) bytes;
 
-        kvr_tier_first(peer->tier, &a->loaded, took, whole);
-    }
-
-    return kvr_tier_cost(peer->tier, &a->loaded) * zone->unit;
+    kvr_tier_first(&upstream->loads, &a->loaded,
+                   a->ttft - kvr_get(&peer->prefill.base) / 256.0
+                   - ms * (double) a->ahead, whole);
 }
 
 
@@ -435,6 +456,7 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     if (r.cached >= 0 && a->bytes) {
         kvr_attempt_store(a, upstream, &r);
+        kvr_attempt_price(a, zone, upstream, &r);
     }
 
     r.step = (uint64_t) (kvr_resume_step(&upstream->resume)
@@ -494,20 +516,24 @@ kvr_attempt_store(kvr_attempt_t *a, kvr_upstream_t *upstream,
     const kvr_feedback_response_t *r)
 {
     uint32_t  store;
-    uint64_t  delivered;
+    uint64_t  own, delivered;
 
-    if (a->best < kvr_max(a->matched, r->inserted)
-                  + KVR_ATTEMPT_STORE * r->block)
-    {
+    own = (uint64_t) a->inserted * r->block;
+    store = kvr_get(&upstream->store);
+
+    if (store <= KVR_TIER_ONE / 2) {
+        own = kvr_max(own, a->matched);
+    }
+
+    if (a->best < own + KVR_ATTEMPT_STORE * r->block) {
         return;
     }
 
     delivered = (uint64_t) r->cached * a->bytes / (uint64_t) r->prompt;
-    store = kvr_get(&upstream->store);
 
     store -= store / 16;
 
-    if (delivered * 4 >= a->best * 3) {
+    if (delivered > own && (delivered - own) * 4 >= (a->best - own) * 3) {
         store += KVR_TIER_ONE / 16;
     }
 

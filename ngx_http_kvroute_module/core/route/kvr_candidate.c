@@ -125,12 +125,15 @@ kvr_candidate_deliver(const kvr_zone_t *zone, const kvr_pool_t *pool,
     const uint64_t *chain, kvr_set_t set, uint32_t *matched, uint32_t *loads)
 {
     int                 tiers;
-    uint32_t            id, age;
+    uint32_t            id, age, stored;
+    kvr_set_t           all;
     kvr_peer_t         *peer;
     kvr_resume_t       *resume;
+    kvr_upstream_t     *upstream;
     kvr_tier_split_t    split;
 
-    resume = &zone->registry->upstream[pool->upstream].resume;
+    upstream = &zone->registry->upstream[pool->upstream];
+    resume = &upstream->resume;
 
     if (kvr_likely(kvr_resume_step(resume) == 0
                    && kvr_get(zone->registry->tiered) == 0))
@@ -139,20 +142,35 @@ kvr_candidate_deliver(const kvr_zone_t *zone, const kvr_pool_t *pool,
     }
 
     tiers = 0;
+    stored = 0;
+    all = set;
+
+    if (kvr_registry_stored(zone->registry, pool->upstream)) {
+        while (kvr_set_next(&all, &id)) {
+            stored = kvr_max(stored, matched[id]);
+        }
+    }
 
     while (kvr_set_next(&set, &id)) {
 
         peer = &zone->registry->peer[id];
         loads[id] = 0;
 
-        if (matched[id] && kvr_get(&peer->tier[KVR_TIER_GPU].until)
-            && kvr_index_age(zone->index,
-                             chain[kvr_chain_entries(matched[id]) - 1], id,
-                             &age))
+        if (stored || (matched[id] && kvr_get(&peer->tier[KVR_TIER_GPU].until)))
         {
-            split = kvr_tier_split(peer->tier, matched[id], age);
-            loads[id] = kvr_tier_cost(peer->tier, &split);
+            if (matched[id] == 0
+                || !kvr_index_age(zone->index,
+                                  chain[kvr_chain_entries(matched[id]) - 1],
+                                  id, &age))
+            {
+                age = 0;
+            }
+
+            split = kvr_tier_split(peer->tier, matched[id], age, stored);
+            loads[id] = kvr_tier_cost(&upstream->loads, &split);
             tiers |= loads[id] != 0;
+
+            matched[id] = kvr_max(matched[id], stored);
         }
 
         if (matched[id] && kvr_resume_step(resume)) {

@@ -21,7 +21,7 @@
 static uint32_t kvr_capacity_replies(const kvr_zone_t *zone, uint32_t id);
 static uint64_t kvr_capacity_age(const kvr_zone_t *zone, uint32_t id);
 static uint64_t kvr_capacity_learned(const kvr_zone_t *zone,
-    const kvr_pool_t *pool, uint32_t id);
+    const kvr_pool_t *pool, uint32_t id, uint64_t most);
 static uint64_t kvr_capacity_reported(const kvr_zone_t *zone,
     const kvr_pool_t *pool, uint32_t id, uint64_t now,
     kvr_index_source_e *source, uint64_t *most);
@@ -204,25 +204,25 @@ kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
     gpu = units;
 
     if (told > units) {
+
+        /* what is used all the time leaves less for the rest */
+
         source = KVR_INDEX_CONFIGURED;
-        units = told;
-    }
+        learned = kvr_capacity_learned(zone, pool, id, told);
+        units = kvr_max(units, learned);
 
-    /* events name lower tiers, or replies disprove the report */
-
-    if (units == 0
-        || (source < KVR_INDEX_CONFIGURED
-            && (kvr_get(&peer->tier[KVR_TIER_HOST].heard)
-                || kvr_capacity_beyond(zone, pool, id, kvr_max(units, most)))))
+    } else if (units == 0
+               || (source < KVR_INDEX_CONFIGURED
+                   && (kvr_get(&peer->tier[KVR_TIER_HOST].heard)
+                       || kvr_capacity_beyond(zone, pool, id,
+                                              kvr_max(units, most)))))
     {
-        source = KVR_INDEX_LEARNED;
-        learned = kvr_capacity_learned(zone, pool, id);
+        /* events name lower tiers, or replies disprove the report */
 
-        if (learned == 0) {
-            source = units ? KVR_INDEX_LEARNED : KVR_INDEX_ASSUMED;
-            learned = kvr_get(&peer->assumed);
-        }
+        learned = kvr_capacity_learned(zone, pool, id, kvr_get(&peer->assumed));
 
+        source = units || learned < kvr_get(&peer->assumed)
+                 ? KVR_INDEX_LEARNED : KVR_INDEX_ASSUMED;
         units = kvr_max(units, learned);
     }
 
@@ -263,14 +263,6 @@ kvr_capacity_beyond(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t              own;
     kvr_retention_sum_t   sum;
 
-    /* from a common store all peers load alike: it favours none of them */
-
-    if (kvr_get(&zone->registry->upstream[pool->upstream].store)
-        > KVR_TIER_ONE / 2)
-    {
-        return 0;
-    }
-
     units += units / KVR_CAPACITY_CLASS;
 
     /* this peer alone may have no lower tier */
@@ -287,22 +279,20 @@ kvr_capacity_beyond(const kvr_zone_t *zone, const kvr_pool_t *pool,
 }
 
 
-/* Returns 0 if nothing was learned, or no less than is assumed. */
+/* Returns what replies show, at most as many units. */
 static uint64_t
 kvr_capacity_learned(const kvr_zone_t *zone, const kvr_pool_t *pool,
-    uint32_t id)
+    uint32_t id, uint64_t most)
 {
     uint64_t              units;
-    kvr_peer_t           *peer;
     kvr_retention_sum_t   sum;
-
-    peer = &zone->registry->peer[id];
 
     kvr_capacity_sum(zone, pool, id, &sum);
 
-    units = kvr_retention_among(&peer->feedback.retention, &sum);
+    units = kvr_retention_among(&zone->registry->peer[id].feedback.retention,
+                                &sum);
 
-    return units < kvr_get(&peer->assumed) ? units : 0;
+    return units ? kvr_min(units, most) : most;
 }
 
 

@@ -142,8 +142,9 @@ typedef struct {
     _Atomic uint64_t    demand;      /* for prefill servers, kvr_demand.h */
     kvr_ttft_prefill_t  prefill;     /* of all its peers */
     kvr_resume_t        resume;      /* of its model */
+    kvr_tier_prices_t   loads;       /* from lower tiers */
     _Atomic uint32_t    store;       /* of what only others were sent, the part
-                                        delivered, of late; 1/1024 */
+                                        delivered, of late; 1/KVR_TIER_ONE */
     kvr_stats_t         stats;
     _Atomic uint32_t    looked;      /* 1: known to the history */
     _Atomic uint32_t    len;
@@ -312,6 +313,15 @@ kvr_registry_limit_e kvr_registry_limit(kvr_registry_t *reg, const void *name,
  * and what was learned is kept.
  */
 void kvr_registry_reset(kvr_registry_t *reg, uint32_t peer);
+
+
+/* Tells whether the peers of an upstream load what others have computed. */
+static inline int
+kvr_registry_stored(const kvr_registry_t *reg, uint32_t upstream)
+{
+    return kvr_get(reg->tiered)
+           && kvr_get(&reg->upstream[upstream].store) > KVR_TIER_ONE / 2;
+}
 
 
 #endif /* _KVR_REGISTRY_H_INCLUDED_ */

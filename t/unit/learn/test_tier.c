@@ -21,12 +21,15 @@
 static kvr_tier_t    tier[KVR_TIERS];
 static kvr_resume_t  resume;
 
+static kvr_tier_prices_t  prices;
+
 
 static void
 fresh(uint32_t gpu, uint32_t host)
 {
     memset((void *) tier, 0, sizeof(tier));
     memset((void *) &resume, 0, sizeof(resume));
+    memset((void *) &prices, 0, sizeof(prices));
     kvr_set(&tier[KVR_TIER_GPU].until, gpu);
     kvr_set(&tier[KVR_TIER_HOST].until, host);
 }
@@ -40,40 +43,49 @@ TEST(test_tier_split)
 
     fresh(1000, 4000);
 
-    s = kvr_tier_split(tier, 100, 100);
+    s = kvr_tier_split(tier, 100, 100, 0);
     util_check(s.host == 0 && s.disk == 0, "new");
 
-    s = kvr_tier_split(tier, 100, 1050);
+    s = kvr_tier_split(tier, 100, 1050, 0);
     util_check(s.host == 50 && s.disk == 0, "its tail has gone: %u", s.host);
 
-    s = kvr_tier_split(tier, 100, 2000);
+    s = kvr_tier_split(tier, 100, 2000, 0);
     util_check(s.host == 100 && s.disk == 0, "host");
 
-    s = kvr_tier_split(tier, 100, 4030);
+    s = kvr_tier_split(tier, 100, 4030, 0);
     util_check(s.host == 70 && s.disk == 30, "%u %u", s.host, s.disk);
 
-    s = kvr_tier_split(tier, 100, 9000);
+    s = kvr_tier_split(tier, 100, 9000, 0);
     util_check(s.host == 0 && s.disk == 100, "disk");
 
     /* the tail may be newer than its depth */
 
-    s = kvr_tier_split(tier, 100, 3);
+    s = kvr_tier_split(tier, 100, 3, 0);
     util_check(s.host == 0 && s.disk == 0, "a reply");
 
     fresh(1000, 0);
-    s = kvr_tier_split(tier, 100, UINT32_MAX);
+    s = kvr_tier_split(tier, 100, UINT32_MAX, 0);
     util_check(s.host == 100 && s.disk == 0, "one lower tier");
 
     fresh(0, 0);
-    s = kvr_tier_split(tier, 100, 9000);
+    s = kvr_tier_split(tier, 100, 9000, 0);
     util_check(s.host == 0 && s.disk == 0, "the GPU alone");
+
+    /* a common store has 300 units; a peer 60, 40 of which are in its GPU */
+
+    fresh(1000, 0);
+    s = kvr_tier_split(tier, 60, 1020, 300);
+    util_check(s.host == 0 && s.disk == 260, "%u %u", s.host, s.disk);
+
+    s = kvr_tier_split(tier, 0, 0, 300);
+    util_check(s.host == 0 && s.disk == 300, "a peer without it: %u", s.disk);
 }
 
 
 /* whatever is told, all units are in one tier each, and cost no more than all */
 TEST(test_tier_any)
 {
-    uint32_t          i, units, cost;
+    uint32_t          i, units, stored, cost;
     util_rng_t        r;
     kvr_tier_split_t  s;
 
@@ -84,16 +96,18 @@ TEST(test_tier_any)
               (uint32_t) util_below(&r, 1ULL << util_below(&r, 33)));
 
         units = (uint32_t) util_below(&r, 1 << 20);
+        stored = i % 2 ? units + (uint32_t) util_below(&r, 1 << 10) : 0;
         s = kvr_tier_split(tier, units, (uint32_t)
-                           util_below(&r, 1ULL << util_below(&r, 33)));
+                           util_below(&r, 1ULL << util_below(&r, 33)), stored);
 
+        units = kvr_max(units, stored);
         util_check((uint64_t) s.host + s.disk <= units, "%u %u of %u", s.host,
                    s.disk, units);
 
-        kvr_tier_first(tier, &s, (double) util_below(&r, 100000) - 5000,
-                       (double) util_below(&r, 1000));
+        kvr_tier_first(&prices, &s, (double) util_below(&r, 100000) - 5000,
+                       i % 100 ? (double) util_below(&r, 1000) : NAN);
 
-        cost = kvr_tier_cost(tier, &s);
+        cost = kvr_tier_cost(&prices, &s);
         util_check(cost <= units, "%u for %u", cost, units);
     }
 }
@@ -106,21 +120,21 @@ TEST(test_tier_price)
 
     fresh(1000, 4000);
 
-    util_check(kvr_tier_cost(tier, &s) == 99, "a tenth, at first: %u",
-               kvr_tier_cost(tier, &s));
+    util_check(kvr_tier_cost(&prices, &s) == 99, "a tenth, at first: %u",
+               kvr_tier_cost(&prices, &s));
 
-    for (i = 0; i < 100; i++) {
-        kvr_tier_first(tier, &s, 30, 100);
+    for (i = 0; i < 200; i++) {
+        kvr_tier_first(&prices, &s, 30, 100);
     }
 
-    util_check(kvr_tier_cost(tier, &s) >= 280
-               && kvr_tier_cost(tier, &s) <= 300, "%u",
-               kvr_tier_cost(tier, &s));
+    util_check(kvr_tier_cost(&prices, &s) >= 280
+               && kvr_tier_cost(&prices, &s) <= 300, "%u",
+               kvr_tier_cost(&prices, &s));
 
     /* of both tiers together it is not known which took so long */
 
-    kvr_tier_first(tier, &both, 100, 100);
-    util_check(kvr_get(&tier[KVR_TIER_DISK].price) == 0, "not told");
+    kvr_tier_first(&prices, &both, 100, 100);
+    util_check(kvr_get(&prices.disk) == 0, "not told");
 }
 
 
