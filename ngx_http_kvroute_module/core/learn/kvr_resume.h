@@ -33,7 +33,8 @@
 
 
 typedef struct {
-    _Atomic uint32_t   step;         /* tokens; 0: none seen */
+    _Atomic uint32_t   step;         /* greatest common divisor, tokens; 0:
+                                        none seen */
     _Atomic uint32_t   last;         /* cached tokens of the last response */
     _Atomic uint32_t   seen;         /* numbers that differ from the one before,
                                         or are less than what was inserted */
@@ -67,9 +68,14 @@ kvr_resume_units(const kvr_resume_t *r, uint32_t units, double bytes,
     step = kvr_resume_step(r) * bytes / (double) unit;
     whole = kvr_get(&r->whole);
 
+    if (!(step > 0)) {
+        return units;
+    }
+
     units = (uint32_t) ((uint32_t) (units / step) * step);
 
-    return whole ? (uint32_t) ((uint64_t) units * kvr_get(&r->kept) / whole)
+    return whole ? (uint32_t) ((uint64_t) units
+                               * kvr_min(kvr_get(&r->kept), whole) / whole)
                  : units;
 }
 
@@ -119,6 +125,10 @@ kvr_resume_take(kvr_resume_t *r, uint32_t common, uint32_t cached)
     if (t == 0) {
         return;
     }
+
+    /* whatever an engine reports, the sums do not overflow */
+
+    common = kvr_min(common, KVR_RESUME_LONG);
 
     if (kvr_get(&r->common) > KVR_RESUME_LONG) {
         kvr_set(&r->common, kvr_get(&r->common) / 2);

@@ -173,7 +173,7 @@ kvr_candidate_deliver(const kvr_zone_t *zone, const kvr_pool_t *pool,
             matched[id] = kvr_max(matched[id], stored);
         }
 
-        if (matched[id] && kvr_resume_step(resume)) {
+        if (matched[id]) {
             matched[id] = kvr_resume_units(resume, matched[id],
                                            kvr_feedback_bytes(&peer->feedback),
                                            zone->unit);

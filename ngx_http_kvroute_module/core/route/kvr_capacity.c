@@ -247,7 +247,7 @@ kvr_capacity_tiers(const kvr_zone_t *zone, uint32_t id, uint64_t gpu,
     kvr_set(&tier[KVR_TIER_GPU].until, (uint32_t) kvr_min(gpu, UINT32_MAX));
     kvr_set(&tier[KVR_TIER_HOST].until,
             kvr_get(&tier[KVR_TIER_DISK].told) && host < units
-            ? (uint32_t) kvr_max(host, gpu) : 0);
+            ? (uint32_t) kvr_min(kvr_max(host, gpu), UINT32_MAX) : 0);
 
     if (gpu) {
         kvr_set(zone->registry->tiered, 1);

@@ -191,6 +191,34 @@ TEST(test_resume_same)
 }
 
 
+/* whatever is reported, no more than the prefix is predicted */
+TEST(test_resume_any)
+{
+    double      lost;
+    uint32_t    i, units, n;
+    util_rng_t  r;
+
+    util_seed(&r, "resume any", 0);
+
+    for (i = 0; i < 20000; i++) {
+
+        if (i % 1000 == 0) {
+            fresh(0, 0);
+        }
+
+        n = (uint32_t) (util_next(&r) >> (32 + util_below(&r, 32)));
+        kvr_resume_take(&resume, n, util_below(&r, 2) ? n / 512 * 512 : 512);
+
+        units = (uint32_t) util_below(&r, 1 << 20);
+        n = kvr_resume_units(&resume, units, 0.25 + (double) (i % 16), 256);
+        lost = kvr_resume_lost(&resume);
+
+        util_check(n <= units, "%u of %u", n, units);
+        util_check(lost >= 0 && lost <= 1, "%f", lost);
+    }
+}
+
+
 TEST(test_retention_beyond)
 {
     uint32_t             i;

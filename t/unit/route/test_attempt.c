@@ -536,6 +536,134 @@ TEST(test_attempt_masked)
 }
 
 
+/* another server was sent the prompt, and this one is asked */
+static void
+ask_other(uint32_t other, uint32_t round, int64_t cached)
+{
+    uint32_t          i;
+    kvr_index_undo_t  undo;
+
+    for (i = 0; i < UNITS; i++) {
+        s.chain[i] = kvr_mix(i + 1, 1000 + round) | 1ULL << 63;
+    }
+
+    kvr_index_insert(s.zone.index, s.chain, UNITS, UNITS, other, 0, &undo);
+
+    begin(0, NULL);
+    s.at.best = UNITS * UNIT;
+    insert(0);
+    first(1);
+    settle(cached);
+    end();
+}
+
+
+/* servers with a common store load what any of them was sent */
+TEST(test_attempt_store)
+{
+    uint32_t          i, other, matched[8], loads[8];
+    kvr_set_t         set;
+    kvr_zone_t       *z;
+    kvr_index_undo_t  undo;
+
+    setup();
+
+    z = &s.zone;
+    other = kvr_registry_peer(z->registry, z->load, z->row, z->index, "a:2", 3,
+                              1 << 20);
+    (void) kvr_registry_member(z->registry, z->load, z->row, other, "u", 1);
+
+    s.pool.upstream = z->registry->member[s.member].upstream;
+    set = kvr_set_of(s.peer);
+    kvr_set_add(&set, other);
+
+    for (i = 0; i < 12; i++) {
+        ask_other(other, i, UNITS * UNIT / 4);
+    }
+
+    util_check(!kvr_registry_stored(z->registry, s.pool.upstream),
+               "without lower tiers there is no store");
+
+    kvr_set(z->registry->tiered, 1);
+    util_check(kvr_registry_stored(z->registry, s.pool.upstream), "a store");
+
+    for (i = 0; i < UNITS; i++) {
+        s.chain[i] = kvr_mix(i + 1, 999) | 1ULL << 63;
+    }
+
+    kvr_index_insert(z->index, s.chain, UNITS, UNITS, other, 0, &undo);
+
+    memset(matched, 0, sizeof(matched));
+    kvr_index_lookup(z->index, s.chain, UNITS, set, matched);
+
+    ck_assert_uint_eq(matched[s.peer], 0);
+    ck_assert_int_eq(kvr_candidate_deliver(z, &s.pool, s.chain, set, matched,
+                                           loads), 1);
+    ck_assert_uint_eq(matched[s.peer], UNITS);
+    ck_assert_uint_eq(matched[other], UNITS);
+    ck_assert_uint_eq(loads[s.peer], UNITS * 2 / 5);
+    ck_assert_uint_eq(loads[other], 0);
+
+    for (i = 12; i < 24; i++) {
+        ask_other(other, i, 0);
+    }
+
+    util_check(!kvr_registry_stored(z->registry, s.pool.upstream),
+               "nothing is delivered any more");
+
+    teardown();
+}
+
+
+/* whatever is configured and reported, loads are no more than the prompt */
+TEST(test_attempt_hostile)
+{
+    uint32_t    i, other, matched[8], loads[8];
+    int64_t     cached;
+    kvr_set_t   set;
+    util_rng_t  r;
+
+    static const uint64_t  sizes[] = { 0, 1, 20, 1ULL << 32, UINT64_MAX };
+
+    setup();
+    util_seed(&r, "attempt hostile", 0);
+
+    other = kvr_registry_peer(s.zone.registry, s.zone.load, s.zone.row,
+                              s.zone.index, "a:2", 3, 1 << 20);
+    s.pool.upstream = s.zone.registry->member[s.member].upstream;
+    set = kvr_set_of(s.peer);
+    kvr_set_add(&set, other);
+
+    for (i = 0; i < 3000; i++) {
+        s.now += util_below(&r, 3000);
+
+        kvr_capacity_told(&s.zone, &s.pool, s.peer,
+                          sizes[util_below(&r, 5)], sizes[util_below(&r, 5)],
+                          s.now);
+        kvr_capacity_set(&s.zone, &s.pool, s.peer, sizes[util_below(&r, 3)],
+                         s.now);
+
+        cached = (int64_t) (util_next(&r) >> (2 + util_below(&r, 61))) - 1;
+        ask_other(other, i % 9, cached);
+
+        memset(matched, 0, sizeof(matched));
+        kvr_index_lookup(s.zone.index, s.chain, UNITS, set, matched);
+
+        if (kvr_candidate_deliver(&s.zone, &s.pool, s.chain, set, matched,
+                                  loads))
+        {
+            util_check(loads[s.peer] <= UNITS && loads[other] <= UNITS,
+                       "%u %u", loads[s.peer], loads[other]);
+        }
+
+        util_check(matched[s.peer] <= UNITS && matched[other] <= UNITS,
+                   "%u %u", matched[s.peer], matched[other]);
+    }
+
+    teardown();
+}
+
+
 TEST(test_attempt_nobody)
 {
     uint32_t  peer;
