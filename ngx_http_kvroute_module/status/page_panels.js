@@ -209,6 +209,8 @@ const drawSignals = (s, u) => {
   if (u.peers.some((p) => p.id === undefined))
     list.push(["crowded", "Some servers have no counters, because the zone "
       + "is full: the error log names the limit."]);
+  if (u.resumes)
+    list.push(["resumes", `Cache hits: ${u.resumes.text}.`]);
   const cut = Object.entries(u.cut || {}).filter(([, n]) => n > 0);
   if (cut.length)
     list.push(["cut", "Answers broke off and were not continued: "
