@@ -375,6 +375,8 @@ ngx_http_kvroute_conf_check_pair(ngx_conf_t *cf,
 
     ranks = kscf->ranks && other->ranks == 0;
     capacity = once && (kscf->capacity != other->capacity
+                        || kscf->host != other->host
+                        || kscf->disk != other->disk
                         || kscf->fixed != other->fixed);
 
     if (!ranks && !capacity) {
@@ -385,14 +387,11 @@ ngx_http_kvroute_conf_check_pair(ngx_conf_t *cf,
 
     if (name && capacity) {
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "\"capacity=%uz%s\" in upstream \"%V\" and "
-                      "\"capacity=%uz%s\" in upstream \"%V\" in %s:%ui are "
-                      "for the same server \"%V\" of a zone: write the same "
-                      "value in both", other->capacity,
-                      other->fixed ? "!" : "", &other->upstream->host,
-                      kscf->capacity, kscf->fixed ? "!" : "",
-                      &kscf->upstream->host, kscf->upstream->file_name,
-                      kscf->upstream->line, name);
+                      "\"capacity=\" in upstream \"%V\" differs from that in "
+                      "\"%V\" in %s:%ui, and both have server \"%V\" of a "
+                      "zone: write the same value in both",
+                      &other->upstream->host, &kscf->upstream->host,
+                      kscf->upstream->file_name, kscf->upstream->line, name);
     }
 
     if (name && ranks) {
