@@ -228,6 +228,33 @@ instead  | location / { kvroute_continue on; proxy_pass http://plain; } | warned
 instead  | location / { kvroute_first_token auto; proxy_pass http://plain; } | warned | "kvroute_first_token" in location "/" has no effect: it passes to "plain"
 upstream | kvroute zone=llm; kvroute_engine ssl;       | warned | "kvroute_engine" in upstream "llm" ... does nothing without "kvroute_probe" or "kvroute_health"
 instead  | location /b/ { kvroute_pin $arg_p; proxy_pass http://plain; } | warned | "kvroute_pin" in location "/b/" has no effect: it passes to "plain", which has no "kvroute"
+
+zone     | kvroute_zone zone=llm:1 m;                  | refused | invalid parameter "m": known are zone=
+zone     | kvroute_zone zone=llm:16m maxpeers=100;     | refused | invalid parameter "maxpeers=100": did you mean "max_peers="?
+zone     | kvroute_zone zone=llm:16m snapshot=/tmp/x;  | refused | "snapshot" needs "key_file=FILE"
+zone     | kvroute_zone zone=llm:16m key_file=/etc/passwd; | refused | key_file "/etc/passwd" is open to all users, use "chmod o= /etc/passwd"
+zone     | kvroute_zone zone=other:16m;                | refused | kvroute zone "llm" is unknown in upstream "llm" ...: declare "kvroute_zone zone=llm:16m;" in http
+upstream | kvroute llm;                                | refused | unknown policy "llm": known are kv_cache
+upstream | kvroute zone=llm:16m;                       | refused | "zone=" must be the name of a "kvroute_zone": invalid value in parameter "zone=llm:16m"
+upstream | kvroute zone=llm policy=kv_cache;           | refused | invalid parameter "policy=kv_cache": known are zone=
+upstream | kvroute zone=llm slow_start=30 s;           | refused | invalid parameter "s": known are zone=
+upstream | kvroute zone=llm slowstart=30s;             | refused | invalid parameter "slowstart=30s": did you mean "slow_start="?
+upstream | kvroute zone=llm max_pending=-1;            | refused | "max_pending=" must be a size such as 256k, a time such as 500ms, or auto
+upstream | kvroute sticky zone=llm cookie=sid;         | refused | invalid parameter "cookie=sid": known are zone=
+upstream | kvroute zone=llm; kvroute_probe on;         | refused | invalid parameter "on": known are interval=
+upstream | kvroute zone=llm; kvroute_probe interval=0; | refused | "interval=" must be between 10ms and 1h
+upstream | kvroute zone=llm; kvroute_health /health;   | refused | invalid parameter "/health": known are uri=
+upstream | kvroute zone=llm; kvroute_engine vLLM;      | refused | unknown engine "vLLM": known are vllm, sglang
+upstream | kvroute zone=llm; kvroute_engine header=secret; | refused | "header=" must be a line, as in "Authorization: Bearer KEY"
+upstream | kvroute zone=llm; kvroute_queue on;         | refused | invalid parameter "on": known are max= timeout=
+upstream | kvroute zone=llm; kvroute_eject on;         | refused | invalid parameter "on": known are fails=
+upstream | kvroute zone=llm; kvroute_eject max=50;     | refused | "max=" must be between 1% and 100%
+location | kvroute_policy off on;                      | refused | invalid parameter "on": policy "off" has none
+location | kvroute_request tennant=$http_x_tenant;     | refused | invalid parameter "tennant=$http_x_tenant": did you mean "tenant="?
+location | kvroute_budget $http_x_key rate=100k/m;     | refused | "kvroute_budget" must have a string, such as $tenant, and "zone" and "rate" parameters
+location | kvroute_budget $http_x_key zone=no rate=1k/m; | refused | kvroute zone "no" is unknown in "kvroute_budget"
+location | kvroute_budget $http_x_key zone=llm rate=1k/m over=wait; | refused | "over=" must be 429, low, or a time to wait such as 30s
+location | kvroute_first_token auto hedge=5;           | refused | "hedge=" must be between 1% and 100%
 EOT
 
 # what is right, though it was not always

@@ -184,7 +184,7 @@ ngx_http_kvroute_conf_upstream_zone(ngx_conf_t *cf,
 {
     ngx_shm_zone_t  **shm_zone = field;
 
-    if (value->len == 0) {
+    if (value->len == 0 || ngx_strchr(value->data, ':')) {
         return NGX_DECLINED;
     }
 
