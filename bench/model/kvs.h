@@ -93,7 +93,6 @@ void kvs_zipf_done(kvs_zipf_t *z);
 
 typedef struct {
     uint64_t  *chain;
-    uint64_t  *digest;     /* the same units by content alone; may be NULL */
     uint32_t   units;      /* whole ones so far */
     uint32_t   max;
     uint32_t   fill;       /* tokens of the unit under way */
@@ -103,10 +102,9 @@ typedef struct {
 
 
 static inline void
-kvs_text_init(kvs_text_t *t, uint64_t *chain, uint64_t *digest, uint32_t max)
+kvs_text_init(kvs_text_t *t, uint64_t *chain, uint32_t max)
 {
     t->chain = chain;
-    t->digest = digest;
     t->units = 0;
     t->max = max;
     t->fill = 0;

@@ -136,11 +136,6 @@ kvs_text_append(kvs_text_t *t, uint64_t seed, uint32_t from, uint32_t n)
         if (t->units < t->max) {
             t->last = kvr_mix(t->last, t->part);
             t->chain[t->units] = t->last;
-
-            if (t->digest) {
-                t->digest[t->units] = t->part;
-            }
-
             t->units++;
         }
 

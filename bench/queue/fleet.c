@@ -32,7 +32,7 @@ kvq_arrive(kvq_t *q, uint32_t k)
                         * sizeof(uint64_t));
     rq->route.chain = rq->own;
 
-    kvs_text_init(&text, rq->own, NULL,
+    kvs_text_init(&text, rq->own,
                   (s->prompt + s->output) / KVS_UNIT_TOKENS);
 
     seed = kvs_rng_below(&q->rng_of[k], kvr_max(s->texts, 1));

@@ -2,7 +2,7 @@
 
 
 kvs_session_t *
-kvs_session_create(uint32_t nsteps, uint32_t tokens, int digests)
+kvs_session_create(uint32_t nsteps, uint32_t tokens)
 {
     size_t          units, size;
     uint8_t        *p;
@@ -11,7 +11,7 @@ kvs_session_create(uint32_t nsteps, uint32_t tokens, int digests)
     units = tokens / KVS_UNIT_TOKENS + 1;
 
     size = sizeof(kvs_session_t) + nsteps * sizeof(kvs_step_t)
-           + units * sizeof(uint64_t) * (digests ? 2 : 1);
+           + units * sizeof(uint64_t);
 
     p = malloc(size);
 
@@ -29,7 +29,6 @@ kvs_session_create(uint32_t nsteps, uint32_t tokens, int digests)
 
     p += nsteps * sizeof(kvs_step_t);
     s->chain = (uint64_t *) (void *) p;
-    s->digest = digests ? s->chain + units : NULL;
 
     s->nsteps = nsteps;
     s->units = (uint32_t) units;   /* room, for kvs_text_init() */

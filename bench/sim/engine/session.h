@@ -28,7 +28,6 @@ struct kvs_session_s {
     uint64_t          key_session;  /* what a client would send as its id */
     uint64_t          key_text;     /* first 100 characters of the user's */
     uint64_t         *chain;
-    uint64_t         *digest;
     uint32_t          units;
     uint32_t          nsteps;
     uint32_t          step;         /* under way */
@@ -47,8 +46,7 @@ kvs_session_nominal(const kve_hw_t *hw, uint32_t fresh, uint32_t output)
 
 
 /* in one piece, to be freed by free() */
-kvs_session_t *kvs_session_create(uint32_t nsteps, uint32_t tokens,
-    int digests);
+kvs_session_t *kvs_session_create(uint32_t nsteps, uint32_t tokens);
 
 
 /* whether somebody waits for a session's answers: one in so many */

@@ -395,7 +395,6 @@ kvs_sim_step(kvs_sim_t *sim, kvs_session_t *s)
     rq->start = sim->now;
 
     rq->req.hashes = s->chain;
-    rq->req.digests = s->digest;
     rq->req.nhashes = kvr_min((step->prompt + step->output)
                               / KVS_UNIT_TOKENS, s->units);
     rq->req.prompt_tokens = step->prompt;

@@ -45,7 +45,7 @@ kvs_sim_create(kvs_sim_t *sim)
     kvs_sim_tier(sim, &cf, KVE_PEER, 0, fleet->fetch_rate);
 
     if (fleet->store) {
-        sim->store = kve_blocks_create(cf.tier[KVE_DISK].blocks * sim->n, 0);
+        sim->store = kve_blocks_create(cf.tier[KVE_DISK].blocks * sim->n);
         cf.tier[KVE_DISK].shared = sim->store;
     }
 

@@ -293,18 +293,18 @@ kvs_workload_draw(kvs_workload_t *w, double *time)
 /* one step, the lengths of whose parts are given; text is filled in order */
 static kvs_session_t *
 kvs_session_single(kvs_workload_t *w, kvs_text_t *text, uint32_t prompt,
-    uint32_t output, int digests)
+    uint32_t output)
 {
     kvs_session_t  *s;
 
-    s = kvs_session_create(1, prompt + output, digests);
+    s = kvs_session_create(1, prompt + output);
 
     s->steps[0].prompt = prompt;
     s->steps[0].output = output;
     s->key_session = kvs_seed(KVS_SEED_QUESTION, w->serial);
     s->key_text = s->key_session;
 
-    kvs_text_init(text, s->chain, s->digest, s->units);
+    kvs_text_init(text, s->chain, s->units);
 
     return s;
 }
@@ -350,7 +350,7 @@ kvs_workload_hot(kvs_workload_t *w)
     question = kvs_draw(&w->rng, &w->shape.question, 4, w->limit / 2);
     output = kvs_draw(&w->rng, &w->shape.output, 1, w->limit / 4);
 
-    s = kvs_session_single(w, &text, prefix + question, output, 0);
+    s = kvs_session_single(w, &text, prefix + question, output);
 
     if (prefix) {
         kvs_text_append(&text, kvs_seed(KVS_SEED_PREFIX, n), 0, prefix);
@@ -402,14 +402,14 @@ kvs_workload_agent(kvs_workload_t *w)
         total = step->prompt + step->output;
     }
 
-    s = kvs_session_create(n, total, 0);
+    s = kvs_session_create(n, total);
 
     memcpy(s->steps, script, n * sizeof(kvs_step_t));
 
     s->key_session = kvs_seed(KVS_SEED_QUESTION, w->serial);
     s->key_text = s->key_session;
 
-    kvs_text_init(&text, s->chain, s->digest, s->units);
+    kvs_text_init(&text, s->chain, s->units);
     kvs_text_append(&text, kvs_seed(KVS_SEED_PREFIX, kind), 0, prefix);
 
     total = prefix;
@@ -460,7 +460,7 @@ kvs_workload_mixed(kvs_workload_t *w)
 
     output = kvs_draw(&w->rng, &w->shape.output, 1, w->limit / 4);
 
-    s = kvs_session_single(w, &text, document + question, output, 0);
+    s = kvs_session_single(w, &text, document + question, output);
 
     kvs_text_append(&text, kvs_seed(KVS_SEED_DOCUMENT, n), 0, document);
     kvs_text_append(&text, kvs_seed(KVS_SEED_QUESTION, w->serial), 0, question);
@@ -504,7 +504,7 @@ kvs_workload_rag(kvs_workload_t *w)
     output = kvs_draw(&w->rng, &w->shape.output, 1, w->limit / 8);
     prompt += question;
 
-    s = kvs_session_single(w, &text, prompt, output, 1);
+    s = kvs_session_single(w, &text, prompt, output);
 
     s->key_text = kvs_seed(KVS_SEED_DOCUMENT, doc[0]);
 
@@ -543,7 +543,7 @@ kvs_workload_burst(kvs_workload_t *w)
     question = kvs_draw(&w->rng, &w->shape.question, 4, w->limit / 8);
     output = kvs_draw(&w->rng, &w->shape.output, 1, w->limit / 8);
 
-    s = kvs_session_single(w, &text, w->group_prefix + question, output, 0);
+    s = kvs_session_single(w, &text, w->group_prefix + question, output);
 
     s->key_session = kvs_seed(KVS_SEED_GROUP, w->group);
     s->key_text = s->key_session;
@@ -580,7 +580,7 @@ kvs_workload_asked(kvs_workload_t *w)
     question = kvs_draw(&w->rng, &w->shape.question, 4, w->limit / 8);
     output = kvs_draw(&w->rng, &w->shape.output, 1, w->limit / 8);
 
-    s = kvs_session_single(w, &text, length + question, output, 0);
+    s = kvs_session_single(w, &text, length + question, output);
 
     s->key_text = kvs_seed(KVS_SEED_GROUP, w->pool[i]);
 

@@ -278,7 +278,7 @@ kvs_trace_session(kvs_trace_t *t, size_t i, uint32_t limit, double *time)
     output = kvr_min(l->output, limit / 4);
     prompt = kvr_min(l->input, limit - output);
 
-    s = kvs_session_create(1, prompt + output, 0);
+    s = kvs_session_create(1, prompt + output);
 
     s->steps[0].prompt = prompt;
     s->steps[0].output = output;

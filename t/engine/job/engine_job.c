@@ -83,7 +83,6 @@ kve_job_end(kve_job_t *job, int status, const char *how)
 
         kve_reply_free(&sub->reply);
         free(sub->hashes);
-        free(sub->digests);
         free(sub->times);
     }
 

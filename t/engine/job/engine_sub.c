@@ -108,10 +108,6 @@ kve_sub_hash(kve_sub_t *sub, const kve_buf_t *prompt, uint64_t root)
     sub->hashes = malloc((n + 1) * sizeof(uint64_t));
     edge = malloc(block);
 
-    if (cf->chunk_reuse) {
-        sub->digests = malloc((n + 1) * sizeof(uint64_t));
-    }
-
     if (sub->hashes == NULL || edge == NULL) {
         abort();
     }
@@ -136,16 +132,11 @@ kve_sub_hash(kve_sub_t *sub, const kve_buf_t *prompt, uint64_t root)
 
         h = XXH3_64bits_withSeed(p, block, h);
         sub->hashes[i] = h;
-
-        if (sub->digests) {
-            sub->digests[i] = XXH3_64bits_withSeed(p, block, root);
-        }
     }
 
     free(edge);
 
     sub->req.hashes = sub->hashes;
-    sub->req.digests = sub->digests;
     sub->req.nhashes = n;
 }
 

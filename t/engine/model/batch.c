@@ -220,7 +220,7 @@ kve_replica_leave(kve_replica_t *r, kve_req_t *req)
         }
 
         kve_blocks_release(r->blocks,
-                           req->blocks[--req->nblocks] & ~KVE_COPIED);
+                           req->blocks[--req->nblocks]);
     }
 
     req->named = 0;
@@ -240,9 +240,8 @@ kve_replica_name(kve_replica_t *r, kve_req_t *req, uint32_t upto)
         i = req->named++;
 
         new = !r->cf.no_cache && i < req->nhashes
-              && kve_blocks_name(r->blocks, req->blocks[i] & ~KVE_COPIED,
-                                 req->hashes[i],
-                                 req->digests ? &req->digests[i] : NULL);
+              && kve_blocks_name(r->blocks, req->blocks[i],
+                                 req->hashes[i]);
 
         if (i < req->nhashes) {
             kve_replica_below(r, req->hashes[i]);
@@ -283,7 +282,7 @@ kve_replica_keep(kve_replica_t *r, kve_req_t *req)
     uint32_t  i;
 
     for (i = 0; i < req->nblocks; i++) {
-        kve_blocks_hold(r->blocks, req->blocks[i] & ~KVE_COPIED);
+        kve_blocks_hold(r->blocks, req->blocks[i]);
     }
 
     req->nkept = req->nblocks;
@@ -298,7 +297,7 @@ kve_replica_let(kve_replica_t *r, kve_req_t *req)
 {
     while (req->nkept) {
         kve_blocks_release(r->blocks,
-                           req->blocks[--req->nkept] & ~KVE_COPIED);
+                           req->blocks[--req->nkept]);
     }
 
     free(req->blocks);
@@ -422,35 +421,12 @@ kve_replica_preempt(kve_replica_t *r, kve_req_t *req, double t)
 uint32_t
 kve_replica_chunk(kve_replica_t *r, kve_req_t *req, uint32_t budget)
 {
-    uint32_t  full;
-
     req->chunk = req->todo < budget ? req->todo : budget;
 
-    if (!r->cf.chunk_reuse) {
-        kve_replica_name(r, req,
-                         (req->depth + req->chunk) / r->cf.block_size);
+    kve_replica_name(r, req, (req->depth + req->chunk) / r->cf.block_size);
 
-        if (r->cf.state) {
-            kve_replica_states(r, req, req->depth + req->chunk);
-        }
-
-        return req->chunk;
-    }
-
-    req->credit += req->chunk;
-    full = req->resume / r->cf.block_size;
-
-    while (req->named < full) {
-
-        if (!(req->blocks[req->named] & KVE_COPIED)) {
-            if (req->credit < r->cf.block_size) {
-                break;
-            }
-
-            req->credit -= r->cf.block_size;
-        }
-
-        kve_replica_name(r, req, req->named + 1);
+    if (r->cf.state) {
+        kve_replica_states(r, req, req->depth + req->chunk);
     }
 
     return req->chunk;
@@ -491,7 +467,7 @@ kve_replica_drop(kve_replica_t *r, kve_req_t *req)
 int
 kve_replica_admit(kve_replica_t *r, kve_req_t *req, double t, uint32_t budget)
 {
-    uint32_t    i, bs, total, limit, shared, found, copied, idle, size;
+    uint32_t    i, bs, total, limit, shared, found, idle, size;
     uint32_t    tier[KVE_TIERS];
     kve_tier_e  k;
 
@@ -548,38 +524,23 @@ kve_replica_admit(kve_replica_t *r, kve_req_t *req, double t, uint32_t budget)
         return r->nrunning || r->nkept ? 0 : -1;
     }
 
-    copied = 0;
-
-    for ( /* void */ ; i < total; i++) {
-        req->blocks[i] = 0;
-
-        if (r->cf.chunk_reuse && req->digests && i >= found && i < limit
-            && kve_blocks_find_digest(r->blocks, req->digests[i])
-               != KVE_BLOCK_NONE)
-        {
-            req->blocks[i] = KVE_COPIED;
-            copied++;
-        }
-    }
-
     for (i = 0; i < shared; i++) {
         kve_blocks_hold(r->blocks, req->blocks[i]);
     }
 
     for ( /* void */ ; i < total; i++) {
-        req->blocks[i] |= kve_blocks_alloc(r->blocks);
+        req->blocks[i] = kve_blocks_alloc(r->blocks);
     }
 
     req->nblocks = total;
     req->named = shared;
-    req->depth = (found + copied) * bs;
+    req->depth = found * bs;
 
     if (req->given && req->preemptions == 0) {
         req->depth = req->resume - 1;
     }
 
     req->todo = req->resume - req->depth;
-    req->credit = 0;
 
     if (req->preemptions == 0) {
         req->cached_tokens = req->depth;

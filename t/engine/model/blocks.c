@@ -5,7 +5,6 @@
 
 
 #define KVE_BLOCK_HASHED   1
-#define KVE_BLOCK_DIGEST   2
 #define KVE_BLOCK_RETIRED  4
 #define KVE_BLOCK_MARKED   8
 
@@ -20,17 +19,9 @@ typedef struct {
 } kve_block_t;
 
 
-typedef struct {
-    uint64_t            value;
-    uint32_t            chain;
-} kve_digest_t;
-
-
 struct kve_blocks_s {
     kve_block_t        *block;      /* [slots] */
-    kve_digest_t       *digest;     /* [slots], NULL without digests */
     uint32_t           *bucket;
-    uint32_t           *dbucket;
     uint32_t            slots;
     uint32_t            shift;      /* 64 - log2(buckets) */
     uint32_t            total;      /* what resize asked for */
@@ -61,7 +52,7 @@ kve_blocks_slot(const kve_blocks_t *b, uint64_t key)
 
 
 kve_blocks_t *
-kve_blocks_create(uint32_t total, int with_digests)
+kve_blocks_create(uint32_t total)
 {
     kve_blocks_t  *b;
 
@@ -73,14 +64,6 @@ kve_blocks_create(uint32_t total, int with_digests)
     b->head = KVE_BLOCK_NONE;
     b->tail = KVE_BLOCK_NONE;
     b->retired = KVE_BLOCK_NONE;
-
-    if (with_digests) {
-        b->digest = calloc(1, sizeof(kve_digest_t));
-        if (b->digest == NULL) {
-            free(b);
-            return NULL;
-        }
-    }
 
     if (kve_blocks_resize(b, total) != 0) {
         kve_blocks_destroy(b);
@@ -99,9 +82,7 @@ kve_blocks_destroy(kve_blocks_t *b)
     }
 
     free(b->block);
-    free(b->digest);
     free(b->bucket);
-    free(b->dbucket);
     free(b);
 }
 
@@ -124,10 +105,6 @@ kve_blocks_clear(kve_blocks_t *b)
     }
 
     memset(b->bucket, 0xff, sizeof(uint32_t) << (64 - b->shift));
-
-    if (b->digest) {
-        memset(b->dbucket, 0xff, sizeof(uint32_t) << (64 - b->shift));
-    }
 }
 
 
@@ -169,7 +146,6 @@ kve_blocks_grow(kve_blocks_t *b, uint32_t slots)
 {
     uint32_t       i;
     kve_block_t   *block;
-    kve_digest_t  *digest;
 
     block = realloc(b->block, slots * sizeof(kve_block_t));
     if (block == NULL) {
@@ -177,15 +153,6 @@ kve_blocks_grow(kve_blocks_t *b, uint32_t slots)
     }
 
     b->block = block;
-
-    if (b->digest) {
-        digest = realloc(b->digest, slots * sizeof(kve_digest_t));
-        if (digest == NULL) {
-            return -1;
-        }
-
-        b->digest = digest;
-    }
 
     for (i = slots; i-- > b->slots; /* void */ ) {
         memset(&b->block[i], 0, sizeof(kve_block_t));
@@ -203,32 +170,23 @@ kve_blocks_grow(kve_blocks_t *b, uint32_t slots)
 static int
 kve_blocks_table(kve_blocks_t *b)
 {
-    uint32_t   i, bits, slot, *bucket, *dbucket;
+    uint32_t   i, bits, slot, *bucket;
 
     for (bits = 4; bits < 31 && (UINT32_C(1) << bits) < b->slots * 2u; bits++) {
         /* void */
     }
 
     bucket = malloc(sizeof(uint32_t) << bits);
-    dbucket = b->digest ? malloc(sizeof(uint32_t) << bits) : NULL;
 
-    if (bucket == NULL || (b->digest && dbucket == NULL)) {
-        free(bucket);
-        free(dbucket);
+    if (bucket == NULL) {
         return -1;
     }
 
     memset(bucket, 0xff, sizeof(uint32_t) << bits);
 
-    if (dbucket) {
-        memset(dbucket, 0xff, sizeof(uint32_t) << bits);
-    }
-
     free(b->bucket);
-    free(b->dbucket);
 
     b->bucket = bucket;
-    b->dbucket = dbucket;
     b->shift = 64 - bits;
 
     for (i = 0; i < b->slots; i++) {
@@ -237,12 +195,6 @@ kve_blocks_table(kve_blocks_t *b)
             slot = kve_blocks_slot(b, b->block[i].hash);
             b->block[i].chain = bucket[slot];
             bucket[slot] = i;
-        }
-
-        if (b->block[i].flags & KVE_BLOCK_DIGEST) {
-            slot = kve_blocks_slot(b, b->digest[i].value);
-            b->digest[i].chain = dbucket[slot];
-            dbucket[slot] = i;
         }
     }
 
@@ -259,25 +211,6 @@ kve_blocks_find(const kve_blocks_t *b, uint64_t hash)
 
     while (id != KVE_BLOCK_NONE && b->block[id].hash != hash) {
         id = b->block[id].chain;
-    }
-
-    return id;
-}
-
-
-uint32_t
-kve_blocks_find_digest(const kve_blocks_t *b, uint64_t digest)
-{
-    uint32_t  id;
-
-    if (b->digest == NULL) {
-        return KVE_BLOCK_NONE;
-    }
-
-    id = b->dbucket[kve_blocks_slot(b, digest)];
-
-    while (id != KVE_BLOCK_NONE && b->digest[id].value != digest) {
-        id = b->digest[id].chain;
     }
 
     return id;
@@ -317,7 +250,7 @@ kve_blocks_touch(kve_blocks_t *b, uint64_t hash)
 
     } else {
         id = kve_blocks_alloc(b);
-        (void) kve_blocks_name(b, id, hash, NULL);
+        (void) kve_blocks_name(b, id, hash);
     }
 
     kve_blocks_release(b, id);
@@ -344,8 +277,7 @@ kve_blocks_alloc(kve_blocks_t *b)
 
 
 int
-kve_blocks_name(kve_blocks_t *b, uint32_t id, uint64_t hash,
-    const uint64_t *digest)
+kve_blocks_name(kve_blocks_t *b, uint32_t id, uint64_t hash)
 {
     uint32_t      slot, other;
     kve_block_t  *block;
@@ -372,14 +304,6 @@ kve_blocks_name(kve_blocks_t *b, uint32_t id, uint64_t hash,
     block->chain = b->bucket[slot];
     b->bucket[slot] = id;
 
-    if (digest && b->digest) {
-        slot = kve_blocks_slot(b, *digest);
-        block->flags |= KVE_BLOCK_DIGEST;
-        b->digest[id].value = *digest;
-        b->digest[id].chain = b->dbucket[slot];
-        b->dbucket[slot] = id;
-    }
-
     return 1;
 }
 
@@ -404,16 +328,6 @@ kve_blocks_forget(kve_blocks_t *b, uint32_t id)
         if (b->removed) {
             b->removed(b->data, block->hash);
         }
-    }
-
-    if (block->flags & KVE_BLOCK_DIGEST) {
-        link = &b->dbucket[kve_blocks_slot(b, b->digest[id].value)];
-
-        while (*link != id) {
-            link = &b->digest[*link].chain;
-        }
-
-        *link = b->digest[id].chain;
     }
 
     block->flags = 0;

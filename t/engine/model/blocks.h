@@ -23,8 +23,7 @@ typedef struct kve_blocks_s  kve_blocks_t;
 typedef void (*kve_blocks_removed_pt)(void *data, uint64_t hash);
 
 
-/* with_digests: blocks also get a second, position independent name */
-kve_blocks_t *kve_blocks_create(uint32_t total, int with_digests);
+kve_blocks_t *kve_blocks_create(uint32_t total);
 void kve_blocks_destroy(kve_blocks_t *b);
 
 void kve_blocks_watch(kve_blocks_t *b, kve_blocks_removed_pt removed,
@@ -37,7 +36,6 @@ void kve_blocks_clear(kve_blocks_t *b);
 int kve_blocks_resize(kve_blocks_t *b, uint32_t total);
 
 uint32_t kve_blocks_find(const kve_blocks_t *b, uint64_t hash);
-uint32_t kve_blocks_find_digest(const kve_blocks_t *b, uint64_t digest);
 int kve_blocks_is_held(const kve_blocks_t *b, uint32_t id);
 
 /* a recurrent state is kept at the end of this block, as long as it has a name */
@@ -51,8 +49,7 @@ void kve_blocks_touch(kve_blocks_t *b, uint64_t hash);
 uint32_t kve_blocks_alloc(kve_blocks_t *b);
 
 /* a hash that another block bears already is not given twice: 0 */
-int kve_blocks_name(kve_blocks_t *b, uint32_t id, uint64_t hash,
-    const uint64_t *digest);
+int kve_blocks_name(kve_blocks_t *b, uint32_t id, uint64_t hash);
 
 void kve_blocks_hold(kve_blocks_t *b, uint32_t id);
 void kve_blocks_release(kve_blocks_t *b, uint32_t id);

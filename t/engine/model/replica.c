@@ -61,7 +61,7 @@ kve_replica_create(const kve_config_t *cf)
         r->cf.max_seqs = r->cf.max_batched;
     }
 
-    r->blocks = kve_blocks_create(r->cf.blocks, r->cf.chunk_reuse);
+    r->blocks = kve_blocks_create(r->cf.blocks);
 
     for (i = KVE_HOST; i < KVE_TIERS; i++) {
         r->by[i].r = r;
@@ -69,7 +69,7 @@ kve_replica_create(const kve_config_t *cf)
         r->tier[i] = r->cf.tier[i].shared;
 
         if (r->tier[i] == NULL && r->cf.tier[i].blocks) {
-            r->tier[i] = kve_blocks_create(r->cf.tier[i].blocks, 0);
+            r->tier[i] = kve_blocks_create(r->cf.tier[i].blocks);
         }
     }
 
@@ -463,7 +463,7 @@ kve_replica_check(const kve_replica_t *r)
 
         for (i = 0; i < req->nblocks; i++) {
             idle += !kve_blocks_is_held(r->blocks,
-                                        req->blocks[i] & ~KVE_COPIED);
+                                        req->blocks[i]);
         }
 
         if (req->state == KVE_PREFILL) {

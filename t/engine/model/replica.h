@@ -93,7 +93,6 @@ typedef struct {
 
     unsigned            states:1;       /* one is kept at each of them */
     unsigned            no_cache:1;     /* nothing is ever found */
-    unsigned            chunk_reuse:1;  /* blocks hit wherever they stand */
     unsigned            token_log:1;    /* token times can be asked for */
 } kve_config_t;
 
@@ -110,11 +109,10 @@ struct kve_req_s {
      * The caller's.  Hash i names the block of the tokens [i * block_size,
      * (i + 1) * block_size) of the prompt and the reply that follows it, and
      * everything before them; blocks past the last hash are never found
-     * again.  digests: the same blocks by content alone, for chunk reuse.
+     * again.
      */
 
     const uint64_t     *hashes;
-    const uint64_t     *digests;
     uint32_t            nhashes;
     uint32_t            prompt_tokens;
     uint32_t            output_tokens;
@@ -148,7 +146,6 @@ struct kve_req_s {
     uint32_t            todo;           /* of them, not computed yet */
     uint32_t            depth;          /* of them, in the cache already */
     uint32_t            chunk;          /* computed by the current step */
-    uint32_t            credit;         /* computed, not named yet */
     uint32_t            need;           /* free blocks, when last refused */
     uint32_t            loading;
     double              ready;          /* when what is loading is there */

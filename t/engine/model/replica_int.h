@@ -21,7 +21,6 @@
 #include "replica.h"
 
 
-#define KVE_COPIED  0x80000000u     /* in req->blocks: reused off the prefix */
 
 
 enum {

@@ -21,7 +21,6 @@
 typedef struct {
     kve_req_t    req;
     uint64_t     hash[512];
-    uint64_t     digest[512];
 } kve_case_t;
 
 
@@ -74,7 +73,7 @@ kve_test_end(void)
 suite_around(NULL, kve_test_end);
 
 
-/* blocks named base, base + 1, ...; digests that depend on nothing else */
+/* blocks named base, base + 1, ... */
 
 static void
 kve_case_init(kve_case_t *c, uint64_t base, uint32_t prompt, uint32_t output)
@@ -85,7 +84,6 @@ kve_case_init(kve_case_t *c, uint64_t base, uint32_t prompt, uint32_t output)
 
     for (i = 0; i < 512; i++) {
         c->hash[i] = base + i;
-        c->digest[i] = base + i;
     }
 
     c->req.hashes = c->hash;
@@ -803,38 +801,6 @@ TEST(given_is_not_computed)
 }
 
 
-TEST(chunk_reuse)
-{
-    uint32_t        i;
-
-    cf = kve_test_config(100);
-    cf.chunk_reuse = 1;
-    cf.hw.floor = 0;
-    r = kve_replica_create(&cf);
-
-    kve_case_init(&a, 100, 161, 1);
-    a.req.digests = a.digest;
-    kve_test_one(r, &a, 0);
-
-    /* the same ten blocks in the opposite order, behind two new ones */
-
-    kve_case_init(&b, 1000, 193, 1);
-    for (i = 0; i < 10; i++) {
-        b.digest[i + 2] = a.digest[9 - i];
-    }
-
-    b.req.digests = b.digest;
-    kve_test_one(r, &b, 1);
-
-    ck_assert_uint_eq(b.req.cached_tokens, 160);
-    kve_assert_time(b.req.first_time - 1, 33 * 0.0001 + 0.001);
-
-    /* by its own chain it is found as a whole now */
-
-    ck_assert_uint_eq(kve_replica_match(r, b.hash, 512, 193), 192);
-}
-
-
 /* 10 blocks of 16 tokens; host memory for 40, disk for 80 */
 
 static kve_replica_t *
@@ -1258,7 +1224,6 @@ kve_test_life(kve_life_t *lives, uint64_t seed, uint32_t max_run, int often,
     cf.max_seqs = 12;
     cf.max_batched = 600;
     cf.max_run = max_run;
-    cf.chunk_reuse = seed & 1;
     cf.state = seed % 5 == 2 ? 3 : 0;
     cf.states = seed & 4;
 
@@ -1332,10 +1297,8 @@ kve_test_life(kve_life_t *lives, uint64_t seed, uint32_t max_run, int often,
         prefix = kve_test_random(&state) % 30;
         for (j = 0; j < prefix; j++) {
             l->c.hash[j] = 500 + j + 1000 * (i % 4);
-            l->c.digest[j] = l->c.hash[j];
         }
 
-        l->c.req.digests = l->c.digest;
         l->c.req.data = l;
         l->live = 1;
         kve_replica_submit(r, &l->c.req, t);

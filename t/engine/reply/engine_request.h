@@ -48,7 +48,6 @@ typedef struct {
     kve_job_t          *job;
     int                 index;
     uint64_t           *hashes;
-    uint64_t           *digests;
     kve_reply_t         reply;
     uint32_t            sent;               /* tokens */
     double             *times;              /* of its last tokens */
