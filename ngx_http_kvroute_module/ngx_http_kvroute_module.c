@@ -433,12 +433,6 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         conf->policy = prev->policy;
     }
 
-    if (conf->policy && conf->policy->conf.strict
-        && ngx_http_kvroute_conf_check_strict(cf) != NGX_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
     /* the handler stays inside "if" */
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);

@@ -170,7 +170,7 @@ bad('unknown zone parameter', qr/invalid parameter "colour=red".* $at/,
 my $up = 'kvroute zone=z;';
 
 for my $good ('kv_cache', 'least_request', 'least_conn', 'random',
-              'round_robin', 'sticky', 'sticky key=auto timeout=10m strict=on',
+              'round_robin', 'sticky', 'sticky key=auto timeout=10m',
               'sticky key=$cookie_sid$arg_x')
 {
     good("upstream: $good", $zone, "kvroute $good zone=z;");
@@ -189,12 +189,11 @@ good('API read-only', $zone, $up, 'kvroute_api; } location /x {');
 for my $case ([ 'kv_cache timeout=1h', 'timeout=1h',
                 'is not one of policy "kv_cache"' ],
               [ 'random key=x', 'key=x', 'is not one of policy "random"' ],
-              [ 'least_request strict=on', 'strict=on',
+              [ 'least_request key=auto', 'key=auto',
                 'is not one of policy "least_request"' ],
               [ 'sticky key=', 'key=', '' ],
               [ 'sticky timeout=0', 'timeout=0', '' ],
-              [ 'sticky timeout=soon', 'timeout=soon', '' ],
-              [ 'sticky strict=1', 'strict=1', '' ])
+              [ 'sticky timeout=soon', 'timeout=soon', '' ])
 {
     my ($policy, $word, $why) = @$case;
     bad("location: $policy", qr/parameter "\Q$word\E".*$why.* $at/,

@@ -18,10 +18,6 @@ $t->upstream('u', 'kvroute sticky zone=z;', 'B0 B1 B2 fail_timeout=1h',
 $t->upstream('plain', 'plain', 'B0 B1 B2');
 $t->upstream('limited', 'kvroute sticky zone=z max_pending=8k;',
              'B0 B1 max_conns=1', 'B2 backup');
-$t->upstream('strict', 'kvroute sticky strict=on zone=z;',
-             'B0 B1 B2 max_conns=1');
-$t->upstream('capped', 'kvroute sticky strict=on zone=z max_pending=8k;',
-             'B0 B1');
 $t->upstream('grows', 'kvroute sticky zone=z;', 'B0', '%%EXTRA%%');
 $t->upstream('failing', 'kvroute sticky zone=z;', 'B0 B1 B2 fail_timeout=2s');
 
@@ -244,34 +240,6 @@ for my $case ([ 'max_conns', 'x' ], [ 'max_pending', text(9000, 1) ]) {
     is(home('/limited/', 'both'), 'B2', 'all full: a backup');
     $end->();
     is(home('/limited/', 'both'), $home, 'all full: the session has stayed');
-}
-
-# strict: nowhere else
-
-{
-    my $home = home('/strict/', 'only');
-    my $end = $t->hold(1, '/strict/', $body, session('only'));
-    my $r = $t->post('/strict/', $body, headers => { session('only') });
-
-    is($r->{status}, 502, 'strict: rather refused');
-    like(home('/strict/', 'new'), qr/^B/, 'strict: a new one is served');
-
-    $end->();
-    is(home('/strict/', 'only'), $home, 'strict: served again');
-}
-
-# max_pending refuses nobody: over it everywhere a strict session is at home
-
-{
-    my %home = map { ($_ => home('/capped/', $_)) } qw(one two);
-    my @end = map { $t->hold(1, '/capped/', chat(text(9000, 1)), session($_)) }
-              qw(one two);
-
-    my @r = map { $t->post('/capped/', $body, headers => { session($_) }) }
-            qw(one two);
-    is(join(' ', map { $t->from($_) } @r), "$home{one} $home{two}",
-       'strict: all are over max_pending');
-    $_->() for @end;
 }
 
 # draining: bound sessions stay, new ones go elsewhere

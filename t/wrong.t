@@ -73,7 +73,7 @@ http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; } 
 upstream | kvroute zone=llm max_pending=automatic;     | refused | "max_pending=" must be a size such as 256k, a time such as 500ms, or auto
 upstream | kvroute zone=llm max_waiting=8;             | warned  | "max_waiting" in upstream "llm" ... needs "kvroute_probe"
 upstream | kvroute zone=llm slow_start=soon;           | refused | "slow_start=" must be a time such as 30s
-upstream | kvroute kv_cache zone=llm strict=on;        | refused | "strict=on" is not one of policy "kv_cache", but of "sticky"
+upstream | kvroute kv_cache zone=llm timeout=1h;       | refused | "timeout=1h" is not one of policy "kv_cache", but of "sticky"
 upstream | kvroute zone=llm chunks=tie;                | refused | there is no parameter "chunks=tie" any more: remove it, engines reuse prefixes only
 upstream | kvroute zone=llm threshold=0.3;             | refused | there is no parameter "threshold=0.3" any more: remove it, short matches do not decide
 upstream | kvroute zone=llm balance_abs=64;            | refused | there is no parameter "balance_abs=64" any more: remove it, the cost of a server includes its load
@@ -105,8 +105,6 @@ upstream | kvroute zone=llm; kvroute_queue max=100;    | warned  | has no effect
 
 http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { set $pool q; proxy_pass http://$pool; } } | warned | "kvroute_queue" in upstream "q" in ... has no effect: no "proxy_pass" names the upstream literally, write "kvroute_request upstream=q;" beside the "proxy_pass" with a variable
 
-upstream | kvroute sticky zone=llm strict=on max_pending=1m; kvroute_queue max=9; | refused | "kvroute_queue" directive cannot be used with "strict=on" of "kvroute": write "strict=off", or leave out "kvroute_queue"
-http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location /s/ { kvroute_policy sticky strict=on; proxy_pass http://q; } } | refused | "strict=on" of "kvroute_policy" in location "/s/" cannot be used with "kvroute_queue" of upstream "q": write "strict=off", or leave out "kvroute_queue"
 
 location | kvroute_prefill llm connector=sgl;           | refused | "connector=" must be one of "nixl store header sglang mooncake pull"
 location | kvroute_prefill llm connector=sglang min=8k; | refused | "min=8k" of "kvroute_prefill" has no effect with "connector=sglang": remove it
@@ -148,7 +146,7 @@ upstream | kvroute zone=llm; kvroute_events replay=1;  | refused | "kvroute_even
 upstream | kvroute zone=llm; kvroute_events port=+x;   | refused | "port=" must be a port between 1 and 65535, or "+"
 upstream | kvroute zone=llm; kvroute_events port=70000; | refused | "port=70000" must be a port between 1 and 65535, or "+"
 upstream | kvroute zone=llm; kvroute_events 5557;      | refused | invalid parameter "5557": known are port=
-upstream | kvroute zone=llm; kvroute_events port=Auto; | refused | "port=" must be a port between 1 and 65535, or "+" and an offset to the server's port, a range of up to 8 ports, one for each rank, or "auto"
+upstream | kvroute zone=llm; kvroute_events port=Auto; | refused | "port=" must be a port between 1 and 65535, or "+" and an offset to the server's port, or a range of up to 8 ports, one for each rank
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=auto; | refused | "replay=" must be a port between 1 and 65535, or "+"
 upstream | kvroute zone=llm; kvroute_events port=auto; | refused | "port=" must be a port
 upstream | kvroute zone=llm; kvroute_events port=5557 aliases=1k; | refused | "aliases=" must be between 64k and 1g
@@ -187,7 +185,6 @@ location | kvroute_policy kv_cache max_pending=256k;   | refused | "max_pending=
 location | kvroute_policy kv_cache zone=llm;           | refused | "zone=" belongs to "kvroute" in the upstream
 location | kvroute_policy sticky timout=1h;            | refused | invalid parameter "timout=1h": did you mean "timeout="?
 location | kvroute_policy random two=1;                | refused | invalid parameter "two=1": policy "random" has none
-location | kvroute_policy sticky strict=yes;           | refused | "strict=" must be one of "off on"
 location | kvroute_request priority=hihg;              | refused | "priority=" must be critical, high, ...: invalid value in parameter "priority=hihg"
 location | kvroute_request priority=$http_x_class max_priority=top; | refused | "max_priority=" must be critical, high, interactive, ...: invalid value in parameter "max_priority=top"
 upstream | kvroute sticky zone=llm key=http_x_session; | refused | parameter "key=http_x_session" has no variable, and would bind all clients to one server: write "key=$http_x_session"
@@ -265,8 +262,8 @@ upstream | least_conn; kvroute_shadow zone=llm; keepalive 8;
 upstream | kvroute_shadow least_request zone=llm; kvroute_probe; kvroute_health; ip_hash;
 upstream | kvroute zone=llm; kvroute_probe path=/metrics interval=5s timeout=5s; kvroute_health uri=/live;
 upstream | kvroute zone=llm; kvroute_health interval=1s;
-upstream | kvroute_events port=5557; kvroute zone=llm;
-upstream | kvroute_events port=5557 aliases=1m session=$request_id; kvroute zone=llm;
+upstream | kvroute_events port=+1000; kvroute zone=llm;
+upstream | kvroute_events port=+1000 aliases=1m session=$request_id; kvroute zone=llm;
 http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; server 127.0.0.1:99; kvroute_events port=+1; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; server 127.0.0.1:99; kvroute_events port=+1; }
 upstream | kvroute_events port=+1000-+1001 replay=+2000; kvroute zone=llm;
 location | kvroute_policy sticky timeout=1h; kvroute_pin $arg_p;

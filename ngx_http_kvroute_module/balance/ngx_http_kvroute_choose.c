@@ -24,9 +24,8 @@ static void ngx_http_kvroute_choose_reserve(ngx_http_kvroute_attempt_t *at,
 static ngx_uint_t ngx_http_kvroute_choose_offer(
     ngx_http_kvroute_attempt_t *at, kvr_view_t *v, ngx_uint_t another_rank,
     ngx_uint_t *named, ngx_uint_t *offered);
-static ngx_uint_t ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at,
-    kvr_view_t *v, ngx_uint_t count, ngx_uint_t named, ngx_uint_t offered,
-    kvr_decision_t *d);
+static void ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at,
+    kvr_view_t *v, ngx_uint_t count, ngx_uint_t named, kvr_decision_t *d);
 static void ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at,
     kvr_view_t *v);
 
@@ -183,11 +182,11 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
                                      ngx_http_kvroute_offer, count, view.rate);
     }
 
-    if (count == 0
-        || !ngx_http_kvroute_choose_ask(at, &view, count, named, *offered, d))
-    {
+    if (count == 0) {
         return NULL;
     }
+
+    ngx_http_kvroute_choose_ask(at, &view, count, named, d);
 
     list = ngx_http_kvroute_balance_list(at);
     offer = &ngx_http_kvroute_offer[d->pick];
@@ -196,17 +195,15 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     begin.arm = KVR_TRIAL_NONE;
 
     if (kvr_unlikely(ngx_http_kvroute_candidate[d->pick].flags
-                     || at->rank.wanted || at->policy->conf.strict
+                     || at->rank.wanted
                      || ngx_http_kvroute_balance_fallback(at)))
     {
         begin.arm = ngx_http_kvroute_eject_trial(at, ngx_http_kvroute_candidate,
                                                  count, d->pick, view.random);
     }
 
-    if (kvr_unlikely(begin.arm == KVR_TRIAL_ELSEWHERE)
-        && !ngx_http_kvroute_choose_ask(at, &view, count, named, *offered, d))
-    {
-        return NULL;
+    if (kvr_unlikely(begin.arm == KVR_TRIAL_ELSEWHERE)) {
+        ngx_http_kvroute_choose_ask(at, &view, count, named, d);
     }
 
     offer = &ngx_http_kvroute_offer[d->pick];
@@ -402,9 +399,8 @@ ngx_http_kvroute_choose_shadow(ngx_http_kvroute_attempt_t *at,
 
         count = ngx_http_kvroute_choose_offer(at, &view, 0, &named, &offered);
 
-        if (count
-            && ngx_http_kvroute_choose_ask(at, &view, count, named, offered, d))
-        {
+        if (count) {
+            ngx_http_kvroute_choose_ask(at, &view, count, named, d);
             id = conf->list[0].id[ngx_http_kvroute_candidate[d->pick].place];
         }
 
@@ -572,10 +568,10 @@ ngx_http_kvroute_choose_eligible(ngx_http_kvroute_attempt_t *at,
 }
 
 
-/* Asks the policy.  Returns 0 if it picks none of the candidates. */
-static ngx_uint_t
+/* Asks the policy. */
+static void
 ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
-    ngx_uint_t count, ngx_uint_t named, ngx_uint_t offered, kvr_decision_t *d)
+    ngx_uint_t count, ngx_uint_t named, kvr_decision_t *d)
 {
     ngx_uint_t                    n;
     kvr_candidate_t              *c;
@@ -605,15 +601,9 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
         req.home = &at->home;
     }
 
-    req.was_bound = (at->session.bound != NGX_HTTP_KVROUTE_UNSET_PEER
-                     && !offered);
     req.busy = at->busy;
 
     kvr_policy_pick(&req, ngx_http_kvroute_candidate, (uint32_t) count, d);
-
-    if (d->pick == KVR_POLICY_NONE) {
-        return 0;
-    }
 
     if (kvr_unlikely(ngx_http_kvroute_balance_fallback(at)) && !req.retry) {
         d->reason = at->mode == NGX_HTTP_KVROUTE_BYPASS ? KVR_REASON_BYPASS
@@ -637,8 +627,6 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
             }
         }
     }
-
-    return 1;
 }
 
 

@@ -226,7 +226,7 @@ ngx_http_kvroute_eject_trial(ngx_http_kvroute_attempt_t *at,
     /* a request that cannot go elsewhere is no evidence */
 
     if (cand[pick].pinned || cand[pick].owner || at->rank.wanted
-        || at->policy->conf.strict || ngx_http_kvroute_balance_fallback(at))
+        || ngx_http_kvroute_balance_fallback(at))
     {
         return KVR_TRIAL_FIXED;
     }

@@ -160,8 +160,6 @@ void ngx_http_kvroute_conf_check_used(ngx_conf_t *cf, const char *directive,
 char *ngx_http_kvroute_conf_check_pass(ngx_conf_t *cf, void *parent,
     void *child);
 
-/* Refuses "strict=on" of kvroute_policy where the upstream has a queue. */
-ngx_int_t ngx_http_kvroute_conf_check_strict(ngx_conf_t *cf);
 
 /* Warns of zones that no upstream uses. */
 void ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,

@@ -161,40 +161,6 @@ ngx_http_kvroute_conf_check_pass(ngx_conf_t *cf, void *parent, void *child)
 }
 
 
-/* Refuses "strict=on" of kvroute_policy where the upstream has a queue. */
-ngx_int_t
-ngx_http_kvroute_conf_check_strict(ngx_conf_t *cf)
-{
-    ngx_http_conf_ctx_t           *ctx;
-    ngx_http_core_loc_conf_t      *clcf;
-    ngx_http_kvroute_srv_conf_t   *kscf;
-    ngx_http_upstream_srv_conf_t  *uscf;
-
-    ctx = cf->ctx;
-    uscf = ngx_http_kvroute_pass_upstream(ctx->loc_conf);
-
-    if (uscf == NULL || uscf->srv_conf == NULL) {
-        return NGX_OK;
-    }
-
-    kscf = ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
-
-    if (kscf->queue == NULL) {
-        return NGX_OK;
-    }
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-
-    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                  "\"strict=on\" of \"kvroute_policy\" in location \"%V\" "
-                  "cannot be used with \"kvroute_queue\" of upstream \"%V\": "
-                  "write \"strict=off\", or leave out \"kvroute_queue\"",
-                  &clcf->name, &uscf->host);
-
-    return NGX_ERROR;
-}
-
-
 void
 ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf)

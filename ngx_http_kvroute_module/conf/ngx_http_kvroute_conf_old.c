@@ -53,6 +53,8 @@ static const struct {
       "write half of it as \"max_pending=\", such as \"max_pending=500ms\"" },
     { NGX_HTTP_KVROUTE_CONF_OLD_POLICY, "by=",
       "remove it, \"least_request\" compares requests in flight" },
+    { NGX_HTTP_KVROUTE_CONF_OLD_POLICY, "strict=",
+      "remove it, a session leaves a server that is full or gone" },
     { NGX_HTTP_KVROUTE_CONF_OLD_POLICY, "threshold=",
       "remove it, short matches do not decide" },
     { NGX_HTTP_KVROUTE_CONF_OLD_POLICY, "balance_",

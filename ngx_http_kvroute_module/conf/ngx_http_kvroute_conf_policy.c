@@ -25,10 +25,6 @@ static const ngx_http_kvroute_conf_param_t
       ngx_http_kvroute_conf_field(ngx_http_kvroute_policy_t, conf.timeout),
       1, 365 * 24 * 3600, "between 1s and 365d" },
 
-    { ngx_string("strict="), ngx_http_kvroute_conf_param_choice,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_policy_t, conf.strict),
-      0, 0, "off on" },
-
     ngx_http_kvroute_conf_param_null
 };
 

@@ -107,11 +107,6 @@ ngx_http_kvroute_conf_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return "must come after \"kvroute\"";
     }
 
-    if (kscf->policy.conf.strict) {
-        return "cannot be used with \"strict=on\" of \"kvroute\": write "
-               "\"strict=off\", or leave out \"kvroute_queue\"";
-    }
-
     queue = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_queue_t));
     if (queue == NULL) {
         return NGX_CONF_ERROR;

@@ -107,13 +107,6 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         d->pick = policy->pick(&r, cand, n, d);
     }
 
-    if (d->pick == KVR_POLICY_NONE) {
-        d->matched = 0;
-        d->active = 0;
-        d->cost = 0;
-        return;
-    }
-
     d->matched = cand[d->pick].matched;
     d->active = cand[d->pick].active;
     d->cost = cand[d->pick].cost;

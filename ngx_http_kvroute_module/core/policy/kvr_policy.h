@@ -72,7 +72,6 @@ typedef struct {
 
     /* sticky */
     uint32_t         timeout;    /* seconds */
-    uint32_t         strict;     /* 1: never another peer */
 } kvr_policy_conf_t;
 
 
@@ -143,13 +142,12 @@ typedef struct {
     const kvr_home_t  *home;     /* or NULL */
 
     /* sticky */
-    unsigned         was_bound:1;  /* to a peer that is not usable */
-    unsigned         busy:1;       /* because it is full now */
+    unsigned         busy:1;     /* the peer of the session is full now */
 } kvr_policy_request_t;
 
 
 typedef struct {
-    uint32_t         pick;       /* index, or KVR_POLICY_NONE: wait */
+    uint32_t         pick;       /* index of the candidate */
     kvr_reason_e     reason;
     uint64_t         matched;    /* bytes cached on the pick */
     uint64_t         best;       /* bytes cached on the best peer */
@@ -160,8 +158,8 @@ typedef struct {
 
 
 /*
- * Returns the index of a candidate that is not out, and sets the reason.
- * KVR_POLICY_NONE: the request should rather wait.
+ * Returns the index of a candidate that is not out, and sets the reason.  There
+ * is always one.
  */
 typedef uint32_t (*kvr_policy_pick_pt)(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);

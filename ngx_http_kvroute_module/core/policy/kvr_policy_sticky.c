@@ -26,14 +26,14 @@ static uint32_t
 kvr_policy_sticky_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, kvr_decision_t *d)
 {
-    uint32_t          i, pick, bound;
+    uint32_t          i, pick, full;
     kvr_candidate_t  *home, *second;
 
     if (!req->keyed) {
         return kvr_policy_round_robin_pick(req, cand, n, d);
     }
 
-    bound = KVR_POLICY_NONE;
+    full = req->busy;
 
     for (i = 0; i < n; i++) {
 
@@ -48,13 +48,7 @@ kvr_policy_sticky_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
             return i;
         }
 
-        bound = i;
-    }
-
-    /* the session's state is only there, so it waits for that peer */
-
-    if (req->conf->strict && (bound != KVR_POLICY_NONE || req->was_bound)) {
-        return KVR_POLICY_NONE;
+        full = 1;
     }
 
     /* where other hosts would bind the session */
@@ -64,8 +58,7 @@ kvr_policy_sticky_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     pick = home ? (uint32_t) (home - cand)
                 : kvr_policy_round_robin_pick(req, cand, n, d);
 
-    d->reason = (bound == KVR_POLICY_NONE && !req->busy)
-                ? KVR_REASON_BIND : KVR_REASON_OVERFLOW;
+    d->reason = full ? KVR_REASON_OVERFLOW : KVR_REASON_BIND;
 
     return pick;
 }

@@ -52,7 +52,6 @@ typedef struct {
     uint32_t            n;
     peer_t              peer[MAX];
     unsigned            keyed:1;
-    unsigned            was_bound:1;
     unsigned            busy:1;
     unsigned            unpinned:1;
     unsigned            retry:1;
@@ -66,7 +65,6 @@ typedef struct {
 #define RR      KVR_POLICY_ROUND_ROBIN
 #define RND     KVR_POLICY_RANDOM
 #define STICKY  KVR_POLICY_STICKY
-#define NONE    KVR_POLICY_NONE
 
 
 static const case_t  cases[] = {
@@ -177,26 +175,13 @@ static const case_t  cases[] = {
       { { 5, 0, 0, 0, 0, F }, { 1, 9, 0, 0, 0, B | F } }, .keyed = 1 },
     { "bound to one that may take no more", { STICKY }, 0, 1,
       KVR_REASON_OVERFLOW, 2, { { 1, 0, 0, 0, 0, 0 }, { 2, 0, 0, 0, 0, 0 } },
-      .keyed = 1, .was_bound = 1, .busy = 1 },
+      .keyed = 1, .busy = 1 },
     { "bound to one that is gone", { STICKY }, 0, 1, KVR_REASON_BIND, 2,
       { { 1, 0, 0, 0, 0, 0 }, { 2, 0, 0, 0, 0, 0 } },
-      .keyed = 1, .was_bound = 1 },
-    { "strict: full", { STICKY, .strict = 1 }, 0, NONE, KVR_REASON_NONE, 2,
-      { { 1, 0, 0, 0, 0, 0 }, { 5, 0, 0, 0, 0, B | F } }, .keyed = 1 },
-    { "strict: all are full", { STICKY, .strict = 1 }, 0, 1, KVR_REASON_FULL,
-      2, { { 5, 0, 0, 0, 0, F }, { 1, 9, 0, 0, 0, B | F } }, .keyed = 1 },
-    { "strict: the only one is full", { STICKY, .strict = 1 }, 0, 0,
-      KVR_REASON_FULL, 1, { { 1, 9, 0, 0, 0, B | F } }, .keyed = 1 },
-    { "strict: gone", { STICKY, .strict = 1 }, 0, NONE, KVR_REASON_NONE, 2,
-      { { 1, 0, 0, 0, 0, 0 }, { 5, 0, 0, 0, 0, 0 } }, .keyed = 1,
-      .was_bound = 1 },
-    { "strict: new", { STICKY, .strict = 1 }, 0, 1, KVR_REASON_BIND, 2,
-      { { 1, 0, 0, 0, 0, 0 }, { 5, 0, 0, 0, 0, 0 } }, .keyed = 1 },
-    { "strict: draining", { STICKY, .strict = 1 }, 0, 0, KVR_REASON_SESSION, 2,
-      { { 1, 0, 0, 0, 0, B | D }, { 5, 0, 0, 0, 0, 0 } }, .keyed = 1 },
+      .keyed = 1 },
     { "another try", { STICKY }, 0, 1, KVR_REASON_RETRY, 2,
       { { 1, 0, 0, 0, 0, 0 }, { 2, 0, 0, 0, 0, 0 } }, .keyed = 1,
-      .was_bound = 1, .retry = 1 },
+      .retry = 1 },
 
     { "by requests in flight", { LR }, 0, 1, KVR_REASON_LOAD, 2,
       { { 1, 2, 0, 0, 0, 0, 0 }, { 1, 1, 9000, 0, 0, 0, 9000 } } },
@@ -315,7 +300,6 @@ TEST(test_pick_cases)
         req.random = 1;
         req.parsed = !c->unparsed;
         req.keyed = c->keyed;
-        req.was_bound = c->was_bound;
         req.busy = c->busy;
         req.unpinned = c->unpinned;
         req.retry = c->retry;
@@ -326,10 +310,6 @@ TEST(test_pick_cases)
         kvr_policy_pick(&req, cand, c->n, &d);
 
         util_check(d.pick == c->pick, "picked %u, not %u", d.pick, c->pick);
-
-        if (d.pick == NONE) {
-            continue;
-        }
 
         util_check(d.reason == c->reason, "%s, not %s",
                    kvr_reason_name(d.reason), kvr_reason_name(c->reason));
