@@ -108,7 +108,8 @@ typedef struct {
 
 /* the policy of an upstream or a location */
 typedef struct {
-    kvr_policy_conf_t            conf;
+    kvr_policy_e                 kind;
+    uint32_t                     timeout;   /* s; of sticky */
     ngx_http_complex_value_t    *key;       /* of sticky; NULL: auto */
 } ngx_http_kvroute_policy_t;
 

@@ -78,7 +78,7 @@ ngx_http_kvroute_watched(ngx_http_request_t *r)
 
     at = ctx->attempt;
 
-    /* nginx's own pages follow after free() */
+    /* after free() nginx may send a page of its own */
 
     return at->core.reservation.held && at->watched ? at : NULL;
 }
@@ -93,7 +93,7 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
 
     ctx = ngx_http_kvroute_request_get_ctx(r);
 
-    /* without get() the response is nginx's own, or from its cache */
+    /* get() was not called: the response is nginx's own, or from its cache */
 
     if (ctx && ctx->reserved.conf) {
         ngx_http_kvroute_reserve_release(&ctx->reserved);
@@ -122,7 +122,7 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
     readable = (at->core.reservation.peer != KVR_REGISTRY_NONE && status >= 200
                 && status <= 299);
 
-    /* of a compressed response only the start is of interest */
+    /* of a compressed response only the time of its start is used */
 
     if (r->headers_out.content_encoding
         && r->headers_out.content_encoding->value.len)
@@ -225,7 +225,7 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
             continue;
         }
 
-        /* a response in a file has begun before, and is not read */
+        /* a part in a file is not read: the response began before it */
 
         if (!ngx_buf_in_memory(b)) {
             u->first = 1;

@@ -76,8 +76,7 @@ kvs_route_hot(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
 
 void
 kvs_route_view(const kvs_zone_t *z, const kvs_route_t *rt, kvs_choice_t *ch,
-    kvr_policy_e policy, const kvr_policy_conf_t *conf, uint64_t random,
-    double now)
+    kvr_policy_e policy, uint64_t random, double now)
 {
     kvr_view_t            *v;
     kvr_policy_request_t  *req;
@@ -100,7 +99,6 @@ kvs_route_view(const kvs_zone_t *z, const kvs_route_t *rt, kvs_choice_t *ch,
 
     memset(req, 0, sizeof(kvr_policy_request_t));
 
-    req->conf = conf;
     req->policy = policy;
     req->bytes = rt->bytes;
     req->random = random;

@@ -57,8 +57,8 @@ void kvs_route_hot(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
 
 /* what is the same for all replicas; set is set, the rest of view may follow */
 void kvs_route_view(const kvs_zone_t *z, const kvs_route_t *rt,
-    kvs_choice_t *ch, kvr_policy_e policy, const kvr_policy_conf_t *conf,
-    uint64_t random, double now);
+    kvs_choice_t *ch, kvr_policy_e policy, uint64_t random,
+    double now);
 
 /* candidates of all that are up */
 void kvs_route_offer(const kvs_zone_t *z, kvs_choice_t *ch);

@@ -16,8 +16,7 @@ kvq_match(kvq_t *q, kvq_request_t *rq)
     ch = &q->choice;
     ch->set = q->zone.pool.set;
 
-    kvs_route_view(&q->zone, &rq->route, ch, KVR_POLICY_KV_CACHE, NULL, 0,
-                   q->now);
+    kvs_route_view(&q->zone, &rq->route, ch, KVR_POLICY_KV_CACHE, 0, q->now);
     kvs_route_match(&q->zone, &rq->route, ch, q->now);
 
     ch->view.fit = rq->fit;
@@ -66,8 +65,8 @@ kvq_room(void *data, kvr_queue_item_t *item)
     a.prefer = rq->prefer;
     a.no_prefill = 0;
 
-    kvs_route_view(&q->zone, &rq->route, &q->choice, KVR_POLICY_KV_CACHE, NULL,
-                   0, q->now);
+    kvs_route_view(&q->zone, &rq->route, &q->choice, KVR_POLICY_KV_CACHE, 0,
+                   q->now);
 
     q->choice.view.fit = rq->fit;
     kvr_candidate_view(&q->choice.view);

@@ -20,8 +20,8 @@
     NGX_HTTP_KVROUTE_EVENTS_CONF_PORT ", or a range of up to 8 ports, one "   \
     "for each rank"
 #define NGX_HTTP_KVROUTE_EVENTS_CONF_SESSION                                  \
-    "a variable, as \"$request_id\", which \"proxy_set_header X-Session-ID\" "  \
-    "sends to engines as well"
+    "a variable, as \"$request_id\", which \"proxy_set_header "              \
+    "X-Session-ID\" sends to engines as well"
 
 
 static ngx_int_t ngx_http_kvroute_events_conf_check(ngx_conf_t *cf,

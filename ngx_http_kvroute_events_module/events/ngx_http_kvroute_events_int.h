@@ -69,7 +69,7 @@ struct ngx_http_kvroute_events_source_s {
     ngx_http_kvroute_events_stream_t    live;
     ngx_http_kvroute_events_stream_t    replay;
 
-    ngx_event_t                         timer;    /* to connect, or of a replay */
+    ngx_event_t                         timer;    /* connect, or replay */
     ngx_event_t                        *look;     /* at all sources */
     ngx_connection_t                    dummy;
 

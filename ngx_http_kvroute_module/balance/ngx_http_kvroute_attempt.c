@@ -244,7 +244,7 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
     ngx_free(ctx->lookup);
     ctx->lookup = NULL;
 
-    /* light requests have no first token */
+    /* a request that computes no prompt has no first token */
 
     if (peer != KVR_REGISTRY_NONE && !ctx->no_prefill) {
         ngx_http_kvroute_attempt_ttft(at);

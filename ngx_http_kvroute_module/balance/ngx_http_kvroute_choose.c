@@ -585,8 +585,7 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
 
     ngx_memzero(&req, sizeof(kvr_policy_request_t));
 
-    req.conf = &at->policy->conf;
-    req.policy = req.conf->policy;
+    req.policy = at->policy->kind;
     req.bytes = ctx->bytes + ctx->extra;
     req.random = v->random;
     req.rate = v->rate;

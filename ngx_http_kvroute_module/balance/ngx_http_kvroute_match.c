@@ -51,7 +51,7 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 
     ctx = at->ctx;
     conf = at->conf;
-    needs = kvr_policy_needs(at->policy->conf.policy);
+    needs = kvr_policy_needs(at->policy->kind);
 
     ngx_http_kvroute_match_pin(r, at);
 

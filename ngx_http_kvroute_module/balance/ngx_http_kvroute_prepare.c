@@ -15,7 +15,7 @@ static ngx_int_t ngx_http_kvroute_prepare_fallback(
 
 
 static ngx_http_kvroute_policy_t  ngx_http_kvroute_prepare_round_robin = {
-    .conf = { .policy = KVR_POLICY_ROUND_ROBIN }
+    .kind = KVR_POLICY_ROUND_ROBIN
 };
 
 
@@ -97,7 +97,7 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     /* with a shadow, the other balancer chooses the peers of sessions */
 
     if (kscf->shadow
-        && kvr_policy_needs(at->policy->conf.policy) & KVR_NEEDS_SESSION)
+        && kvr_policy_needs(at->policy->kind) & KVR_NEEDS_SESSION)
     {
         at->policy = &kscf->policy;
     }
@@ -107,7 +107,7 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     }
 
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
-    needs = kvr_policy_needs(at->policy->conf.policy);
+    needs = kvr_policy_needs(at->policy->kind);
 
     /* a header can name a session, and a path a response */
 

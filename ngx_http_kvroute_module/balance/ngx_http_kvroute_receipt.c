@@ -27,7 +27,7 @@ ngx_http_kvroute_receipt_keep(ngx_http_kvroute_attempt_t *at,
 
     ctx->decided = 1;
     ctx->policy = ngx_http_kvroute_balance_fallback(at)
-                  ? KVR_POLICY_OFF : at->policy->conf.policy;
+                  ? KVR_POLICY_OFF : at->policy->kind;
     ctx->reason = d->reason;
     ctx->matched = d->matched;
     ctx->best = d->best;

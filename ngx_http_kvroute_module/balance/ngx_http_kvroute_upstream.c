@@ -255,12 +255,12 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
     peer = at->core.reservation.peer;
 
     if (at->session.keyed
-        && kvr_policy_needs(at->policy->conf.policy) & KVR_NEEDS_SESSION
+        && kvr_policy_needs(at->policy->kind) & KVR_NEEDS_SESSION
         && peer != KVR_REGISTRY_NONE
         && (peer == at->session.bound || !(offered || at->busy)))
     {
         ngx_http_kvroute_session_bind(at->conf, at->session.key, peer,
-                                      at->policy->conf.timeout);
+                                      at->policy->timeout);
     }
 
     return NGX_OK;

@@ -57,11 +57,11 @@ ngx_http_kvroute_conf_attach(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (cmd->offset) {
 
-        if (kvr_policy_needs(kscf->policy.conf.policy) & KVR_NEEDS_SESSION) {
+        if (kvr_policy_needs(kscf->policy.kind) & KVR_NEEDS_SESSION) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                                "policy \"%s\" is not for \"%V\": another "
                                "method chooses the servers of sessions",
-                               kvr_policy_name(kscf->policy.conf.policy),
+                               kvr_policy_name(kscf->policy.kind),
                                &cmd->name);
             return NGX_CONF_ERROR;
         }

@@ -316,7 +316,7 @@ ngx_http_kvroute_conf_check_servers(ngx_conf_t *cf,
                       &kscf->zone->name, kscf->zone->max_peers);
     }
 
-    if (n == 1 && kscf->policy.conf.policy == KVR_POLICY_KV_CACHE
+    if (n == 1 && kscf->policy.kind == KVR_POLICY_KV_CACHE
         && kscf->queue == NULL && kscf->prefill == NULL
         && kscf->decode == NULL && kscf->ranks == 0)
     {

@@ -45,7 +45,7 @@ ngx_http_kvroute_conf_location(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
         if (rc == NGX_DECLINED) {
             rc = ngx_http_kvroute_conf_location_unknown(cf,
-                                       klcf->policy->conf.policy, &value[i]);
+                                       klcf->policy->kind, &value[i]);
         }
     }
 

@@ -22,7 +22,7 @@ static const ngx_http_kvroute_conf_param_t
       0, 0, "a text with variables, or auto" },
 
     { ngx_string("timeout="), ngx_http_kvroute_conf_param_sec,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_policy_t, conf.timeout),
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_policy_t, timeout),
       1, 365 * 24 * 3600, "between 1s and 365d" },
 
     ngx_http_kvroute_conf_param_null
@@ -63,7 +63,8 @@ ngx_http_kvroute_conf_policy_name(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
-    kvr_policy_conf_init(&policy->conf, name);
+    policy->kind = name;
+    policy->timeout = 3600;
     policy->key = NULL;
 
     return NGX_OK;
@@ -78,7 +79,7 @@ ngx_http_kvroute_conf_policy_param(ngx_conf_t *cf,
     ngx_int_t  rc;
 
     rc = ngx_http_kvroute_conf_param(cf,
-              ngx_http_kvroute_conf_policy_rows(policy->conf.policy), word,
+              ngx_http_kvroute_conf_policy_rows(policy->kind), word,
               policy);
 
     if (rc == NGX_DECLINED
@@ -88,7 +89,7 @@ ngx_http_kvroute_conf_policy_param(ngx_conf_t *cf,
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "parameter \"%V\" is not one of policy \"%s\", but "
                            "of \"sticky\"", word,
-                           kvr_policy_name(policy->conf.policy));
+                           kvr_policy_name(policy->kind));
         return NGX_ERROR;
     }
 
@@ -111,7 +112,7 @@ ngx_http_kvroute_conf_policy_check(ngx_conf_t *cf,
 {
     ngx_str_t  value;
 
-    if (!(kvr_policy_needs(policy->conf.policy) & KVR_NEEDS_SESSION)
+    if (!(kvr_policy_needs(policy->kind) & KVR_NEEDS_SESSION)
         || policy->key)
     {
         return NGX_OK;

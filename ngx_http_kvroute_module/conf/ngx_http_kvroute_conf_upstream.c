@@ -70,7 +70,7 @@ ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
     value = cf->args->elts;
     i = first;
 
-    kvr_policy_conf_init(&kscf->policy.conf, KVR_POLICY_KV_CACHE);
+    kscf->policy.kind = KVR_POLICY_KV_CACHE;
 
     if (i < cf->args->nelts && ngx_strchr(value[i].data, '=') == NULL) {
 
@@ -80,7 +80,7 @@ ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
             return NGX_ERROR;
         }
 
-        if (kscf->policy.conf.policy == KVR_POLICY_OFF) {
+        if (kscf->policy.kind == KVR_POLICY_OFF) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                                "policy \"%V\" is for locations", &value[i]);
             return NGX_ERROR;
@@ -110,7 +110,7 @@ ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
         }
 
         if (rc == NGX_DECLINED) {
-            rows = ngx_http_kvroute_conf_policy_rows(kscf->policy.conf.policy);
+            rows = ngx_http_kvroute_conf_policy_rows(kscf->policy.kind);
 
             return ngx_http_kvroute_conf_param_unknown(cf, &value[i],
                                      ngx_http_kvroute_conf_upstream_list, rows);

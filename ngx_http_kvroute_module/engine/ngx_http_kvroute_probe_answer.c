@@ -244,7 +244,8 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
 
     ngx_http_kvroute_probe_answer_ranked(slot, result == KVR_CHECK_PASS);
 
-    if (kvr_engine_check(s, result, conf->fails, NGX_HTTP_KVROUTE_HEALTH_PASSES, conf->interval,
+    if (kvr_engine_check(s, result, conf->fails,
+                         NGX_HTTP_KVROUTE_HEALTH_PASSES, conf->interval,
                          ngx_current_msec))
     {
         /* slow start */
@@ -400,7 +401,8 @@ ngx_http_kvroute_probe_answer_why(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
 
     case 401:
     case 403:
-        return "a key is required: write it to \"header=\" of \"kvroute_engine\"";
+        return "a key is required: write it to \"header=\" of "
+               "\"kvroute_engine\"";
 
     case 404:
         return "the path is unknown there";

@@ -165,8 +165,9 @@ ngx_http_kvroute_request_cleanup(void *data)
 
 
 /*
- * The salt, the size limit and the path depend on the location.  So after an internal redirect everything read from the body is
- * cleared, as late as possible: until then variables have the old values.
+ * The salt, the size limit and the path depend on the location.  So after an
+ * internal redirect everything read from the body is cleared, as late as
+ * possible: until then variables have the old values.
  */
 void
 ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
@@ -294,7 +295,7 @@ ngx_http_kvroute_request_policy(ngx_http_request_t *r,
 
     policy = klcf->policy ? klcf->policy : &conf->policy;
 
-    *bypass = (policy->conf.policy == KVR_POLICY_OFF);
+    *bypass = (policy->kind == KVR_POLICY_OFF);
 
     return policy;
 }

@@ -232,7 +232,7 @@ ngx_http_kvroute_session_owner(ngx_http_kvroute_ctx_t *ctx,
     /* session policies use the id as a session key */
 
     if (id.len == 0
-        || (kvr_policy_needs(policy->conf.policy) & KVR_NEEDS_SESSION
+        || (kvr_policy_needs(policy->kind) & KVR_NEEDS_SESSION
             && ctx->endpoint != KVR_ENDPOINT_RESPONSE))
     {
         return NGX_HTTP_KVROUTE_UNSET_PEER;

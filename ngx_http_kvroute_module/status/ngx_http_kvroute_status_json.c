@@ -434,7 +434,7 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_status_upstream_t *u)
     ngx_http_kvroute_status_json_string(json, "zone", u->conf->zone->name.data,
                                         u->conf->zone->name.len);
     cJSON_AddStringToObject(json, "policy",
-                            kvr_policy_name(u->conf->policy.conf.policy));
+                            kvr_policy_name(u->conf->policy.kind));
     cJSON_AddNumberToObject(json, "max_pending", u->conf->max_pending);
     ngx_http_kvroute_json_names(json, "prefill", u->conf->prefill);
     ngx_http_kvroute_json_names(json, "decode", u->conf->decode);

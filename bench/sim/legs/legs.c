@@ -133,7 +133,6 @@ kvs_legs_create(kvs_legs_t *legs, uint64_t seed)
 
     kvs_rng_seed(&legs->rng, seed, 0x6c65677300bULL);
     kvs_network_init(&legs->network, conf->setup, conf->bandwidth);
-    kvr_policy_conf_init(&legs->policy, KVR_POLICY_KV_CACHE);
 
     kve_config_init(&cf, hw);
 

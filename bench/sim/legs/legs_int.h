@@ -48,7 +48,6 @@ typedef struct {
 
     kvs_zone_t        zone;
     kvs_zone_t        pool[2];      /* the same zone: prefill, decode */
-    kvr_policy_conf_t policy;
     double            link;         /* parameter of the directive, bytes/ms */
     double            transfer;     /* what comes of it */
     kvr_demand_t      demand;

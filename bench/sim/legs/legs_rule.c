@@ -40,7 +40,7 @@ kvs_legs_offer(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t leg, int apart)
 
     ch->set = z->pool.set;
 
-    kvs_route_view(z, &l->route, ch, KVR_POLICY_KV_CACHE, &legs->policy,
+    kvs_route_view(z, &l->route, ch, KVR_POLICY_KV_CACHE,
                    kvs_rng_next(&legs->rng), legs->now);
     kvs_route_match(z, &l->route, ch, legs->now);
 

@@ -169,7 +169,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
         kvs_told_settle(ro->told, now);
     }
 
-    kvs_route_view(&ro->zone, &rq->route, &ch, ro->conf.policy, ro->conf.conf,
+    kvs_route_view(&ro->zone, &rq->route, &ch, ro->conf.policy,
                    kvs_rng_next(&ro->sim->rng), now);
 
     ch.req.retry = rq->attempts > 1;

@@ -47,7 +47,6 @@ typedef enum {
 
 typedef struct {
     kvr_policy_e         policy;
-    const kvr_policy_conf_t  *conf;  /* NULL: the defaults */
     kvs_state_e          state;
     uint32_t             assumed;    /* capacity in MB, 0: the default */
     double               capacity;   /* shares of the true one; 0: default */

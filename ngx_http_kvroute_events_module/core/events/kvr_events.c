@@ -20,11 +20,11 @@
 /* a sample this many times older than usual: its removal was missed */
 #define KVR_EVENTS_STALE    8
 
-/* blocks that one step of an engine may store; tokens of one */
+/* most blocks that an engine stores in one step; most tokens of a block */
 #define KVR_EVENTS_MAKING   4096
 #define KVR_EVENTS_BLOCK    65536
 
-/* steps of the age, as a part of it; share of the removed blocks below it */
+/* the age moves by 1/64 of itself; a fifth of the removed blocks are younger */
 #define KVR_EVENTS_STEP     64
 #define KVR_EVENTS_BELOW    0.2
 

@@ -35,7 +35,7 @@ kvr_metrics_init(kvr_metrics_reader_t *r)
     r->newest = -1;
     kvr_push_init(&r->json, 0);
 
-    /* the dialect with JSON */
+    /* find the dialect that is in JSON */
 
     while (kvr_dialect(r->dialect)->json == NULL) {
         r->dialect++;
@@ -242,7 +242,7 @@ kvr_metrics_config(kvr_metrics_reader_t *r, const char *labels)
         kvr_metrics_add(r, KVR_SERIES_NO_CACHE, 1);
     }
 
-    /* hybrid models: this differs from the product of the others */
+    /* for hybrid models this is not num_gpu_blocks * block_size */
 
     blocks = kvr_metrics_text_label_number(labels, "kv_cache_size_tokens");
 

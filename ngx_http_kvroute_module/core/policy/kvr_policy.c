@@ -29,11 +29,6 @@ const kvr_policy_t *const  kvr_policy_table[] = {
 _Static_assert(kvr_nelts(kvr_policy_table) == KVR_POLICIES, "policies");
 
 
-static const kvr_policy_conf_t  kvr_policy_defaults = {
-    .timeout = 3600
-};
-
-
 /* flags that leave a candidate out, or choose it directly */
 static const kvr_candidate_t  kvr_policy_special = {
     .full = 1, .draining = 1, .cold = 1, .unhealthy = 1, .sick = 1,
@@ -54,14 +49,8 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint64_t                best, held;
     kvr_candidate_t        *c, *chosen;
     const kvr_policy_t     *policy;
-    kvr_policy_request_t    r;
 
-    r = *req;
-    policy = kvr_policy_table[r.policy];
-
-    if (r.conf == NULL) {
-        r.conf = &kvr_policy_defaults;
-    }
+    policy = kvr_policy_table[req->policy];
 
     d->reason = KVR_REASON_NONE;
 
@@ -102,9 +91,9 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         full = 0;
 
     } else {
-        full = special ? kvr_policy_leave_out(&r, cand, n) : 0;
+        full = special ? kvr_policy_leave_out(req, cand, n) : 0;
 
-        d->pick = policy->pick(&r, cand, n, d);
+        d->pick = policy->pick(req, cand, n, d);
     }
 
     d->matched = cand[d->pick].matched;
@@ -228,14 +217,6 @@ kvr_policy_avoid(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     }
 
     return others != 0;
-}
-
-
-void
-kvr_policy_conf_init(kvr_policy_conf_t *conf, kvr_policy_e policy)
-{
-    *conf = kvr_policy_defaults;
-    conf->policy = policy;
 }
 
 

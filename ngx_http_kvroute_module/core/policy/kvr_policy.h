@@ -66,15 +66,6 @@ typedef enum {
 #define KVR_NEEDS_HOME     0x20  /* the home, if several hosts route */
 
 
-/* a policy and its parameters, as configured */
-typedef struct {
-    kvr_policy_e     policy;
-
-    /* sticky */
-    uint32_t         timeout;    /* seconds */
-} kvr_policy_conf_t;
-
-
 typedef struct {
     /* what a decision reads of each peer, in one cache line */
 
@@ -127,7 +118,6 @@ typedef struct {
 
 typedef struct {
     kvr_policy_e     policy;
-    const kvr_policy_conf_t  *conf;  /* NULL: defaults */
 
     uint64_t         bytes;      /* of the prompt */
     uint64_t         random;
@@ -194,9 +184,6 @@ kvr_policy_needs(kvr_policy_e policy)
 /* Picks one of n candidates, n from 1. */
 void kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, kvr_decision_t *decision);
-
-/* Sets the defaults of a policy's parameters. */
-void kvr_policy_conf_init(kvr_policy_conf_t *conf, kvr_policy_e policy);
 
 /* Returns the name in the configuration and in logs, or NULL. */
 const char *kvr_policy_name(uint32_t policy);

@@ -238,7 +238,7 @@ kvr_pick_bounded(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         b = c;
     }
 
-    return b ? (uint32_t) (b - cand) : KVR_POLICY_NONE;
+    return (uint32_t) (b - cand);
 }
 
 

@@ -49,7 +49,7 @@ kvr_policy_least_request_cost(const kvr_policy_request_t *req,
     for (i = 0; i < n; i++) {
         c = &cand[i];
 
-        /* most cost more, and are not left out */
+        /* most candidates cost more */
 
         if (kvr_likely(c->cost > least) || c->out
             || (b && !kvr_policy_less(c, b, i, affine, &random, &ties)))
@@ -61,5 +61,5 @@ kvr_policy_least_request_cost(const kvr_policy_request_t *req,
         least = c->cost;
     }
 
-    return b ? (uint32_t) (b - cand) : KVR_POLICY_NONE;
+    return (uint32_t) (b - cand);
 }

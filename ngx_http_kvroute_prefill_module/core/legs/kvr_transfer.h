@@ -43,7 +43,7 @@ typedef struct {
 } kvr_transfer_t;
 
 
-/* name has plain letters; NULL: no member is looked for */
+/* name: plain letters only; NULL: find no member */
 void kvr_transfer_init(kvr_transfer_t *t, const char *name, uint8_t *data,
     size_t size);
 

@@ -248,7 +248,8 @@ kvr_share_frame_changed(const kvr_share_self_t *self, kvr_share_owner_t *o,
     sum = kvr_load_here(table, peer);
     *load = kvr_share_word(sum.active, sum.pending);
 
-    sum = kvr_load_here(table, kvr_registry_resident(self->zone->registry, peer));
+    sum = kvr_load_here(table,
+                        kvr_registry_resident(self->zone->registry, peer));
     *context = kvr_share_word(sum.active, sum.pending);
 
     return *load != o->load[peer] || *context != o->context[peer];

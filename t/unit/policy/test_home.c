@@ -143,7 +143,6 @@ TEST(test_home_moves)
 
 
 typedef struct {
-    kvr_policy_conf_t     conf;
     kvr_policy_request_t  req;
     kvr_home_t            home;
     kvr_home_peer_t       peer[PEERS];
@@ -163,7 +162,6 @@ fleet(fleet_t *f, uint64_t seed, uint32_t n)
     util_seed(&rng, "home", seed);
     memset(f, 0, sizeof(fleet_t));
 
-    kvr_policy_conf_init(&f->conf, KVR_POLICY_KV_CACHE);
 
     f->n = n;
     f->home.key = util_next(&rng);
@@ -171,7 +169,6 @@ fleet(fleet_t *f, uint64_t seed, uint32_t n)
     f->home.peer = f->peer;
 
     f->req.policy = KVR_POLICY_KV_CACHE;
-    f->req.conf = &f->conf;
     f->req.bytes = 32768;
     f->req.random = util_next(&rng);
     f->req.parsed = 1;

@@ -45,7 +45,7 @@ typedef struct {
 
 typedef struct {
     const char         *what;
-    kvr_policy_conf_t   conf;
+    kvr_policy_e        policy;
     uint64_t            bytes;
     uint32_t            pick;
     kvr_reason_e        reason;
@@ -71,180 +71,180 @@ static const case_t  cases[] = {
 
     /* caps: full peers get nothing while there are others */
 
-    { "full: not the holder", { KV }, 10000, 1, KVR_REASON_SPILL, 3,
+    { "full: not the holder", KV, 10000, 1, KVR_REASON_SPILL, 3,
       { { 1, 0, 0, 10000, 0, F }, { 1, 0, 0, 0, 9, 0 },
         { 1, 0, 0, 0, 1, 0 } } },
-    { "full: all are, and then none is", { KV }, 10000, 0, KVR_REASON_FULL, 2,
+    { "full: all are, and then none is", KV, 10000, 0, KVR_REASON_FULL, 2,
       { { 1, 0, 0, 10000, 0, F }, { 1, 0, 0, 0, 9, F } } },
-    { "full: least_request", { LR }, 0, 2, KVR_REASON_LOAD, 3,
+    { "full: least_request", LR, 0, 2, KVR_REASON_LOAD, 3,
       { { 1, 0, 0, 0, 0, F }, { 1, 3, 0, 0, 0, 0 }, { 1, 2, 0, 0, 0, 0 } } },
-    { "full: all, least_request", { LR }, 0, 1, KVR_REASON_FULL, 2,
+    { "full: all, least_request", LR, 0, 1, KVR_REASON_FULL, 2,
       { { 1, 3, 0, 0, 0, F }, { 1, 2, 0, 0, 0, F } } },
-    { "full: round_robin", { RR }, 0, 1, KVR_REASON_TURN, 2,
+    { "full: round_robin", RR, 0, 1, KVR_REASON_TURN, 2,
       { { 5, 0, 0, 0, 0, F }, { 1, 0, 0, 0, 0, 0 } } },
-    { "full: random", { RND }, 0, 1, KVR_REASON_RANDOM, 2,
+    { "full: random", RND, 0, 1, KVR_REASON_RANDOM, 2,
       { { 5, 0, 0, 0, 0, F }, { 1, 0, 0, 0, 0, 0 } } },
 
     /* draining: only bound sessions, or mostly cached prompts */
 
-    { "draining: not for a cold prompt", { KV }, 10000, 1, KVR_REASON_COLD, 2,
+    { "draining: not for a cold prompt", KV, 10000, 1, KVR_REASON_COLD, 2,
       { { 1, 0, 0, 0, 9, D }, { 1, 5, 0, 0, 0, 0 } } },
-    { "draining: not for a small part", { KV }, 10000, 1, KVR_REASON_SPILL, 2,
+    { "draining: not for a small part", KV, 10000, 1, KVR_REASON_SPILL, 2,
       { { 1, 0, 0, 4999, 9, D }, { 1, 0, 0, 0, 0, 0 } } },
-    { "draining: for half of it", { KV }, 10000, 0, KVR_REASON_AFFINITY, 2,
+    { "draining: for half of it", KV, 10000, 0, KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 5000, 9, D }, { 1, 0, 0, 0, 0, 0 } } },
-    { "draining: not for what others hold too", { KV }, 10000, 1,
+    { "draining: not for what others hold too", KV, 10000, 1,
       KVR_REASON_SPILL, 3,
       { { 1, 0, 0, 9000, 9, D }, { 1, 0, 0, 8500, 0, 0 },
         { 1, 9, 0, 0, 0, 0 } } },
-    { "draining: for half of what they would compute", { KV }, 10000, 0,
+    { "draining: for half of what they would compute", KV, 10000, 0,
       KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 9000, 9, D }, { 1, 0, 0, 8000, 0, 0 } } },
-    { "draining: and not less", { KV }, 10000, 1, KVR_REASON_SPILL, 2,
+    { "draining: and not less", KV, 10000, 1, KVR_REASON_SPILL, 2,
       { { 1, 0, 0, 8999, 9, D }, { 1, 0, 0, 8000, 0, 0 } } },
-    { "draining: who is left out holds nothing", { KV }, 10000, 0,
+    { "draining: who is left out holds nothing", KV, 10000, 0,
       KVR_REASON_AFFINITY, 3,
       { { 1, 0, 0, 9000, 9, D }, { 1, 0, 0, 9000, 0, F }, { 1, 0, 0, 0 } } },
-    { "draining: of two the one that holds it", { KV }, 10000, 1,
+    { "draining: of two the one that holds it", KV, 10000, 1,
       KVR_REASON_AFFINITY, 3,
       { { 1, 0, 0, 5000, 9, D }, { 1, 0, 0, 9000, 0, D }, { 1, 0, 0, 0 } } },
-    { "draining: not for a common beginning", { KV }, 10000, 1,
+    { "draining: not for a common beginning", KV, 10000, 1,
       KVR_REASON_SPILL, 2,
       { { 1, 0, 0, 9000, 9, D | COMMON }, { 1, 0, 0, 0, 0, 0 } } },
-    { "draining: bound, and a common beginning", { STICKY }, 10000, 0,
+    { "draining: bound, and a common beginning", STICKY, 10000, 0,
       KVR_REASON_SESSION, 2,
       { { 1, 0, 0, 9000, 9, D | B | COMMON }, { 1, 0, 0, 0, 0, 0 } },
       .keyed = 1 },
-    { "ended: not even its own", { KV }, 10000, 1, KVR_REASON_SPILL, 2,
+    { "ended: not even its own", KV, 10000, 1, KVR_REASON_SPILL, 2,
       { { 1, 0, 0, 9000, 9, D | E }, { 1, 9, 0, 0, 0, 0 } } },
-    { "ended: rather one that drains", { LR }, 0, 1, KVR_REASON_LOAD, 2,
+    { "ended: rather one that drains", LR, 0, 1, KVR_REASON_LOAD, 2,
       { { 1, 0, 0, 0, 0, D | E }, { 1, 9, 0, 0, 0, D } } },
-    { "ended: all others are full", { LR }, 0, 0, KVR_REASON_LOAD, 2,
+    { "ended: all others are full", LR, 0, 0, KVR_REASON_LOAD, 2,
       { { 1, 9, 0, 0, 0, D | E }, { 1, 0, 0, 0, 0, F } } },
-    { "ended: all are", { LR }, 0, 1, KVR_REASON_LOAD, 2,
+    { "ended: all are", LR, 0, 1, KVR_REASON_LOAD, 2,
       { { 1, 9, 0, 0, 0, D | E }, { 1, 1, 0, 0, 0, D | E } } },
-    { "draining: if all others are full", { LR }, 0, 0, KVR_REASON_LOAD, 2,
+    { "draining: if all others are full", LR, 0, 0, KVR_REASON_LOAD, 2,
       { { 1, 9, 0, 0, 0, D }, { 1, 0, 0, 0, 0, F } } },
-    { "draining: all are", { LR }, 0, 1, KVR_REASON_LOAD, 2,
+    { "draining: all are", LR, 0, 1, KVR_REASON_LOAD, 2,
       { { 1, 9, 0, 0, 0, D }, { 1, 1, 0, 0, 0, D } } },
-    { "draining: bound", { STICKY }, 0, 0, KVR_REASON_SESSION, 2,
+    { "draining: bound", STICKY, 0, 0, KVR_REASON_SESSION, 2,
       { { 1, 9, 0, 0, 0, D | B }, { 1, 1, 0, 0, 0, 0 } }, .keyed = 1 },
-    { "draining: not bound", { STICKY }, 0, 1, KVR_REASON_BIND, 2,
+    { "draining: not bound", STICKY, 0, 1, KVR_REASON_BIND, 2,
       { { 9, 0, 0, 0, 0, D }, { 1, 1, 0, 0, 0, 0 } }, .keyed = 1 },
 
     /* warming up */
 
-    { "cold: not its turn", { LR }, 0, 1, KVR_REASON_LOAD, 2,
+    { "cold: not its turn", LR, 0, 1, KVR_REASON_LOAD, 2,
       { { 1, 0, 0, 0, 9, C }, { 1, 7, 0, 0, 0, 0 } } },
-    { "cold: what it holds", { KV }, 10000, 0, KVR_REASON_AFFINITY, 2,
+    { "cold: what it holds", KV, 10000, 0, KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 9000, 9, C }, { 1, 0, 0, 0, 0, 0 } } },
-    { "cold: not for a small part", { KV }, 10000, 1, KVR_REASON_SPILL, 2,
+    { "cold: not for a small part", KV, 10000, 1, KVR_REASON_SPILL, 2,
       { { 1, 0, 0, 4999, 9, C }, { 1, 0, 0, 0, 0, 0 } } },
-    { "cold: not for what others hold too", { KV }, 10000, 1,
+    { "cold: not for what others hold too", KV, 10000, 1,
       KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 9000, 9, C }, { 1, 0, 0, 9000, 0, 0 } } },
-    { "cold: all are", { LR }, 0, 0, KVR_REASON_LOAD, 2,
+    { "cold: all are", LR, 0, 0, KVR_REASON_LOAD, 2,
       { { 1, 0, 0, 0, 9, C }, { 1, 7, 0, 0, 0, C } } },
-    { "cold: the other one is full", { LR }, 0, 0, KVR_REASON_LOAD, 2,
+    { "cold: the other one is full", LR, 0, 0, KVR_REASON_LOAD, 2,
       { { 1, 0, 0, 0, 9, C }, { 1, 7, 0, 0, 0, F } } },
-    { "cold before draining", { LR }, 0, 0, KVR_REASON_LOAD, 2,
+    { "cold before draining", LR, 0, 0, KVR_REASON_LOAD, 2,
       { { 1, 9, 0, 0, 9, C }, { 1, 0, 0, 0, 0, D } } },
 
     /* pins */
 
-    { "pinned", { KV }, 10000, 1, KVR_REASON_PINNED, 2,
+    { "pinned", KV, 10000, 1, KVR_REASON_PINNED, 2,
       { { 1, 0, 0, 10000, 0, 0 }, { 1, 9, 99999, 0, 0, P } } },
-    { "pinned: full and draining no matter", { RR }, 0, 1, KVR_REASON_PINNED,
+    { "pinned: full and draining no matter", RR, 0, 1, KVR_REASON_PINNED,
       2, { { 1, 0, 0, 0, 0, 0 }, { 1, 9, 0, 0, 0, P | F | D } } },
-    { "pinned: the only one", { LR }, 0, 0, KVR_REASON_PINNED, 1,
+    { "pinned: the only one", LR, 0, 0, KVR_REASON_PINNED, 1,
       { { 1, 0, 0, 0, 0, P } } },
-    { "unpinned", { LR }, 0, 0, KVR_REASON_UNPINNED, 2,
+    { "unpinned", LR, 0, 0, KVR_REASON_UNPINNED, 2,
       { { 1, 0, 0, 0, 0, 0 }, { 1, 1, 0, 0, 0, 0 } }, .unpinned = 1 },
 
     /* sessions */
 
-    { "no session", { STICKY }, 0, 0, KVR_REASON_TURN, 2,
+    { "no session", STICKY, 0, 0, KVR_REASON_TURN, 2,
       { { 2, 9, 0, 0, 0, 0 }, { 1, 0, 0, 0, 0, B } } },
-    { "a new one", { STICKY }, 0, 1, KVR_REASON_BIND, 2,
+    { "a new one", STICKY, 0, 1, KVR_REASON_BIND, 2,
       { { 1, 0, 0, 0, 0, 0 }, { 2, 9, 0, 0, 0, 0 } }, .keyed = 1 },
-    { "bound, however busy", { STICKY }, 0, 1, KVR_REASON_SESSION, 2,
+    { "bound, however busy", STICKY, 0, 1, KVR_REASON_SESSION, 2,
       { { 1, 0, 0, 0, 0, 0 }, { 1, 99, 99999, 0, 0, B } }, .keyed = 1 },
-    { "bound to a full one", { STICKY }, 0, 0, KVR_REASON_OVERFLOW, 2,
+    { "bound to a full one", STICKY, 0, 0, KVR_REASON_OVERFLOW, 2,
       { { 1, 0, 0, 0, 0, 0 }, { 5, 0, 0, 0, 0, B | F } }, .keyed = 1 },
-    { "bound, and all are full", { STICKY }, 0, 1, KVR_REASON_FULL, 2,
+    { "bound, and all are full", STICKY, 0, 1, KVR_REASON_FULL, 2,
       { { 5, 0, 0, 0, 0, F }, { 1, 9, 0, 0, 0, B | F } }, .keyed = 1 },
-    { "bound to one that may take no more", { STICKY }, 0, 1,
+    { "bound to one that may take no more", STICKY, 0, 1,
       KVR_REASON_OVERFLOW, 2, { { 1, 0, 0, 0, 0, 0 }, { 2, 0, 0, 0, 0, 0 } },
       .keyed = 1, .busy = 1 },
-    { "bound to one that is gone", { STICKY }, 0, 1, KVR_REASON_BIND, 2,
+    { "bound to one that is gone", STICKY, 0, 1, KVR_REASON_BIND, 2,
       { { 1, 0, 0, 0, 0, 0 }, { 2, 0, 0, 0, 0, 0 } },
       .keyed = 1 },
-    { "another try", { STICKY }, 0, 1, KVR_REASON_RETRY, 2,
+    { "another try", STICKY, 0, 1, KVR_REASON_RETRY, 2,
       { { 1, 0, 0, 0, 0, 0 }, { 2, 0, 0, 0, 0, 0 } }, .keyed = 1,
       .retry = 1 },
 
-    { "by requests in flight", { LR }, 0, 1, KVR_REASON_LOAD, 2,
+    { "by requests in flight", LR, 0, 1, KVR_REASON_LOAD, 2,
       { { 1, 2, 0, 0, 0, 0, 0 }, { 1, 1, 9000, 0, 0, 0, 9000 } } },
 
     /* a prefix that is a small part of the prompt */
 
-    { "small: by turns", { KV }, 10000, 1, KVR_REASON_COLD, 3,
+    { "small: by turns", KV, 10000, 1, KVR_REASON_COLD, 3,
       { { 1, 0, 0, 1249, 1, 0 }, { 1, 0, 0, 0, 5, 0 },
         { 1, 0, 0, 0, 4, 0 } } },
-    { "small: the holder's turn", { KV }, 10000, 0, KVR_REASON_AFFINITY, 2,
+    { "small: the holder's turn", KV, 10000, 0, KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 1249, 9, 0 }, { 1, 0, 0, 0, 5, 0 } } },
-    { "not so small", { KV }, 10000, 0, KVR_REASON_AFFINITY, 2,
+    { "not so small", KV, 10000, 0, KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 1250, 1, 0 }, { 1, 0, 0, 0, 5, 0 } } },
-    { "small, but others are busier", { KV }, 10000, 0, KVR_REASON_AFFINITY, 3,
+    { "small, but others are busier", KV, 10000, 0, KVR_REASON_AFFINITY, 3,
       { { 1, 0, 0, 1249, 1, 0 }, { 1, 0, 1, 0, 5, 0 },
         { 1, 1, 0, 0, 5, 0 } } },
-    { "small, among those that may be had", { KV }, 10000, 2, KVR_REASON_COLD,
+    { "small, among those that may be had", KV, 10000, 2, KVR_REASON_COLD,
       3, { { 1, 0, 0, 1249, 1, 0 }, { 1, 0, 0, 0, 5, F },
            { 1, 0, 0, 0, 4, 0 } } },
 
     /* models: loading an adapter costs */
 
-    { "another model", { KV }, 9000, 1, KVR_REASON_COLD, 2,
+    { "another model", KV, 9000, 1, KVR_REASON_COLD, 2,
       { { 1, 0, 0, 0, 9, O }, { 1, 1, 0, 0, 0, 0 } } },
-    { "not at any price", { KV }, 9000, 0, KVR_REASON_COLD, 2,
+    { "not at any price", KV, 9000, 0, KVR_REASON_COLD, 2,
       { { 1, 0, 0, 0, 9, O }, { 1, 16, 0, 0, 0, 0 } } },
 
     /* a hot prefix is computed where there is time for it */
 
-    { "hot: few have it", { KV }, 20000, 0, KVR_REASON_AFFINITY, 2,
+    { "hot: few have it", KV, 20000, 0, KVR_REASON_AFFINITY, 2,
       { { 1, 2, 0, 16000 }, { 1, 0, 0, 0, .shared = 8000 } } },
-    { "hot: many have it", { KV }, 20000, 1, KVR_REASON_HOT, 2,
+    { "hot: many have it", KV, 20000, 1, KVR_REASON_HOT, 2,
       { { 1, 2, 0, 16000 }, { 1, 0, 0, 0, .shared = 15900 } } },
-    { "hot: but nobody is in its way", { KV }, 20000, 0,
+    { "hot: but nobody is in its way", KV, 20000, 0,
       KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 16000 }, { 1, 0, 0, 0, .shared = 16000 } } },
-    { "hot: it would have gone anyway", { KV }, 20000, 1, KVR_REASON_SPILL, 2,
+    { "hot: it would have gone anyway", KV, 20000, 1, KVR_REASON_SPILL, 2,
       { { 1, 2, 40000, 16000 }, { 1, 0, 0, 0, .shared = 15900 } } },
-    { "hot: but for a small part of it", { KV }, 20000, 1, KVR_REASON_SPILL, 2,
+    { "hot: but for a small part of it", KV, 20000, 1, KVR_REASON_SPILL, 2,
       { { 1, 2, 22000, 16000 }, { 1, 0, 0, 0, .shared = 3000 } } },
-    { "hot: its holder may not be had", { KV }, 20000, 1, KVR_REASON_SPILL, 2,
+    { "hot: its holder may not be had", KV, 20000, 1, KVR_REASON_SPILL, 2,
       { { 1, 2, 0, 16000, 0, F }, { 1, 0, 0, 0, .shared = 15900 } } },
 
     /* context of running requests, turnover, delay */
 
-    { "context: the shorter one", { KV }, 10000, 1, KVR_REASON_COLD, 2,
+    { "context: the shorter one", KV, 10000, 1, KVR_REASON_COLD, 2,
       { { 1, 2, 0, 0, 9, .resident = 400000 },
         { 1, 2, 0, 0, 0, .resident = 4000 } } },
-    { "turnover: where nothing goes that is in use", { KV }, 10000, 1,
+    { "turnover: where nothing goes that is in use", KV, 10000, 1,
       KVR_REASON_COLD, 2,
       { { 1, 0, 0, 0, 9, .turnover = 0.5f },
         { 1, 0, 0, 0, 0, .turnover = 0.25f } } },
-    { "turnover: a session stays", { KV }, 10000, 0, KVR_REASON_AFFINITY, 2,
+    { "turnover: a session stays", KV, 10000, 0, KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 9000, 9, .turnover = 0.9f },
         { 1, 0, 0, 0, 0, 0 } } },
-    { "delay: of 10 ms at 100 bytes a ms", { KV }, 10000, 1, KVR_REASON_COLD,
+    { "delay: of 10 ms at 100 bytes a ms", KV, 10000, 1, KVR_REASON_COLD,
       2, { { 1, 0, 900, 0, 9, .delay = 160 }, { 1, 0, 1800, 0 } },
       .rate = 1600 },
-    { "delay: a fifth of it for what is held", { KV }, 10000, 0,
+    { "delay: a fifth of it for what is held", KV, 10000, 0,
       KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 10000, 0, .delay = 16000 }, { 1, 0, 0, 0 } },
       .rate = 100 * 7 },
-    { "delay: of no rate none", { KV }, 10000, 0, KVR_REASON_COLD, 2,
+    { "delay: of no rate none", KV, 10000, 0, KVR_REASON_COLD, 2,
       { { 1, 0, 900, 0, 9, .delay = 160 }, { 1, 0, 1800, 0 } } }
 };
 
@@ -294,8 +294,7 @@ TEST(test_pick_cases)
         util_note("case %zu: %s", i, c->what);
 
         memset(&req, 0, sizeof(req));
-        req.policy = c->conf.policy;
-        req.conf = &c->conf;
+        req.policy = c->policy;
         req.bytes = c->bytes;
         req.random = 1;
         req.parsed = !c->unparsed;
@@ -326,7 +325,7 @@ TEST(test_pick_any)
     util_rng_t            r;
     kvr_decision_t        d;
     kvr_candidate_t       c[MAX];
-    kvr_policy_conf_t     conf;
+    kvr_policy_e          policy;
     kvr_policy_request_t  req;
 
     for (i = 0; i < util_cases(20000); i++) {
@@ -334,7 +333,7 @@ TEST(test_pick_any)
         util_seed(&r, "pick any", i);
         n = 1 + util_below(&r, MAX);
 
-        kvr_policy_conf_init(&conf, 1 + util_below(&r, KVR_POLICIES - 1));
+        policy = 1 + util_below(&r, KVR_POLICIES - 1);
 
         memset(&req, 0, sizeof(req));
         memset(c, 0, sizeof(c));
@@ -360,8 +359,7 @@ TEST(test_pick_any)
                     << k;
         }
 
-        req.policy = conf.policy;
-        req.conf = &conf;
+        req.policy = policy;
         req.bytes = 10000;
         req.random = util_next(&r);
         req.parsed = util_below(&r, 4) != 0;
@@ -369,25 +367,25 @@ TEST(test_pick_any)
 
         kvr_policy_pick(&req, c, n, &d);
 
-        util_check(d.pick < n, "policy %u: %u of %u", conf.policy, d.pick, n);
+        util_check(d.pick < n, "policy %u: %u of %u", policy, d.pick, n);
 
         /* a full one only if all are, or the session is there */
 
         if (able && c[d.pick].full) {
-            util_fail(__FILE__, __LINE__, "full", "policy %u", conf.policy);
+            util_fail(__FILE__, __LINE__, "full", "policy %u", policy);
         }
 
         if (able && c[d.pick].draining && !c[d.pick].bound) {
             util_check(c[d.pick].matched >= 5000 && !c[d.pick].common,
-                       "draining, policy %u", conf.policy);
+                       "draining, policy %u", policy);
         }
 
         if (able && c[d.pick].ended) {
-            util_fail(__FILE__, __LINE__, "ended", "policy %u", conf.policy);
+            util_fail(__FILE__, __LINE__, "ended", "policy %u", policy);
         }
 
         if (able && c[d.pick].cold && !c[d.pick].bound) {
-            util_check(c[d.pick].matched, "cold, policy %u", conf.policy);
+            util_check(c[d.pick].matched, "cold, policy %u", policy);
         }
     }
 }
