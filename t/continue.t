@@ -29,6 +29,47 @@ $t->upstream('moved', 'kvroute_eject fails=1 retry_budget=1%;', map { "E$_" } 6,
 $t->upstream('queue', 'kvroute_queue max=8 timeout=60s;', 'kvroute_eject off;',
              map { "E$_ max_fails=0 max_conns=1" } 0, 1);
 
+# A sick engine: sends for part N what the Nth word of X-Odd says
+
+my $chunk = '{"id":"o","created":1,"model":"m","object":"chat.completion.chunk","choices":[{"index":0,"delta":{%s}}]}';
+
+sub delta {
+    return "data: " . sprintf($chunk, $_[0]) . "\n\n";
+}
+
+my $head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+my $big = delta('"content":"' . 'x' x 1_200_000 . '"');
+my $end = sprintf($chunk, '') =~ s/\}\]/,"finish_reason":"stop"}]/r;
+my $rest = delta('"content":"two"') . "data: $end\n\ndata: [DONE]\n\n";
+
+my %odd = (
+    one => $head . delta('"role":"assistant","content":"one"'),
+    rest => $head . $rest,
+    big => "$head$big$rest",
+    torn => $head . substr($big, 0, 1_100_000),
+    redirected => "HTTP/1.1 200 OK\r\nX-Accel-Redirect: /page\r\n\r\n",
+    map { $_ => "HTTP/1.1 $_ X\r\nContent-Length: 2\r\n\r\n{}" } qw(401 404 422 429 503)
+);
+
+$t->serve('O', sub {
+    my ($c) = @_;
+    my $data = '';
+
+    while ($data !~ /\r\n\r\n.*\}\z/s) {
+        sysread($c, $data, 1 << 20, length $data) or return;
+    }
+
+    my @words = split /,/, $data =~ /^X-Odd: (\S+)/m ? $1 : '';
+    my ($part) = $data =~ /^X-Part: (\d+)/m;
+    my $text = $odd{$words[$part || 0]};
+
+    for (my $n = 0; $n < length $text; ) {
+        $n += syswrite($c, $text, length($text) - $n, $n) or return;
+    }
+});
+
+$t->upstream('odd', 'kvroute_eject off;', 'O max_fails=0');
+
 $t->{vars}{H2} = $t->port();
 
 $t->conf(<<'EOC')->run();
@@ -69,6 +110,13 @@ $t->conf(<<'EOC')->run();
     location /limited/ { kvroute_continue 100; proxy_pass http://limited/; }
     location /queue/ { proxy_read_timeout 60s; proxy_pass http://queue/; }
     location /moved/ { proxy_pass http://moved/; }
+    location /odd/ {
+        proxy_set_header X-Part $kvroute_continued;
+        proxy_next_upstream off;
+        proxy_pass http://odd/;
+    }
+    location /page { return 200 "the page"; }
+    location /unbuffered/ { proxy_request_buffering off; proxy_pass http://llm/; }
     location /api/ { kvroute_api write=on; access_log off; }
 
     server { listen 127.0.0.1:%%H2%% http2; location / { gzip on; proxy_pass http://llm; } }
@@ -214,6 +262,8 @@ for my $fault ('none', 'truncate=5') {
     is($a->{finish} . $a->{done} . length $a->{text}, 'length180', "a body in a file, $fault");
 }
 
+cut(ask('/unbuffered', 'chat', { pad => 'x' x 500_000 }, 'truncate=5'), 'request', 'a body that nginx does not keep');
+
 # --- a client of HTTP/2, and one that takes gzip
 
 for my $how ('', '--compressed') {
@@ -224,6 +274,30 @@ for my $how ('', '--compressed') {
     unbroken(events({ body => $out, status => 200, complete => 1 }, $n), 'chat', 2, "HTTP/2 $how")
         if $out || $t->{version} =~ /http_v2_module/;
 }
+
+# --- sick engines
+
+sub odd {
+    my ($words) = @_;
+
+    return ask('/odd', 'chat', { headers => { 'X-Odd' => $words } });
+}
+
+for my $why (qw(401 404 429 503 redirected)) {
+    my $a = odd("one,$why,rest");
+    is("$a->{text} $a->{done} $a->{bad} $a->{error} $a->{log}", 'onetwo 1 0 0 2 -', "then $why");
+}
+
+cut(odd('one,422'), 'engine', 'the continuation is refused');
+
+for my $words (qw(big one,big)) {
+    my $a = odd($words);
+    is("$a->{done} $a->{after} $a->{error} " . length $a->{text}, '1 0 0 ' . ($words eq 'big' ? 1_200_003 : 1_200_006),
+       "$words: an event too long to be kept");
+}
+
+my $torn = odd('torn');
+is("$torn->{done} $torn->{error} $torn->{log}", '1 1 0 max', 'its end is missing');
 
 # --- what is not continued
 

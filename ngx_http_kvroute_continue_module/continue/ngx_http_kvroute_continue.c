@@ -258,6 +258,10 @@ ngx_http_kvroute_continue_next(ngx_http_kvroute_continue_t *c,
         }
     }
 
+    if (c->state == NGX_HTTP_KVROUTE_CONTINUE_PASSING) {
+        ngx_http_kvroute_continue_put(c, (u_char *) "\n\n", 2);
+    }
+
     c->cut = cut;
     c->part = c->request;
     c->state = NGX_HTTP_KVROUTE_CONTINUE_ENDED;

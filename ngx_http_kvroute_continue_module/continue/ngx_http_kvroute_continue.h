@@ -30,6 +30,7 @@
  *     READING   the final event was sent, or an error event
  *               instead of it                               ENDED
  *     READING   an event is too long to be kept             PASSING
+ *     PASSING   it ends                                     READING
  */
 
 
@@ -107,6 +108,8 @@ typedef struct {
     ngx_event_t                  deadline;  /* posted: a request was sent */
     ngx_http_kvroute_leg_t       first;     /* of the client's request */
     kvr_continue_late_e          late;
+    ngx_uint_t                   changes;   /* saved uri_changes, or 0, */
+    ngx_uint_t                   page;      /* and error_page */
 
     /* an incomplete event */
 
@@ -133,6 +136,7 @@ typedef struct {
     unsigned                     earned:1;  /* counted for "hedge=" */
     unsigned                     hedged:1;  /* sent twice */
     unsigned                     torn:1;    /* the part broke off */
+    unsigned                     line:1;    /* in PASSING: a line begins */
 } ngx_http_kvroute_continue_t;
 
 
@@ -254,7 +258,7 @@ kvr_answer_cut_e ngx_http_kvroute_continue_start(
     ngx_http_kvroute_continue_t *c, ngx_http_post_subrequest_pt done,
     ngx_uint_t *limit);
 
-/* Returns the client's body in one piece, or NULL. */
+/* Returns the whole body of the client in one piece; NULL: nginx lacks it. */
 ngx_buf_t *ngx_http_kvroute_continue_body(ngx_http_kvroute_continue_t *c);
 
 /*

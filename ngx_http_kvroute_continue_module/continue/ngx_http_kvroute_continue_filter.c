@@ -22,6 +22,8 @@ static size_t ngx_http_kvroute_continue_events(ngx_http_kvroute_continue_t *c,
     u_char *p, size_t len);
 static void ngx_http_kvroute_continue_keep(ngx_http_kvroute_continue_t *c,
     u_char *p, size_t len);
+static size_t ngx_http_kvroute_continue_pass(ngx_http_kvroute_continue_t *c,
+    u_char *p, size_t len);
 static ngx_int_t ngx_http_kvroute_continue_grow(
     ngx_http_kvroute_continue_t *c, u_char **p, size_t used, size_t *size,
     size_t wanted);
@@ -68,9 +70,7 @@ ngx_http_kvroute_continue_header_filter(ngx_http_request_t *r)
     r->filter_need_in_memory = 1;
     c->broken = !ngx_http_kvroute_continue_streams(r);
 
-    /* other engines would reject the same request */
-
-    if (r->headers_out.status / 100 == 4) {
+    if (kvr_answer_rejects(r->headers_out.status)) {
         c->answer.cut = KVR_ANSWER_ENGINE;
     }
 
@@ -112,7 +112,6 @@ ngx_http_kvroute_continue_may(ngx_http_request_t *r,
 {
     return conf->on && r->method == NGX_HTTP_POST && !r->header_only
            && !r->post_action && ngx_http_kvroute_continue_streams(r)
-           && r->request_body && r->request_body->bufs && !r->reading_body
            && kvr_answer_api(r->uri.data, r->uri.len) != KVR_ANSWER_APIS
            && ngx_http_kvroute_continue_attempt(r);
 }
@@ -372,9 +371,15 @@ ngx_http_kvroute_continue_bytes(ngx_http_kvroute_continue_t *c, u_char *p,
         return;
     }
 
-    if (c->state != NGX_HTTP_KVROUTE_CONTINUE_READING) {
+    if (c->state == NGX_HTTP_KVROUTE_CONTINUE_THROUGH) {
         ngx_http_kvroute_continue_put(c, p, len);
         return;
+    }
+
+    if (c->state == NGX_HTTP_KVROUTE_CONTINUE_PASSING) {
+        n = ngx_http_kvroute_continue_pass(c, p, len);
+        p += n;
+        len -= n;
     }
 
     if (c->len == 0) {
@@ -439,16 +444,42 @@ ngx_http_kvroute_continue_keep(ngx_http_kvroute_continue_t *c, u_char *p,
     {
         c->answer.cut = KVR_ANSWER_LONG;
         c->state = NGX_HTTP_KVROUTE_CONTINUE_PASSING;
+        c->line = c->len && c->event[c->len - 1] == LF;
 
         ngx_http_kvroute_continue_put(c, c->event, c->len);
-        ngx_http_kvroute_continue_put(c, p, len);
+
         c->len = 0;
+        c->from = 0;
+
+        ngx_http_kvroute_continue_bytes(c, p, len);
 
         return;
     }
 
     ngx_memcpy(c->event + c->len, p, len);
     c->len += len;
+}
+
+
+/* Passes on an event that is too long to be kept; returns the bytes of it. */
+static size_t
+ngx_http_kvroute_continue_pass(ngx_http_kvroute_continue_t *c, u_char *p,
+    size_t len)
+{
+    size_t  n;
+
+    for (n = 0; n < len && c->state == NGX_HTTP_KVROUTE_CONTINUE_PASSING; n++) {
+
+        if (p[n] == LF && c->line) {
+            c->state = NGX_HTTP_KVROUTE_CONTINUE_READING;
+        }
+
+        c->line = (p[n] == LF || (c->line && p[n] == CR));
+    }
+
+    ngx_http_kvroute_continue_put(c, p, n);
+
+    return n;
 }
 
 

@@ -40,6 +40,8 @@ static ngx_http_kvroute_continue_racer_t *ngx_http_kvroute_continue_racer(
     ngx_http_kvroute_continue_racer_t **other);
 static ngx_int_t ngx_http_kvroute_continue_race_won(
     ngx_http_kvroute_continue_t *c, ngx_http_request_t *r);
+static void ngx_http_kvroute_continue_race_alone(
+    ngx_http_kvroute_continue_t *c);
 static void ngx_http_kvroute_continue_race_close(ngx_http_request_t *r);
 static void ngx_http_kvroute_continue_race_adopt(ngx_http_request_t *r,
     ngx_http_request_t *sr);
@@ -169,9 +171,12 @@ ngx_http_kvroute_continue_race_event(ngx_event_t *ev)
 
     ngx_http_kvroute_continue_at(c, at);
 
-    /* an error of the first server is not the answer: it needs no page */
+    /* an error of the first server, or its redirect, is not the answer */
 
+    c->page = r->error_page;
+    c->changes = r->uri_changes;
     r->error_page = 1;
+    r->uri_changes = 1;
 
     c->hedged = 1;
     c->racer[1].request = ngx_http_kvroute_continue_clone(c, NULL,
@@ -255,16 +260,7 @@ ngx_http_kvroute_continue_race_late(ngx_http_kvroute_continue_t *c,
 static ngx_uint_t
 ngx_http_kvroute_continue_race_streams(ngx_http_kvroute_continue_t *c)
 {
-    ngx_buf_t                *b;
-    ngx_http_request_body_t  *body;
-
-    body = c->request->request_body;
-
-    if (body == NULL || body->bufs == NULL || c->request->reading_body
-        || c->request->request_body_no_buffering)
-    {
-        return 0;
-    }
+    ngx_buf_t  *b;
 
     b = ngx_http_kvroute_continue_body(c);
 
@@ -276,7 +272,6 @@ ngx_int_t
 ngx_http_kvroute_continue_race_header(ngx_http_kvroute_continue_t *c,
     ngx_http_request_t *r)
 {
-    ngx_uint_t                          status;
     ngx_http_kvroute_continue_racer_t  *racer, *other;
 
     racer = ngx_http_kvroute_continue_racer(c, r, &other);
@@ -298,9 +293,7 @@ ngx_http_kvroute_continue_race_header(ngx_http_kvroute_continue_t *c,
         return NGX_OK;
     }
 
-    status = r->headers_out.status;
-
-    if (other->request && (status / 100 != 4 || status == 429)) {
+    if (other->request && !kvr_answer_rejects(r->headers_out.status)) {
         racer->request = NULL;
         return NGX_OK;
     }
@@ -456,7 +449,7 @@ ngx_http_kvroute_continue_race_done(ngx_http_request_t *r, void *data,
 
         if (other->request && !ngx_http_kvroute_continue_gone(r, rc)) {
             racer->request = NULL;
-            c->request->error_page = 0;
+            ngx_http_kvroute_continue_race_alone(c);
             return NGX_OK;
         }
 
@@ -548,7 +541,7 @@ ngx_http_kvroute_continue_race_won(ngx_http_kvroute_continue_t *c,
         ngx_http_kvroute_continue_race_close(loser);
     }
 
-    c->request->error_page = 0;
+    ngx_http_kvroute_continue_race_alone(c);
 
     if (r != c->request) {
         ngx_http_kvroute_continue_race_adopt(c->request, r);
@@ -565,6 +558,18 @@ ngx_http_kvroute_continue_race_won(ngx_http_kvroute_continue_t *c,
     ngx_http_kvroute_continue_bytes(c, racer->held, racer->len);
 
     return ngx_http_kvroute_continue_send(c, r, 0);
+}
+
+
+/* The other request is out: nginx may redirect the client's again. */
+static void
+ngx_http_kvroute_continue_race_alone(ngx_http_kvroute_continue_t *c)
+{
+    if (c->changes) {
+        c->request->error_page = c->page;
+        c->request->uri_changes = c->changes;
+        c->changes = 0;
+    }
 }
 
 

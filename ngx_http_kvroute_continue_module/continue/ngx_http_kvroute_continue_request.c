@@ -116,8 +116,8 @@ ngx_http_kvroute_continue_allowed(ngx_http_kvroute_continue_t *c,
 
     *most = 16;
 
-    if (c->state == NGX_HTTP_KVROUTE_CONTINUE_PASSING) {
-        return KVR_ANSWER_LONG;
+    if (c->answer.cut) {
+        return (kvr_answer_cut_e) c->answer.cut;
     }
 
     ctx = ngx_http_kvroute_request_get_ctx(c->request);
@@ -171,12 +171,21 @@ ngx_http_kvroute_continue_allowed(ngx_http_kvroute_continue_t *c,
 ngx_buf_t *
 ngx_http_kvroute_continue_body(ngx_http_kvroute_continue_t *c)
 {
-    off_t         size;
-    ssize_t       n;
-    ngx_buf_t    *b, *of;
-    ngx_chain_t  *cl, *in;
+    off_t                     size;
+    ssize_t                   n;
+    ngx_buf_t                *b, *of;
+    ngx_chain_t              *cl, *in;
+    ngx_http_request_body_t  *body;
 
-    in = c->request->request_body->bufs;
+    body = c->request->request_body;
+
+    if (body == NULL || body->bufs == NULL
+        || c->request->request_body_no_buffering)
+    {
+        return NULL;
+    }
+
+    in = body->bufs;
 
     if (in->next == NULL && ngx_buf_in_memory(in->buf)) {
         return in->buf;
@@ -271,6 +280,10 @@ ngx_http_kvroute_continue_clone(ngx_http_kvroute_continue_t *c, ngx_buf_t *b,
     ngx_http_set_ctx(sr, c, ngx_http_kvroute_continue_module);
     sr->error_page = 1;
     sr->preserve_body = 1;
+
+    /* nor that of X-Accel-Redirect: nginx allows no redirect */
+
+    sr->uri_changes = 1;
 
     ctx = ngx_http_kvroute_request_create_ctx(sr);
     if (ctx == NULL) {

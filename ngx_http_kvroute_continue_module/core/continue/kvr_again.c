@@ -98,7 +98,7 @@ static kvr_answer_cut_e kvr_again_refuse(const kvr_splice_span_t *s,
     const uint8_t *p);
 static kvr_answer_cut_e kvr_again_text(kvr_again_t *b, const kvr_answer_t *a,
     const kvr_splice_span_t *s, const uint8_t *p);
-static void kvr_again_tokens(kvr_again_t *b, const kvr_answer_t *a,
+static int kvr_again_tokens(kvr_again_t *b, const kvr_answer_t *a,
     const kvr_splice_span_t *s);
 static void kvr_again_number(kvr_again_t *b, size_t at, size_t len,
     uint64_t n);
@@ -133,7 +133,9 @@ kvr_again_read(kvr_again_t *b, const kvr_answer_t *a, const uint8_t *p,
         return cut;
     }
 
-    kvr_again_tokens(b, a, s);
+    if (kvr_again_tokens(b, a, s) != KVR_OK) {
+        return KVR_ANSWER_REQUEST;
+    }
 
     return kvr_again_text(b, a, s, p);
 }
@@ -220,7 +222,8 @@ kvr_again_text(kvr_again_t *b, const kvr_answer_t *a,
 }
 
 
-static void
+/* Lowers the limits; KVR_ERROR: one is not an integer. */
+static int
 kvr_again_tokens(kvr_again_t *b, const kvr_answer_t *a,
     const kvr_splice_span_t *s)
 {
@@ -234,6 +237,10 @@ kvr_again_tokens(kvr_again_t *b, const kvr_answer_t *a,
 
         if (!s[i].set || s[i].number < 0) {
             continue;
+        }
+
+        if (s[i].number == 0 && s[i].c != '0') {
+            return KVR_ERROR;
         }
 
         n = (uint64_t) s[i].number;
@@ -255,6 +262,8 @@ kvr_again_tokens(kvr_again_t *b, const kvr_answer_t *a,
                        sizeof(KVR_AGAIN_MAX) - 1);
         kvr_again_number(b, b->end, 0, b->most - spent);
     }
+
+    return KVR_OK;
 }
 
 

@@ -124,6 +124,8 @@ static int kvr_answer_keep(kvr_answer_t *a, const kvr_splice_span_t *s,
     const uint8_t *p);
 static void kvr_answer_edit(kvr_answer_t *a, kvr_splice_t *e,
     const kvr_splice_span_t *s, uint8_t digits[4][20]);
+static void kvr_answer_rename(kvr_splice_t *e, const kvr_splice_span_t *s,
+    const kvr_answer_name_t *name);
 static void kvr_answer_number(kvr_splice_t *e, const kvr_splice_span_t *s,
     uint8_t *digits, uint64_t n);
 static int kvr_answer_partial(const uint8_t *p, size_t len);
@@ -206,12 +208,13 @@ kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
         return;
     }
 
-    rc = error < 0 ? KVR_ERROR
-         : kvr_splice_find(kvr_answer_rows, json, n, s, KVR_OF_FIELDS, &end);
+    rc = json ? kvr_splice_find(kvr_answer_rows, json, n, s, KVR_OF_FIELDS,
+                                &end)
+         : KVR_ERROR;
 
-    /* events of a continuation that cannot be read are not sent */
+    /* of a continuation, an event that cannot be read is not sent */
 
-    if (rc != KVR_OK && a->part) {
+    if (rc != KVR_OK && (a->part || error > 0)) {
         a->failed = 1;
         a->held = 0;
         return;
@@ -228,8 +231,7 @@ kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
     if (error || s[KVR_OF_ERROR].set) {
         i = s[KVR_OF_CODE].set ? KVR_OF_CODE : KVR_OF_STATUS;
 
-        if (!s[i].set || s[i].number / 100 != 4) {
-
+        if (!kvr_answer_rejects(s[i].number)) {
             a->failed = 1;
             a->held = len <= KVR_ANSWER_HELD ? len : 0;
             memcpy(a->hold, p, a->held);
@@ -237,15 +239,13 @@ kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
             return;
         }
 
-        /* any other engine would reject the client's error too */
-
         a->done = 1;
         put(data, p, len);
 
         return;
     }
 
-    if (!a->begun) {
+    if (a->part == 0) {
         kvr_answer_first(a, s, json);
     }
 
@@ -413,8 +413,8 @@ kvr_answer_first(kvr_answer_t *a, const kvr_splice_span_t *s,
     kvr_answer_name(&a->id, &s[KVR_OF_ID], p);
     kvr_answer_name(&a->model, &s[KVR_OF_MODEL], p);
 
-    if (s[KVR_OF_CREATED].set && s[KVR_OF_CREATED].number > 0) {
-        a->created = (uint64_t) s[KVR_OF_CREATED].number;
+    if (a->created == 0) {
+        a->created = (uint64_t) kvr_max(s[KVR_OF_CREATED].number, 0);
     }
 }
 
@@ -428,7 +428,7 @@ kvr_answer_name(kvr_answer_name_t *name, const kvr_splice_span_t *s,
 
     str = kvr_splice_string(s, p, &len);
 
-    if (len <= KVR_ANSWER_NAME) {
+    if (name->len == 0 && len <= KVR_ANSWER_NAME) {
         memcpy(name->data, str, len);
         name->len = (uint16_t) len;
     }
@@ -459,12 +459,12 @@ kvr_answer_keep(kvr_answer_t *a, const kvr_splice_span_t *s,
 
     /* an event may have several */
 
-    if (s[KVR_OF_COMPLETION].number > 0) {
+    if (s[KVR_OF_COMPLETION].number <= INT32_MAX) {
         a->tokens = kvr_max(a->tokens,
-                            (uint64_t) s[KVR_OF_COMPLETION].number);
+                            (uint64_t) kvr_max(s[KVR_OF_COMPLETION].number, 0));
     }
 
-    return len && !s[KVR_OF_FINISH].set && kvr_answer_partial(str, len);
+    return len && !s[KVR_OF_FINISH].set && kvr_answer_partial(a->text, a->len);
 }
 
 
@@ -502,17 +502,8 @@ kvr_answer_edit(kvr_answer_t *a, kvr_splice_t *e, const kvr_splice_span_t *s,
 {
     uint64_t  prompt, cached;
 
-    if (s[KVR_OF_ID].set && a->id.len) {
-        kvr_splice_add(e, s[KVR_OF_ID].at + 1,
-                       s[KVR_OF_ID].end - s[KVR_OF_ID].at - 2, a->id.data,
-                       a->id.len);
-    }
-
-    if (s[KVR_OF_MODEL].set && a->model.len) {
-        kvr_splice_add(e, s[KVR_OF_MODEL].at + 1,
-                       s[KVR_OF_MODEL].end - s[KVR_OF_MODEL].at - 2,
-                       a->model.data, a->model.len);
-    }
+    kvr_answer_rename(e, &s[KVR_OF_ID], &a->id);
+    kvr_answer_rename(e, &s[KVR_OF_MODEL], &a->model);
 
     if (a->created) {
         kvr_answer_number(e, &s[KVR_OF_CREATED], digits[0], a->created);
@@ -533,6 +524,16 @@ kvr_answer_edit(kvr_answer_t *a, kvr_splice_t *e, const kvr_splice_span_t *s,
     kvr_answer_number(e, &s[KVR_OF_COMPLETION], digits[3],
                       a->earlier
                       + (uint64_t) kvr_max(s[KVR_OF_COMPLETION].number, 0));
+}
+
+
+static void
+kvr_answer_rename(kvr_splice_t *e, const kvr_splice_span_t *s,
+    const kvr_answer_name_t *name)
+{
+    if (s->c == '"' && name->len) {
+        kvr_splice_add(e, s->at + 1, s->end - s->at - 2, name->data, name->len);
+    }
 }
 
 

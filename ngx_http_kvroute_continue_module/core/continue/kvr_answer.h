@@ -108,6 +108,17 @@ typedef struct {
 } kvr_answer_t;
 
 
+/*
+ * Tells whether a status means that the client's request is wrong, so that any
+ * other engine would reject it too.
+ */
+static inline int
+kvr_answer_rejects(int64_t status)
+{
+    return status == 400 || status == 413 || status == 422;
+}
+
+
 /* Returns the API of a path; KVR_ANSWER_APIS: another one. */
 kvr_answer_api_e kvr_answer_api(const uint8_t *path, size_t len);
 

@@ -184,6 +184,13 @@ TEST(test_answer_characters)
         out.len = 0;
     }
 
+    /* in more than two */
+
+    init(&a, KVR_ANSWER_CHAT);
+    content(&a, &out, "A", "\xf0\x9f");
+    content(&a, &out, "A", "\x98");
+    util_check(out.len == 0 && a.given == 0, "three of four bytes");
+
     util_drop(&out);
 }
 
@@ -231,8 +238,53 @@ TEST(test_answer_ends)
         out.len = 0;
     }
 
-    event(&a, &out, "{\"error\":{\"code\":404}}");
+    event(&a, &out, "{\"error\":{\"code\":400}}");
     util_check(a.done && out.len, "the client's fault");
+
+    util_drop(&out);
+}
+
+
+/* events of broken engines leave each event that the client gets well formed */
+TEST(test_answer_odd)
+{
+    util_buf_t    out = { 0 };
+    kvr_answer_t  a;
+
+    /* the first name that is none is not that of the answer */
+
+    init(&a, KVR_ANSWER_CHAT);
+    content(&a, &out, "", "x");
+    content(&a, &out, "A", "x");
+
+    /* tokens that nobody can have written do not count */
+
+    event(&a, &out, "{\"usage\":{\"completion_tokens\":1000000000000000000}}");
+    util_check(a.tokens == 2, "%d", (int) a.tokens);
+    kvr_answer_next(&a);
+    out.len = 0;
+
+    /* a name of another type stays as it is */
+
+    event(&a, &out, "{\"id\":7,\"model\":{},\"created\":true}");
+    is(&out, "data: {\"id\":7,\"model\":{},\"created\":true}\n\n");
+    event(&a, &out, "{\"id\":\"\",\"model\":\"B\"}");
+    is(&out, "data: {\"id\":\"A\",\"model\":\"A\"}\n\n");
+
+    /* errors of the engine: too busy, or without a word */
+
+    for (int i = 0; i < 2; i++) {
+        init(&a, KVR_ANSWER_CHAT);
+
+        if (i) {
+            kvr_answer_event(&a, (const uint8_t *) "event: error\n\n", 14, put,
+                             &out);
+        } else {
+            event(&a, &out, "{\"error\":{\"code\":429}}");
+        }
+
+        util_check(a.failed && out.len == 0, "%d", i);
+    }
 
     util_drop(&out);
 }
@@ -274,6 +326,8 @@ TEST(test_answer_refusals)
         { "{\"logprobs\":true}", KVR_ANSWER_LOGPROBS },
         { "{\"structured_outputs\":{}}", KVR_ANSWER_STRUCTURED },
         { "{\"echo\":true}", KVR_ANSWER_REQUEST },
+        { "{\"max_tokens\":\"9\"}", KVR_ANSWER_REQUEST },
+        { "{\"max_tokens\":1e3}", KVR_ANSWER_REQUEST },
         { "{\"add_generation_prompt\":false}", KVR_ANSWER_REQUEST }
     };
 
