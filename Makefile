@@ -316,8 +316,9 @@ bench-sick: deps ## one of eight engines is sick, in each way there is (10 minut
 	@$(BENCH_ENV) python3 bench/sick/sick.py
 
 .PHONY: bench-unbroken
-bench-unbroken: deps ## real engines are killed in the middle of answers, one is emptied (30 minutes; KILLS=...)
+bench-unbroken: deps ## real engines are killed in the middle of answers, one is emptied, one stalls (30 minutes; KILLS=...)
 	@$(MAKE) -s build engine
+	@KINDS="first token" $(BENCH_ENV) python3 bench/sick/sick.py
 	@$(BENCH_ENV) python3 bench/unbroken/move.py
 	@$(BENCH_ENV) python3 bench/unbroken/unbroken.py
 

@@ -115,6 +115,7 @@ $t->conf(<<'EOC')->run();
         proxy_next_upstream off;
         proxy_pass http://odd/;
     }
+    location /ssi/ { ssi on; ssi_types text/event-stream; proxy_pass http://llm/; }
     location /page { return 200 "the page"; }
     location /unbuffered/ { proxy_request_buffering off; proxy_pass http://llm/; }
     location /api/ { kvroute_api write=on; access_log off; }
@@ -263,6 +264,8 @@ for my $fault ('none', 'truncate=5') {
 }
 
 cut(ask('/unbuffered', 'chat', { pad => 'x' x 500_000 }, 'truncate=5'), 'request', 'a body that nginx does not keep');
+
+unbroken(ask('/ssi', 'chat', {}, 'truncate=5', 'truncate=5'), 'chat', 2, 'through a filter that drops flushes');
 
 # --- a client of HTTP/2, and one that takes gzip
 

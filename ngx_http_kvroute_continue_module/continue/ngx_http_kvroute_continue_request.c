@@ -20,6 +20,7 @@ static kvr_answer_cut_e ngx_http_kvroute_continue_allowed(
     ngx_http_kvroute_continue_t *c, uint32_t *most);
 static void ngx_http_kvroute_continue_append(void *data, const uint8_t *p,
     size_t len);
+static ngx_int_t ngx_http_kvroute_continue_flush(ngx_http_request_t *r);
 static void ngx_http_kvroute_continue_enter(ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_continue_before(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
@@ -293,10 +294,8 @@ ngx_http_kvroute_continue_clone(ngx_http_kvroute_continue_t *c, ngx_buf_t *b,
     c->leg.before = ngx_http_kvroute_continue_before;
     ctx->leg = &c->leg;
 
-    /* nginx ends the response if a request that it wakes has nothing to send */
-
     if (r->connection->data != sr
-        && ngx_http_kvroute_continue_send(c, r, NGX_HTTP_FLUSH) == NGX_ERROR)
+        && ngx_http_kvroute_continue_flush(r) != NGX_OK)
     {
         return NULL;
     }
@@ -319,6 +318,41 @@ ngx_http_kvroute_continue_clone(ngx_http_kvroute_continue_t *c, ngx_buf_t *b,
     sr->variables[cmcf->length].not_found = 0;
 
     return sr;
+}
+
+
+/*
+ * Postpones a flush: nginx ends the response if a request that it wakes has
+ * nothing to send.  Through the filters it might be lost, as SSI drops it.
+ */
+static ngx_int_t
+ngx_http_kvroute_continue_flush(ngx_http_request_t *r)
+{
+    ngx_http_postponed_request_t  *pr, **last;
+
+    pr = ngx_pcalloc(r->pool, sizeof(ngx_http_postponed_request_t));
+    if (pr == NULL) {
+        return NGX_ERROR;
+    }
+
+    pr->out = ngx_alloc_chain_link(r->pool);
+    if (pr->out == NULL) {
+        return NGX_ERROR;
+    }
+
+    pr->out->next = NULL;
+    pr->out->buf = ngx_calloc_buf(r->pool);
+    if (pr->out->buf == NULL) {
+        return NGX_ERROR;
+    }
+
+    pr->out->buf->flush = 1;
+
+    for (last = &r->postponed; *last; last = &(*last)->next) { /* void */ }
+
+    *last = pr;
+
+    return NGX_OK;
 }
 
 
