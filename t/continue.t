@@ -477,7 +477,22 @@ is(logged($first), '0 -', 'what cannot be continued stays to its end');
 my ($state) = map { $_->{state} } $t->peer('moved', $t->{vars}{E6});
 isnt($state, 'ejected', 'to be moved is no failure of the server');
 cmp_ok($t->status()->{upstreams}{moved}{continued}{moved}, '>', 0, 'counted as moved');
+# there is nowhere to go if all are drained: no stream is moved to and fro
+
+my @e = map { "127.0.0.1:$t->{vars}{$_}" } qw(E6 E7);
+
 $t->post("/api/undrain?peer=$e6", '');
+@moved = map { $t->start("POST /moved$paths{chat}", body('chat', %long), headers => { 'X-N' => ++$n }) } 1 .. 4;
+$t->read_until($_, qr/content":"\w/) for @moved;
+$t->post("/api/drain?peer=$_&move=1&rate=1000", '') for @e;
+
+for my $i (0 .. 3) {
+    my $a = events($t->finish($moved[$i]), $n - 3 + $i);
+    is("$a->{done} $a->{error} " . ($a->{text} eq $whole->{text}), '1 0 1', "all drained, $i");
+    like($a->{log}, qr/^[01] -$/, "all drained, $i: moved once at most");
+}
+
+$t->post("/api/undrain?peer=$_", '') for @e;
 
 # --- counters
 

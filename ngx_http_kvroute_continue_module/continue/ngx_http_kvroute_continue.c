@@ -79,6 +79,8 @@ ngx_http_kvroute_continue_leave(ngx_http_kvroute_continue_t *c)
 
     if (shared == NULL || c->stays || c->moved || a->finished || a->done
         || a->failed
+        || !kvr_late_other(&c->upstream->zone->core, &c->upstream->pool,
+                           c->peer, (uint64_t) ngx_current_msec)
         || !kvr_drain_leaves(c->drain, &shared->next[c->peer],
                              (uint64_t) ngx_current_msec))
     {

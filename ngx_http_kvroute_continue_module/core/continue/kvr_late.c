@@ -125,3 +125,22 @@ kvr_late_room(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t peer,
 
     return room && 2 * room >= n;
 }
+
+
+int
+kvr_late_other(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t peer,
+    uint64_t now)
+{
+    uint32_t  i;
+
+    for (i = 0; i < zone->registry->max_peers; i++) {
+
+        if (i != peer && kvr_set_test(&pool->set, i)
+            && !kvr_candidate_spared(zone, pool, i, now))
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}

@@ -64,5 +64,9 @@ int kvr_late_spend(kvr_late_t *l);
 int kvr_late_room(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t peer, uint64_t now);
 
+/* Tells whether a stream that leaves a peer has another one to go to. */
+int kvr_late_other(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t peer, uint64_t now);
+
 
 #endif /* _KVR_LATE_H_INCLUDED_ */
