@@ -241,6 +241,8 @@ for my $where ('', '/buffered') {
     }
 
     unbroken(ask($where, 'chat', {}, 'stall=5'), 'chat', 1, "stall $where");
+    unbroken(ask($where, 'chat', {}, 'reset-after-headers', 'truncate=5'), 'chat', 2,
+             "$where before the first event, and then");
 }
 
 unbroken(ask('', 'chat', {}, 'truncate=5', $_), 'chat', 2, "then $_")

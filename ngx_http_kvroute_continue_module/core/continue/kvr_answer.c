@@ -245,9 +245,7 @@ kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
         return;
     }
 
-    if (a->part == 0) {
-        kvr_answer_first(a, s, json);
-    }
+    kvr_answer_first(a, s, json);
 
     for (i = 0; i < kvr_nelts(kvr_answer_refused); i++) {
         if (s[kvr_answer_refused[i].field].set) {
@@ -405,7 +403,7 @@ kvr_answer_data(const uint8_t *p, size_t *len, int *error)
 }
 
 
-/* Replaces the members that must be equal in all events of an answer. */
+/* Takes the members that must be equal in all events, unless it has them. */
 static void
 kvr_answer_first(kvr_answer_t *a, const kvr_splice_span_t *s,
     const uint8_t *p)
