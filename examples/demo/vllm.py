@@ -75,13 +75,13 @@ class Engine(engines.Engine):
     patience = 600
 
     def __init__(self, folder, log, port=None, detach=False, tokens=TOKENS,
-                 events=0, more=()):
+                 events=0, model="model", more=()):
         self.port = port or engines.free_port()
         self.log = log
 
         command = [
             os.path.join(folder, "venv/bin/vllm"), "serve",
-            os.path.join(folder, "model"), "--served-model-name", "m",
+            os.path.join(folder, model), "--served-model-name", "m",
             "--host", HOST, "--port", str(self.port),
             "--dtype", "bfloat16", "--enforce-eager",
             "--max-model-len", str(min(CONTEXT, tokens - BLOCK)),
@@ -126,7 +126,10 @@ def options(parser):
                         help="publishes KV events, at its port and N, and "
                              "replays them at its port and 2N")
 
-    return "tokens", "events"
+    parser.add_argument("--model", default="model",
+                        help="its folder, in that of the engine (%(default)s)")
+
+    return "tokens", "events", "model"
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ sub forget {
 }
 
 
-# starts servers at these ports, in a row; $t->ready() waits for them
+# starts servers at these ports, in a row, of $t->{model}; $t->ready() waits for them
 
 sub server {
     my ($t, @ports) = @_;
@@ -87,7 +87,8 @@ sub server {
 
     $t->{server}{$ports[0]} = $t->spawn($log, 'python3', $program, 'start',
         '--count', scalar @ports, '--port', $ports[0],
-        '--logs', "$t->{dir}/$ports[0]", '--events', EVENTS, '--', @more);
+        '--logs', "$t->{dir}/$ports[0]", '--events', EVENTS,
+        $t->{model} ? ('--model', $t->{model}) : (), '--', @more);
 }
 
 
@@ -151,7 +152,8 @@ sub metric {
 }
 
 
-# nginx in front of all %%E..%%, with more lines for the upstream or the location
+# nginx in front of all %%E..%%, with more lines for the upstream or the location; the
+# variables POLICY and HTTP replace the policy and add lines to http
 
 sub front {
     my ($t, $upstream, $location) = @_;
@@ -164,6 +166,8 @@ sub front {
     $t->{vars}{SERVERS} = "@servers";
     $t->{vars}{UPSTREAM} = $upstream // '';
     $t->{vars}{LOCATION} = $location // '';
+    $t->{vars}{HTTP} //= '';
+    $t->{vars}{POLICY} //= 'kv_cache';
 
     $t->conf(<<'EOF')->run();
 http {
@@ -171,11 +175,12 @@ http {
     %%LOG%%
     log_format tokens '%%TOKENS%%';
     access_log %%DIR%%/tokens.log tokens;
+    %%HTTP%%
     kvroute_zone zone=z:8m;
 
     upstream vllm {
         zone vllm 128k;
-        kvroute kv_cache zone=z;
+        kvroute %%POLICY%% zone=z;
         %%SERVERS%%
         keepalive 16;
         keepalive_timeout 4s;

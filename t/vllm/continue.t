@@ -1,0 +1,134 @@
+#!/usr/bin/perl
+
+# kvroute_continue with real vLLM: a server is killed in the middle of many answers, then
+# another one.  Each answer reads as one server alone writes it.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib", "$FindBin::Bin/../lib";
+use JSON::PP;
+use Vllm;
+
+my $yes = $JSON::PP::true;
+my $tokens = 200;
+
+my $t = Vllm->new();
+my @e = $t->ports(3);
+
+# with bfloat16 a text depends on what else is in the batch
+
+$t->server($_, [ '--dtype', 'float32', '--kv-cache-memory-bytes', 64 << 20 ]) for @e;
+$t->ready($_) for @e;
+
+$t->{vars}{"E$_"} = $e[$_] for 0 .. 2;
+$t->{vars}{POLICY} = 'round_robin';
+$t->{vars}{HTTP} = 'log_format continue "$arg_n $kvroute_continued $kvroute_cut";';
+$t->front('kvroute_eject off;', 'kvroute_continue on; add_header X-Peer $kvroute_peer; '
+          . "access_log $t->{dir}/continue.log continue;");
+
+my %paths = (chat => '/v1/chat/completions', text => '/v1/completions',
+             messages => '/v1/messages');
+my $seed = 0;
+
+sub request_of {
+    my ($kind) = @_;
+
+    my $words = words(1500, ++$seed);
+
+    return JSON::PP->new->canonical->encode({
+        model => 'm', stream => $yes, max_tokens => $tokens, temperature => 0,
+        $kind eq 'text' ? (prompt => $words)
+                        : (messages => [ { role => 'user', content => $words } ]),
+        $kind eq 'messages' ? () : (stream_options => { include_usage => $yes }) });
+}
+
+sub server_of {
+    my ($s) = @_;
+
+    my ($port) = $t->read_until($s, qr/\r\n\r\n/) =~ /^X-Peer: .*:(\d+)\r\n/m;
+
+    return $port;
+}
+
+# Begins answers, and kills a server that has a part of them; returns those it had, and
+# how they ended
+
+sub killed {
+    my ($port, @kinds) = @_;
+
+    my @rows = map { { n => "$port-$_", kind => $kinds[$_],
+                       body => request_of($kinds[$_]) } } 0 .. $#kinds;
+
+    for my $row (@rows) {
+        $row->{s} = $t->start("POST $paths{$row->{kind}}?n=$row->{n}", $row->{body});
+        $row->{port} = server_of($row->{s});
+    }
+
+    my @mine = grep { $_->{port} == $port } @rows;
+
+    # each has said some words, and none has ended
+
+    $t->read_until($_->{s}, qr/(?:"(?:content|text)":"[^"].*?){20}/s) for @mine;
+    $t->end($port, 'KILL');
+
+    for my $row (@rows) {
+        my $r = $t->finish($row->{s});
+
+        $row->{said} = usage($r->{body});
+        $row->{done} = () = $r->{body} =~ /^data: \[DONE\]$/mg;
+        $row->{error} = () = $r->{body} =~ /^(?:event: error|data: \{"error")/mg;
+        $row->{complete} = $r->{complete};
+
+        ok(wait_for(sub {
+            ($row->{log}) = $t->access_log('continue.log') =~ /^$row->{n} (.*)$/m;
+        }), "$row->{n}: logged");
+    }
+
+    return @rows;
+}
+
+my ($answers, $same, $continued) = (0, 0, 0);
+
+for my $kill (0, 1) {
+    my @rows = killed($e[$kill], (qw(chat text)) x 9, $kill ? () : ('messages') x 3);
+    my @broken = grep { $_->{port} == $e[$kill] } @rows;
+
+    cmp_ok(scalar @broken, '>=', 6, "server $kill had a part of the answers");
+
+    # the server that is left, without nginx
+
+    $_->{s} = $t->start("POST $paths{$_->{kind}}", $_->{body}, port => $e[2]) for @rows;
+
+    for my $row (@rows) {
+        my $mine = $row->{port} == $e[$kill];
+        my $whole = usage($t->finish($row->{s})->{body});
+
+        ok($row->{complete}, "$row->{n}: complete");
+
+        if ($row->{kind} eq 'messages') {
+            is($row->{error}, $mine ? 1 : 0, "$row->{n}: messages end with an error event");
+            is($row->{log}, $mine ? '0 api' : '0 -', "$row->{n}: and are not continued");
+            next;
+        }
+
+        is("$row->{done} $row->{error}", '1 0', "$row->{n}: has its end");
+        is($row->{said}{reply}, $tokens, "$row->{n}: as many tokens as were asked for");
+        like($row->{log}, $mine ? qr/^1 -$/ : qr/^[01] -$/, "$row->{n}: continued");
+
+        is($row->{said}{prompt}, $whole->{prompt}, "$row->{n}: tokens of its prompt");
+
+        $answers++;
+        $continued++ if $mine;
+        $same++ if $row->{said}{text} eq $whole->{text};
+        diag("$row->{n} $row->{kind} " . ($mine ? 'continued' : 'whole') . " differs:\n"
+             . "$row->{said}{text}\n$whole->{text}")
+            if $row->{said}{text} ne $whole->{text};
+    }
+}
+
+is($same, $answers, "the same text, $continued of $answers answers continued");
+Vllm::figure(continue => { answers => $answers, continued => $continued, same_text => $same });
+
+$t->done();
