@@ -80,9 +80,9 @@ for my $policy (qw(kv_cache least_request)) {
 #
 #     pending + 400 * k + k * (prompt + 8) / 96
 #     + max(uncached, 2048) * (1 + 64 * k / (320 + k))
-#     + uncached * (3 + 2 * k) / 4
+#     + uncached * 3 / 4
 #
-# at the holder, where all k wait for their first token, is less than three
+# at the holder is less than three
 # quarters more than the whole prompt, which is what it costs at an idle one
 # (they ask for two tokens, which come to 8 bytes).  Of what is held n requests have
 # ended that had it: n / (n + 2) of that is to the use of others.  n is one, and falls
@@ -96,7 +96,7 @@ sub staying {
 
     $k++ while $k * $uncached + 400 * $k + $k * ($r->{prompt} + 8) / 96
                + max($uncached, 2048) * (1 + 64 * $k / (320 + $k))
-               + $uncached * (3 + 2 * $k) / 4
+               + $uncached * 3 / 4
                < 1.75 * ($r->{prompt} - $r->{matched} * $n / ($n + 2));
 
     return $k;

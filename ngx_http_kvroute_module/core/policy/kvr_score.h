@@ -20,8 +20,7 @@
  *     cost = ( pending + delay
  *              + 400 * active + resident / 96
  *              + max(own, floor) * (1 + 64 * active / (320 + active))
- *              + own * (3 + 2 * waiting) / 4
- *              + max(own - floor, 0) * 3 * waiting / 4
+ *              + own * 3 / 4 + max(own - floor, 0) * 5 * waiting / 4
  *              + uncached * turnover )
  *            / weight
  *
@@ -51,8 +50,8 @@
  * It also delays the requests that come while the queue lasts.  The more wait
  * now, the more will come before the queue is empty.  At a load of one half
  * they are as many, at two thirds twice as many: 5/4 for each waiting request.
- * The first bytes, up to the floor, count half: all of it would tear sessions
- * apart when queues consist of small requests.
+ * The first bytes, up to the floor, do not: they would tear sessions apart when
+ * queues consist of small requests.
  *
  * A prefix that n requests of the last minute had will be needed again, so
  * computing it at one more peer is an investment.  This request bears 1 / (1 +
@@ -80,8 +79,7 @@
 
 /* quarters */
 #define KVR_SCORE_MOVE           3
-#define KVR_SCORE_WAITING        2
-#define KVR_SCORE_WAITING_LONG   3
+#define KVR_SCORE_WAITING        5
 
 #define KVR_SCORE_HOT        2
 #define KVR_SCORE_STAY           0.8
@@ -152,9 +150,7 @@ kvr_score_cost(const kvr_score_t *s)
 
     quarters = 4 * (s->pending + floor)
                + own * KVR_SCORE_MOVE
-               + s->waiting * (own * KVR_SCORE_WAITING
-                               + (floor - KVR_SCORE_FLOOR)
-                                 * KVR_SCORE_WAITING_LONG);
+               + s->waiting * (floor - KVR_SCORE_FLOOR) * KVR_SCORE_WAITING;
 
     cost = (double) (int64_t) quarters * 0.25
            + s->delay

@@ -34,7 +34,7 @@ typedef struct {
  * All in bytes, own being uncached - shared:
  * (pending + 400 * active + resident / 96
  *  + max(own, 2048) * (1 + 64 * active / (320 + active))
- *  + own * (3 + 2 * waiting) / 4 + max(own - 2048, 0) * 3 * waiting / 4
+ *  + own * 3 / 4 + max(own - 2048, 0) * 5 * waiting / 4
  *  + uncached * turnover) / weight
  */
 static const case_t  cases[] = {
@@ -63,16 +63,15 @@ static const case_t  cases[] = {
     { 0, 0, 80, 80, 1, 2048 + 32000 + 2048 * 12.8 },
     { 5000, 10000, 80, 0, 1, 5000 + 17500 + 32000 + 128000 },
 
-    /* each waiting request adds half of what must be computed, and above the
-       floor 3/4 more */
+    /* each waiting request adds 5/4 of what must be computed above the floor */
 
-    { 0, 100000, 80, 1, 1, 175000 + 32000 + 1280000 + 123464 },
-    { 0, 100000, 80, 2, 1, 175000 + 32000 + 1280000 + 246928 },
-    { 0, 1000, 80, 3, 1, 2048 + 750 + 32000 + 2048 * 12.8 + 1500 },
+    { 0, 100000, 80, 1, 1, 175000 + 32000 + 1280000 + 122440 },
+    { 0, 100000, 80, 2, 1, 175000 + 32000 + 1280000 + 244880 },
+    { 0, 1000, 80, 3, 1, 2048 + 750 + 32000 + 2048 * 12.8 },
 
     /* more are waiting than there are: both counts are on their way */
 
-    { 0, 100000, 0, 1, 1, 298464 },
+    { 0, 100000, 0, 1, 1, 297440 },
 
     /* twice the weight, half the cost */
 
@@ -87,7 +86,7 @@ static const case_t  cases[] = {
 
     /* a session of 8 KB stays while two like it wait, and one of 32 KB more */
 
-    { 2400, 1200, 2, 2, 1, 7348 + 2048 * 128 / 322.0 },
+    { 2400, 1200, 2, 2, 1, 6148 + 2048 * 128 / 322.0 },
     { 0, 8192, 0, 0, 1, 14336 },
 
     /* a shared part does not count, except for the floor */
@@ -95,7 +94,7 @@ static const case_t  cases[] = {
     { 0, 100000, 0, 0, 1, 87500, 50000, 0 },
     { 0, 100000, 0, 0, 1, 2048, 100000, 0 },
     { 0, 100000, 0, 0, 1, 2048, 200000 },
-    { 0, 100000, 80, 2, 1, 32000 + 87500 + 640000 + 121928, 50000, 0 },
+    { 0, 100000, 80, 2, 1, 32000 + 87500 + 640000 + 119880, 50000, 0 },
 
     /* evicted blocks are in use, or not */
 
@@ -257,9 +256,9 @@ TEST(test_score_order)
         util_check(cost_of(pending, uncached, active + 1, waiting,
                                   weight)
                    > cost, "running");
-        util_check(cost_of(pending, uncached + 1, active, waiting + 1,
+        util_check(cost_of(pending, uncached + 2049, active, waiting + 1,
                                   weight)
-                   > cost_of(pending, uncached + 1, active, waiting,
+                   > cost_of(pending, uncached + 2049, active, waiting,
                                     weight),
                    "waiting");
         util_check(cost_of(pending, 0, active, waiting + 1, weight)
