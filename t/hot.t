@@ -12,8 +12,8 @@ my @names = map { "B$_" } 0 .. 3;
 
 $t->backend($_) for @names;
 
-my @cases = map { [ $_, /^(kv_cache|least_request|prefix)/ ] }
-            qw(kv_cache_cold least_request_cold prefix_cold kv_cache_8k
+my @cases = map { [ $_, /^(kv_cache|least_request)/ ] }
+            qw(kv_cache_cold least_request_cold kv_cache_8k
                kv_cache_32k kv_cache_shared);
 
 $t->upstream($_->[0], "kvroute $_->[1] zone=z;", "@names") for @cases;
@@ -64,15 +64,6 @@ for my $policy (qw(kv_cache least_request)) {
     my @active = burst(64, "${policy}_cold", chat(text(8000, 1)));
 
     cmp_ok(max(@active), '<=', 1.5 * min(@active), "$policy, cold: even")
-        or diag("@active");
-}
-
-{
-    my @active = burst(64, 'prefix_cold', chat(text(8000, 1)));
-
-    cmp_ok(max(@active), '<=', 21, 'prefix: 1.25 x the mean, and 1')
-        or diag("@active");
-    cmp_ok(scalar(grep { $_ } @active), '>=', 4, 'prefix: spilled to all')
         or diag("@active");
 }
 
