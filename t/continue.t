@@ -74,7 +74,9 @@ $t->{vars}{H2} = $t->port();
 
 $t->conf(<<'EOC')->run();
     log_format kv '$http_x_n $kvroute_continued $kvroute_cut';
+    log_format tokens '$http_x_n tokens $kvroute_prompt_tokens $kvroute_completion_tokens';
     access_log %%DIR%%/access.log kv;
+    access_log %%DIR%%/access.log tokens;
 
     kvroute_zone zone=z:4m;
 
@@ -104,6 +106,12 @@ $t->conf(<<'EOC')->run();
     location /off/ { kvroute_continue off; proxy_pass http://llm/; }
     location /once/ { kvroute_continue 1; proxy_pass http://llm/; }
     location /salted/ { kvroute_salt $http_x_salt; proxy_pass http://llm/; }
+    location /usage/ { kvroute_continue on usage=on; proxy_pass http://llm/; }
+    location /only/ {
+        kvroute_continue 0 usage=on;
+        client_body_buffer_size 1k;
+        proxy_pass http://llm/;
+    }
     location /tgi/ { proxy_pass http://tgi/; }
     location /legs/ { kvroute_prefill one min=1k!; kvroute_first_token 30s; proxy_pass http://llm/; }
     location /one/ { proxy_pass http://one/; }
@@ -132,10 +140,12 @@ my %paths = (chat => '/v1/chat/completions', text => '/v1/completions');
 sub body {
     my ($kind, %arg) = @_;
 
-    return encode_json({ model => 'emulated', stream => $true, max_tokens => 20,
+    my %body = (model => 'emulated', stream => $true, max_tokens => 20,
         stream_options => { include_usage => $true },
         $kind eq 'chat' ? (messages => [{ role => 'user', content => 'hello' }])
-                        : (prompt => 'once upon a time'), %arg });
+                        : (prompt => 'once upon a time'), %arg);
+
+    return encode_json({ map { $_ => $body{$_} } grep { ($body{$_} // '') ne 'absent' } keys %body });
 }
 
 # what the access log says of a request
@@ -253,6 +263,54 @@ unbroken(ask('/one', 'chat', {}, 'truncate=5'), 'chat', 1, 'the only server');
 
 my $counted = { stream_options => { include_usage => $true, continuous_usage_stats => $true } };
 unbroken(ask('', 'chat', { %$counted }, 'truncate=5', 'truncate=3'), 'chat', 2, 'usage in each event');
+
+# --- usage=on: the engine reports it, and the client does not see that
+
+my $false = JSON::PP::false;
+
+sub spoken {
+    my ($n) = @_;
+
+    my $tokens;
+
+    wait_for(sub { ($tokens) = $t->access_log() =~ /^$n tokens (.*)$/m });
+    return $tokens;
+}
+
+for my $kind (qw(chat text)) {
+    my $asked = $whole{$kind}{usage};
+    my $tokens = "$asked->{prompt_tokens} $asked->{completion_tokens}";
+    my %quiet = (%{$whole{$kind}}, usage => undef);
+
+    for my $options ('absent', undef, {}, { include_usage => $false }, { include_usage => undef },
+                     { continuous_usage_stats => $false }) {
+        my $name = "$kind, " . encode_json([$options]);
+
+        for my $fault ('none', 'truncate=5') {
+            my $a = ask('/usage', $kind, { stream_options => $options }, $fault);
+
+            is_deeply([@$a{qw(status complete text done bad error after roles finish usage)}],
+                      [@quiet{qw(status complete text done bad error after roles finish usage)}],
+                      "$name, $fault: the client gets none");
+            is(spoken($n), $tokens, "$name: the log has it") if $fault eq 'none';
+        }
+    }
+
+    my $plain = $t->post("/usage$paths{$kind}",
+                         body($kind, stream => $false, stream_options => 'absent'),
+                         headers => { 'X-N' => ++$n });
+    like($plain->{body}, qr/"usage":\{/, "$kind: an answer that is no stream has its usage");
+
+    unbroken(ask('/usage', $kind, {}), $kind, 0, "$kind: a client that asks gets it");
+
+    is(ask('/only', $kind, { stream_options => 'absent',
+                             $kind eq 'chat'
+                             ? (messages => [{ role => 'user', content => text(20000, 7) }])
+                             : (prompt => text(20000, 7)) })->{usage}, undef, "$kind: of a file");
+    like(spoken($n), qr/^\d{4} \d+$/, "$kind: the log has it");
+}
+
+cut(ask('/only', 'chat', { stream_options => 'absent' }, 'truncate=5'), 'tries', 'no tries');
 
 # --- a body in chunks, and one in a file
 

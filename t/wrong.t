@@ -202,9 +202,9 @@ location | kvroute_request max_priority=low;           | refused | "max_priority
 location | kvroute_request tenant=$arg_a; kvroute_request deadline=1s; | refused | "kvroute_request" directive is duplicate
 location | kvroute_request priority=$http_x_class;     | warned  | "priority=" of "kvroute_request" in location "/" has no effect: it passes to "llm", which has no "kvroute_queue"
 location | kvroute_request tenant=$http_x_tenant weight=2; | warned | "weight=" of "kvroute_request" in location "/" has no effect: it passes to "llm", which has no "kvroute_queue"
-location | kvroute_continue yes;                       | refused | invalid value "yes" in "kvroute_continue": write on, off, or a number between 1 and 100
+location | kvroute_continue yes;                       | refused | invalid value "yes" in "kvroute_continue": write on, off, or a number between 0 and 100
 location | kvroute_continue off 2;                     | refused | is off: it takes no parameters
-location | kvroute_continue 0;                         | refused | invalid value "0" in "kvroute_continue": write on, off, or a number between 1 and 100
+location | kvroute_continue 101;                       | refused | invalid value "101" in "kvroute_continue": write on, off, or a number between 0 and 100
 location | kvroute_first_token 0;                      | refused | invalid value "0" in "kvroute_first_token": write a time such as 2s, or auto, or off
 location | kvroute_first_token on;                     | refused | invalid value "on" in "kvroute_first_token": write a time such as 2s, or auto, or off
 location | kvroute_first_token off hedge=2%;           | refused | is off: it takes no parameters

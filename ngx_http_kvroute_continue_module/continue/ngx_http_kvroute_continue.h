@@ -48,6 +48,7 @@
 typedef struct {
     uint32_t                     on;
     uint32_t                     tries;
+    uint32_t                     usage;     /* is asked for */
 
     ngx_msec_t                   late;      /* 0: off; _AUTO */
     uint32_t                     hedge;     /* percent of requests */
@@ -61,6 +62,7 @@ typedef struct {
 typedef struct {
     ngx_uint_t                   used;      /* by any location */
     ngx_uint_t                   races;     /* kvroute_first_token is */
+    ngx_uint_t                   usage;     /* "usage=on" is */
     ngx_array_t                  zones;     /* ngx_shm_zone_t *, of kmcf's */
     ngx_int_t                    body;      /* indices of $request_body, */
     ngx_int_t                    length;    /* and $content_length */
@@ -178,6 +180,10 @@ ngx_uint_t ngx_http_kvroute_continue_streams(ngx_http_request_t *r);
 ngx_http_kvroute_continue_t *ngx_http_kvroute_continue_create(
     ngx_http_request_t *r, ngx_http_kvroute_continue_conf_t *conf);
 
+/* Notes that nginx asks for usage instead of the client; tells whether. */
+ngx_int_t ngx_http_kvroute_continue_ask(ngx_http_request_t *r);
+ngx_uint_t ngx_http_kvroute_continue_asked(ngx_http_request_t *r);
+
 /* Has finalize called when the upstream of a part is finalized. */
 void ngx_http_kvroute_continue_wrap(ngx_http_kvroute_continue_t *c,
     ngx_http_request_t *r);
@@ -259,7 +265,10 @@ kvr_answer_cut_e ngx_http_kvroute_continue_start(
     ngx_uint_t *limit);
 
 /* Returns the whole body of the client in one piece; NULL: nginx lacks it. */
-ngx_buf_t *ngx_http_kvroute_continue_body(ngx_http_kvroute_continue_t *c);
+ngx_buf_t *ngx_http_kvroute_continue_body(ngx_http_request_t *r);
+
+/* The handler of "usage=on": asks for the usage of a stream. */
+ngx_int_t ngx_http_kvroute_continue_usage_handler(ngx_http_request_t *r);
 
 /*
  * Clones the client's request; b: another body, or NULL.  A request with the

@@ -16,6 +16,7 @@
 
 static ngx_int_t ngx_http_kvroute_continue_begin(ngx_http_request_t *r);
 static void ngx_http_kvroute_continue_cleanup(void *data);
+static void ngx_http_kvroute_continue_mark(void *data);
 static ngx_uint_t ngx_http_kvroute_continue_read(
     ngx_http_kvroute_continue_t *c);
 static size_t ngx_http_kvroute_continue_events(ngx_http_kvroute_continue_t *c,
@@ -140,6 +141,7 @@ ngx_http_kvroute_continue_create(ngx_http_request_t *r,
     c->last = &c->out;
 
     c->answer.api = (uint8_t) kvr_answer_api(r->uri.data, r->uri.len);
+    c->answer.quiet = ngx_http_kvroute_continue_asked(r);
 
     /* keep the body for a continuation */
 
@@ -148,6 +150,44 @@ ngx_http_kvroute_continue_create(ngx_http_request_t *r,
     ngx_http_set_ctx(r, c, ngx_http_kvroute_continue_module);
 
     return c;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_continue_ask(ngx_http_request_t *r)
+{
+    ngx_pool_cleanup_t  *cln;
+
+    cln = ngx_pool_cleanup_add(r->pool, 0);
+    if (cln == NULL) {
+        return NGX_ERROR;
+    }
+
+    cln->handler = ngx_http_kvroute_continue_mark;
+
+    return NGX_OK;
+}
+
+
+ngx_uint_t
+ngx_http_kvroute_continue_asked(ngx_http_request_t *r)
+{
+    ngx_pool_cleanup_t  *cln;
+
+    cln = r->pool->cleanup;
+
+    while (cln && cln->handler != ngx_http_kvroute_continue_mark) {
+        cln = cln->next;
+    }
+
+    return cln != NULL;
+}
+
+
+static void
+ngx_http_kvroute_continue_mark(void *data)
+{
+    (void) data;
 }
 
 

@@ -5,7 +5,7 @@
 
 
 /*
- *     kvroute_continue on | off | number;
+ *     kvroute_continue on | off | number [usage=];
  *     kvroute_first_token TIME | auto | off [hedge=];
  */
 
@@ -98,6 +98,10 @@ static const ngx_http_kvroute_extension_t
 static const ngx_http_kvroute_conf_param_t
     ngx_http_kvroute_continue_conf_list[] =
 {
+    { ngx_string("usage="), ngx_http_kvroute_conf_param_choice,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_continue_conf_t, usage),
+      0, 0, "off on" },
+
     ngx_http_kvroute_conf_param_null
 };
 
@@ -228,7 +232,12 @@ ngx_http_kvroute_continue_postconfiguration(ngx_conf_t *cf)
                                              &ngx_http_kvroute_continue_calls);
     }
 
-    return NGX_OK;
+    /* behind the router's handlers of the phase, so nginx runs it before */
+
+    return cmcf->usage
+           ? ngx_http_kvroute_request_phase(cf,
+                                       ngx_http_kvroute_continue_usage_handler)
+           : NGX_OK;
 }
 
 
@@ -296,6 +305,7 @@ ngx_http_kvroute_continue_merge(ngx_conf_t *cf, void *parent, void *child)
     if (conf->on == (uint32_t) NGX_CONF_UNSET_UINT) {
         conf->on = prev->on;
         conf->tries = prev->tries;
+        conf->usage = prev->usage;
 
         if (conf->on == (uint32_t) NGX_CONF_UNSET_UINT) {
             conf->on = 0;
@@ -345,10 +355,10 @@ ngx_http_kvroute_continue_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     tries = ngx_strcmp(value[1].data, "on") == 0
             ? 3 : ngx_atoi(value[1].data, value[1].len);
 
-    if (tries < 1 || tries > 100) {
+    if (tries < 0 || tries > 100) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid value \"%V\" in \"kvroute_continue\": "
-                           "write on, off, or a number between 1 and 100",
+                           "write on, off, or a number between 0 and 100",
                            &value[1]);
         return NGX_CONF_ERROR;
     }
@@ -360,10 +370,17 @@ ngx_http_kvroute_continue_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
                                              ngx_http_kvroute_continue_module);
     cmcf->used = 1;
 
-    return ngx_http_kvroute_conf_param_all(cf,
-                                           ngx_http_kvroute_continue_conf_list,
-                                           2, ccf)
-           == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+    if (ngx_http_kvroute_conf_param_all(cf,
+                                        ngx_http_kvroute_continue_conf_list, 2,
+                                        ccf)
+        != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    cmcf->usage |= ccf->usage;
+
+    return NGX_CONF_OK;
 }
 
 

@@ -262,7 +262,7 @@ ngx_http_kvroute_continue_race_streams(ngx_http_kvroute_continue_t *c)
 {
     ngx_buf_t  *b;
 
-    b = ngx_http_kvroute_continue_body(c);
+    b = ngx_http_kvroute_continue_body(c->request);
 
     return b && kvr_again_streams(b->pos, (size_t) (b->last - b->pos));
 }

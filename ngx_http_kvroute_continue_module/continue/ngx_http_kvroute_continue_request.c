@@ -42,7 +42,7 @@ ngx_http_kvroute_continue_start(ngx_http_kvroute_continue_t *c,
         return cut;
     }
 
-    of = ngx_http_kvroute_continue_body(c);
+    of = ngx_http_kvroute_continue_body(c->request);
 
     if (of == NULL) {
         return KVR_ANSWER_REQUEST;
@@ -95,7 +95,7 @@ ngx_http_kvroute_continue_can(ngx_http_kvroute_continue_t *c)
         return 0;
     }
 
-    of = ngx_http_kvroute_continue_body(c);
+    of = ngx_http_kvroute_continue_body(c->request);
 
     return of
            && kvr_again_read(&again, &c->answer, of->pos,
@@ -170,7 +170,7 @@ ngx_http_kvroute_continue_allowed(ngx_http_kvroute_continue_t *c,
 
 
 ngx_buf_t *
-ngx_http_kvroute_continue_body(ngx_http_kvroute_continue_t *c)
+ngx_http_kvroute_continue_body(ngx_http_request_t *r)
 {
     off_t                     size;
     ssize_t                   n;
@@ -178,10 +178,10 @@ ngx_http_kvroute_continue_body(ngx_http_kvroute_continue_t *c)
     ngx_chain_t              *cl, *in;
     ngx_http_request_body_t  *body;
 
-    body = c->request->request_body;
+    body = r->request_body;
 
     if (body == NULL || body->bufs == NULL
-        || c->request->request_body_no_buffering)
+        || r->request_body_no_buffering)
     {
         return NULL;
     }
@@ -196,7 +196,7 @@ ngx_http_kvroute_continue_body(ngx_http_kvroute_continue_t *c)
         size += ngx_buf_size(cl->buf);
     }
 
-    b = ngx_create_temp_buf(c->request->pool, (size_t) size + 1);
+    b = ngx_create_temp_buf(r->pool, (size_t) size + 1);
     if (b == NULL) {
         return NULL;
     }
@@ -375,6 +375,72 @@ ngx_http_kvroute_continue_enter(ngx_http_request_t *r)
 
     r->write_event_handler = ngx_http_core_run_phases;
     ngx_http_core_run_phases(r);
+}
+
+
+ngx_int_t
+ngx_http_kvroute_continue_usage_handler(ngx_http_request_t *r)
+{
+    size_t                             len;
+    ngx_int_t                          rc;
+    ngx_buf_t                         *of, *b;
+    ngx_chain_t                       *cl;
+    kvr_splice_t                       edits;
+    ngx_http_kvroute_continue_conf_t  *conf;
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_continue_module);
+
+    if (!conf->usage || r != r->main || r->method != NGX_HTTP_POST
+        || kvr_answer_api(r->uri.data, r->uri.len) >= KVR_ANSWER_MESSAGES
+        || r->headers_in.content_length_n
+           > (off_t) ngx_http_kvroute_request_limit(r))
+    {
+        return NGX_DECLINED;
+    }
+
+    rc = ngx_http_kvroute_inspect(r);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    if (r->request_body == NULL || r->request_body->bufs == NULL
+        || r->reading_body || ngx_http_kvroute_continue_asked(r))
+    {
+        return NGX_DECLINED;
+    }
+
+    of = ngx_http_kvroute_continue_body(r);
+
+    if (of == NULL
+        || kvr_again_usage(&edits, of->pos, (size_t) (of->last - of->pos))
+           != KVR_OK)
+    {
+        return NGX_DECLINED;
+    }
+
+    len = (size_t) (of->last - of->pos);
+
+    b = ngx_create_temp_buf(r->pool, len + KVR_AGAIN_MORE);
+    cl = ngx_alloc_chain_link(r->pool);
+
+    if (b == NULL || cl == NULL
+        || ngx_http_kvroute_continue_ask(r) != NGX_OK)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    kvr_splice_put(&edits, of->pos, len, ngx_http_kvroute_continue_append, b);
+    b->last_buf = 1;
+
+    cl->buf = b;
+    cl->next = NULL;
+
+    r->request_body->bufs = cl;
+    r->headers_in.content_length_n = b->last - b->pos;
+    r->headers_in.content_length = NULL;
+
+    return NGX_DECLINED;
 }
 
 

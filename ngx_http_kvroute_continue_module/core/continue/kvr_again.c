@@ -287,6 +287,65 @@ kvr_again_put(const kvr_again_t *b, const uint8_t *p, size_t len,
 
 
 int
+kvr_again_usage(kvr_splice_t *edits, const uint8_t *p, size_t len)
+{
+    size_t              end, n;
+    kvr_splice_span_t  *options, *usage, s[3];
+
+    static const char  text[] = ",\"stream_options\":{\"include_usage\":true},";
+
+    static const kvr_splice_row_t  rows[] = {
+        { "stream", 0, 0, 0 },
+        { "stream_options", 0, 1, 1 },
+        { "include_usage", 1, 0, 2 },
+        { NULL, 0, 0, 0 }
+    };
+
+    if (kvr_splice_find(rows, p, len, s, 3, &end) != KVR_OK || s[0].c != 't') {
+        return KVR_DECLINED;
+    }
+
+    edits->n = 0;
+    options = &s[1];
+    usage = &s[2];
+
+    if (options->end == 0) {
+        kvr_splice_add(edits, end, 0, text, sizeof(text) - 2);
+        return KVR_OK;
+    }
+
+    if (options->c != '{') {
+        kvr_splice_add(edits, options->at, options->end - options->at,
+                       text + 18, sizeof(text) - 2 - 18);
+        return KVR_OK;
+    }
+
+    /* it can be of an earlier member of the same name */
+
+    if (usage->end && usage->at > options->at) {
+
+        if (usage->c == 't') {
+            return KVR_DECLINED;
+        }
+
+        kvr_splice_add(edits, usage->at, usage->end - usage->at, "true", 4);
+        return KVR_OK;
+    }
+
+    for (n = options->at + 1; p[n] <= ' '; n++) { /* void */ }
+
+    kvr_splice_add(edits, options->at + 1, 0, text + 19,
+                   sizeof("\"include_usage\":true") - 1);
+
+    if (p[n] != '}') {
+        kvr_splice_add(edits, options->at + 1, 0, ",", 1);
+    }
+
+    return KVR_OK;
+}
+
+
+int
 kvr_again_streams(const uint8_t *p, size_t len)
 {
     size_t             end;

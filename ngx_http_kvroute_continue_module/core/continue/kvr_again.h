@@ -45,6 +45,13 @@ kvr_answer_cut_e kvr_again_read(kvr_again_t *b, const kvr_answer_t *a,
 void kvr_again_put(const kvr_again_t *b, const uint8_t *p, size_t len,
     kvr_splice_put_pt put, void *data);
 
+/*
+ * Makes the edits with which a body asks for the usage of its stream: at most
+ * KVR_AGAIN_MORE bytes more.  KVR_DECLINED: it asks for no stream, or for the
+ * usage already.
+ */
+int kvr_again_usage(kvr_splice_t *edits, const uint8_t *p, size_t len);
+
 /* Tells whether a body asks for a stream. */
 int kvr_again_streams(const uint8_t *p, size_t len);
 

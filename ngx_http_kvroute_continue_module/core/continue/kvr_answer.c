@@ -261,6 +261,12 @@ kvr_answer_event(kvr_answer_t *a, const uint8_t *p, size_t len,
 
     a->finished |= s[KVR_OF_FINISH].set;
 
+    if (a->quiet && s[KVR_OF_USAGE].set && s[KVR_OF_CHOICES].c == '['
+        && !s[KVR_OF_CHOICES].set)
+    {
+        return;
+    }
+
     /* an event of a continuation that only repeats the role */
 
     if (a->part && a->role && s[KVR_OF_ROLE].set && !s[KVR_OF_TEXT].set

@@ -93,6 +93,7 @@ typedef struct {
     uint8_t            cut;      /* kvr_answer_cut_e, if it broke now */
     unsigned           begun:1;  /* an event was sent */
     unsigned           role:1;   /* the role was sent */
+    unsigned           quiet:1;  /* the client did not ask for usage */
     unsigned           finished:1;  /* a reason to stop has come */
     unsigned           done:1;   /* the final event has passed */
     unsigned           failed:1; /* an error event is held */
