@@ -37,6 +37,7 @@ my $conf = <<'EOC';
     kvroute_budget $http_x_key zone=z rate=1500/d;
 
     location /v1/ { proxy_pass http://llm; }
+    location /early/ { proxy_buffering off; proxy_pass http://llm/; }
     location /free/ { kvroute_budget off; proxy_pass http://llm/; }
     location /prompt/ {
         kvroute_budget p$http_x_key zone=z rate=1500/d charge=prompt;
@@ -179,6 +180,22 @@ is(ask($chat, 'eps', 4000, headers => { 'X-Engine-Fault' => 'status=500' })->{st
 is(logged($n)->{charged}, 0, 'for nothing');
 is(ask($chat, 'eps', 4000)->{status}, 200, 'so it is within the limit');
 
+# a client that leaves before the first token pays, also if the header has come
+
+my $early = $t->start("POST /early/$chat?n=e1",
+                      chat(text(4000, 4000), stream => JSON::PP::true),
+                      headers => { 'X-Key' => 'kappa', 'X-Engine-Fault' => 'stall=0' });
+$t->read_until($early, qr/^HTTP\S+ 200/);
+close $early;
+cmp_ok(logged('e1')->{charged}, '>', 900, 'who leaves early pays for the prompt');
+
+# a name of any length
+
+is(ask($chat, 'x' x 7000, 4000)->{status}, 200, 'a long name');
+ask($chat, 'x' x 7000, 4000);
+is(ask($chat, 'x' x 7000, 40)->{status}, 429, 'has a budget');
+is(ask($chat, 'x' x 6999, 40)->{status}, 200, 'of its own');
+
 # --- rates of their own; one that is none does not limit
 
 is(ask("rate/$chat", 'zeta', 4000, headers => { 'X-Rate' => '10/d' })->{status}, 200, 'a rate');
@@ -244,10 +261,24 @@ cmp_ok(abs($b->{charged_tokens} - $sum), '<', 20, 'charged: as in the log');
 is($b->{rejected}, $rejected, 'rejected: as in the log');
 cmp_ok($b->{admitted}, '>', 20, 'admitted');
 
+my %account = map { $_->{name} // '' => $_ } @{$b->{accounts}};
+ok(!(grep { $_->{rejected} > 0 } $account{gamma}), 'accounts: who was not rejected');
+cmp_ok($account{acme}{rejected}, '>=', 1, 'who was');
+cmp_ok($account{acme}{charged_tokens}, '>', 1900, 'and what was charged');
+
+my ($charged) = (0);
+$charged += $_->{charged_tokens} for @{$b->{accounts}};
+is($charged, $b->{charged_tokens}, 'of all together');
+
 # --- it holds over reloads, and over killed workers
 
 $t->reload();
 is(ask($chat, 'acme', 40)->{status}, 429, 'a reload forgets nothing');
+
+(my $larger = $conf) =~ s/^/    kvroute_zone zone=z:5m;\n/;
+$t->conf($larger);
+$t->reload();
+is(ask($chat, 'acme', 40)->{status}, 429, 'nor does a zone of another size');
 
 for (1 .. 2) {
     my ($pid) = $t->workers();

@@ -659,7 +659,8 @@ SKIP: {
     my $helm = which('helm');
 
     for my $set ([], [qw(replicas=2 autoscaling.enabled=true)],
-                 [qw(replicas=2 share.enabled=true unbroken.enabled=true)],
+                 [qw(replicas=2 share.enabled=true unbroken.enabled=true
+                     budget.rate=100k/m)],
                  [qw(engines.createService=false networkPolicy.enabled=false
                      zone.megabytes=1000 gracePeriod=100 workers=8)])
     {

@@ -5,12 +5,14 @@ tenant that send new prompts at their pace and retry nothing.  Parts:
 
     rate        three tenants, at 1, 1 and 10 times the rate; what engines computed
                 for each, after a minute, over its rate
+    hosts       the same through 4 hosts, each with a quarter of the rate; each
+                request goes to any of them
     cached      a tenant with the same budget whose prompts are cached, beside one
                 without a budget: requests a second of each
     killed      a worker is killed each second, at 3 times the rate: what engines
                 computed, over the rate, and how many requests that is off
     cost        instructions of a request: without the module, with it and no
-                directive, and with a budget
+                directive (in all, and in the module), and with a budget
 
 Prints them and writes build/bench/budget.json.
 
@@ -37,9 +39,10 @@ from rig import (RESULTS, Engines, Nginx, instructions, machine,  # noqa: E402
 
 SECONDS = float(os.environ.get("SECONDS") or 60)
 RATE = float(os.environ.get("RATE") or 20000)
-PARTS = (os.environ.get("PARTS") or "rate cached killed cost").split()
+PARTS = (os.environ.get("PARTS") or "rate hosts cached killed cost").split()
 
 WORKERS = 4
+HOSTS = 4
 TOKENS = 1000                   # of a prompt, about
 BURST = 1                       # seconds of the rate
 
@@ -76,11 +79,12 @@ def body(seed):
 
 class Client(threading.Thread):
     """Sends a tenant's prompts, one behind the other, at so many a second; None:
-    as fast as answers come."""
+    as fast as answers come.  Each goes to any of some ports."""
 
     def __init__(self, port, key, pace, same=False, path=""):
         super().__init__(daemon=True)
-        self.port, self.key, self.pace, self.path = port, key, pace, path
+        self.ports = port if isinstance(port, list) else [port]
+        self.key, self.pace, self.path = key, pace, path
         self.same = same
         self.tokens = []        # (time, computed) of answers
         self.rejected = self.lost = 0
@@ -88,7 +92,7 @@ class Client(threading.Thread):
         self.start()
 
     def run(self):
-        c, n, r = None, 0, random.Random(repr((self.key, id(self))))
+        open_, n, r = {}, 0, random.Random(repr((self.key, id(self))))
         due = time.monotonic() + r.random() / (self.pace or 1)
         fixed = body(self.key)
 
@@ -99,15 +103,16 @@ class Client(threading.Thread):
             n += 1
             text = fixed if self.same else body("%s %d %d" % (self.key, id(self), n))
             try:
-                c = c or http.client.HTTPConnection("127.0.0.1", self.port,
-                                                    timeout=30)
+                port = r.choice(self.ports)
+                c = open_.setdefault(port, http.client.HTTPConnection(
+                    "127.0.0.1", port, timeout=30))
                 c.request("POST", self.path + "/v1/chat/completions", text,
                           {"Content-Type": "application/json",
                            "X-Key": self.key})
                 answer = c.getresponse()
                 data = answer.read()
             except (OSError, http.client.HTTPException):
-                c = None
+                open_.pop(port, None)
                 self.lost += 1
                 continue
             if answer.status == 429:
@@ -146,11 +151,14 @@ def size(port):
                               json.loads(body(0)))[1])["usage"]["prompt_tokens"]
 
 
-def rate():
+def rate(hosts=1):
     """After the burst is used, what a tenant gets is its rate."""
-    engines, nginx = start(RATE)
+    engines, nginx = start(RATE / hosts)
+    more = [Nginx(HTTP, workers=WORKERS, servers=engines.servers("max_fails=0"),
+                  budget=budget(RATE / hosts)) for _ in range(hosts - 1)]
     pace = RATE / size(nginx.port)
-    clients = [Client(nginx.port, key, pace * times / 4)
+    ports = [n.port for n in (nginx, *more)]
+    clients = [Client(ports, key, pace * times / 4)
                for key, times in (("one", 1), ("two", 1), ("ten", 10))
                for _ in range(4)]
 
@@ -168,9 +176,14 @@ def rate():
                              / (took + 5 * BURST) / pace, 2)
     found["rejected"] = sum(c.rejected for c in clients)
 
-    nginx.stop()
+    for n in (nginx, *more):
+        n.stop()
     engines.stop()
     return found
+
+
+def hosts():
+    return rate(HOSTS)
 
 
 def cached():
@@ -229,7 +242,7 @@ def cost():
     """Instructions of a request, by the difference of two runs."""
     others = [m for m in modules() if "budget" not in os.path.basename(m)]
 
-    def count(load, text, n):
+    def count(load, text, n, of=None):
         def run(prefix):
             engines = Engines(2, "--hardware", "none", "--model", "m")
             nginx = Nginx(HTTP, load=load, prefix=prefix, budget=text,
@@ -242,13 +255,15 @@ def cost():
             c.close()
             nginx.stop()
             engines.stop()
-        return instructions(run)
+        return instructions(run, of)
 
-    def each(load, text):
-        return round((count(load, text, 440) - count(load, text, 40)) / 400)
+    def each(load, text, of=None):
+        return round((count(load, text, 440, of) - count(load, text, 40, of))
+                     / 400)
 
     return {"without": each(others, ""),
             "no_limit": each(modules(), ""),
+            "no_limit_in_module": each(modules(), "", "kvroute_budget"),
             "budget": each(modules(), budget(1000000))}
 
 
@@ -257,7 +272,7 @@ def main():
               "seconds": SECONDS}
 
     for part in PARTS:
-        result[part] = {"rate": rate, "cached": cached, "killed": killed,
+        result[part] = {"rate": rate, "hosts": hosts, "cached": cached, "killed": killed,
                         "cost": cost}[part]()
         print("%-7s %s" % (part, re.sub(r'[{}"]', "", json.dumps(result[part]))),
               flush=True)

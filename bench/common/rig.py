@@ -283,19 +283,40 @@ def memory(*pids, what="Pss_Anon"):
     return total
 
 
-def instructions(run):
+def instructions(run, of=None):
     """What callgrind counts of a command that run() starts with a prefix, and
-    ends; the kernel's part is not in it."""
+    ends; the kernel's part is not in it.  of: only in objects with this in their
+    names."""
     with tempfile.TemporaryDirectory() as folder:
         run(("valgrind", "-q", "--tool=callgrind",
              "--callgrind-out-file=%s/out" % folder))
         with open(folder + "/out") as f:
-            return totals(f.read())
+            text = f.read()
+            return own(text, of) if of else totals(text)
 
 
 def totals(text):
     """Instructions in a file of callgrind's."""
     return int(re.search(r"^(?:summary|totals): (\d+)", text, re.M)[1])
+
+
+def own(text, of):
+    """Instructions in objects with "of" in their names."""
+    names, inside, skip, n = {}, False, False, 0
+
+    for line in text.splitlines():
+        found = re.match(r"ob=\((\d+)\)(?: (.*))?$", line)
+        if found:
+            if found[2]:
+                names[found[1]] = found[2]
+            inside = of in names[found[1]]
+        elif line.startswith("calls="):
+            skip = True
+        elif re.match(r"[+*\-\d]", line):
+            n += 0 if skip or not inside else int(line.split()[1])
+            skip = False
+
+    return n
 
 
 def quantile(values, share):

@@ -124,7 +124,7 @@ ngx_http_kvroute_budget_enter(ngx_http_request_t *r,
     }
 
     budget = conf->shm_zone->data;
-    key = kvr_text_ops()->digest(conf->zone->sh->secret, name.data, name.len);
+    key = kvr_text_ops()->digest(budget->secret, name.data, name.len);
     key = kvr_budget_key(key, &limit);
 
     account = kvr_budget_account(budget, key, (uint64_t) ngx_current_msec);
@@ -149,6 +149,7 @@ ngx_http_kvroute_budget_enter(ngx_http_request_t *r,
     b->request = r;
     b->conf = conf;
     b->key = key;
+    b->name = name;
     b->account = account;
     b->limit = limit;
     b->start = ngx_current_msec;
@@ -159,7 +160,7 @@ ngx_http_kvroute_budget_enter(ngx_http_request_t *r,
     end->handler = ngx_http_kvroute_budget_end;
     end->data = b;
 
-    if (!ngx_http_kvroute_budget_wait_any(account)
+    if (!ngx_http_kvroute_budget_wait_any(key)
         && ngx_http_kvroute_budget_charge_take(b) == NGX_OK)
     {
         return NGX_DECLINED;
@@ -202,7 +203,7 @@ ngx_http_kvroute_budget_end(void *data)
 
     if (b->state == NGX_HTTP_KVROUTE_BUDGET_ADMITTED) {
         ngx_http_kvroute_budget_charge_settle(b);
-        ngx_http_kvroute_budget_wait_run(b->account);
+        ngx_http_kvroute_budget_wait_run(b->key);
     }
 }
 

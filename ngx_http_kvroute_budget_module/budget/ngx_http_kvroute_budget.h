@@ -74,6 +74,7 @@ typedef struct {
     ngx_http_kvroute_budget_conf_t  *conf;
 
     uint64_t                     key;       /* of the account */
+    ngx_str_t                    name;
     kvr_budget_account_t        *account;
     kvr_budget_limit_t           limit;
     double                       reserved;  /* tokens */
@@ -116,8 +117,8 @@ void ngx_http_kvroute_budget_charge_settle(ngx_http_kvroute_budget_t *b);
 /* Responds 429; returns what ngx_http_finalize_request() needs. */
 ngx_int_t ngx_http_kvroute_budget_charge_reject(ngx_http_kvroute_budget_t *b);
 
-/* _wait: Tells whether a request waits for this account. */
-ngx_uint_t ngx_http_kvroute_budget_wait_any(kvr_budget_account_t *account);
+/* _wait: Tells whether a request waits for the account of a key. */
+ngx_uint_t ngx_http_kvroute_budget_wait_any(uint64_t key);
 
 /* Lets a request wait; returns the result of the phase. */
 ngx_int_t ngx_http_kvroute_budget_wait_start(ngx_http_kvroute_budget_t *b);
@@ -126,7 +127,7 @@ ngx_int_t ngx_http_kvroute_budget_wait_start(ngx_http_kvroute_budget_t *b);
 void ngx_http_kvroute_budget_wait_leave(ngx_http_kvroute_budget_t *b);
 
 /* Admits requests that wait for an account. */
-void ngx_http_kvroute_budget_wait_run(kvr_budget_account_t *account);
+void ngx_http_kvroute_budget_wait_run(uint64_t key);
 
 
 #endif /* _NGX_HTTP_KVROUTE_BUDGET_H_INCLUDED_ */

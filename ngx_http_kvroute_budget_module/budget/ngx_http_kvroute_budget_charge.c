@@ -22,6 +22,8 @@ static ngx_int_t ngx_http_kvroute_budget_charge_headers(
     ngx_http_kvroute_budget_t *b);
 static ngx_int_t ngx_http_kvroute_budget_charge_header(ngx_http_request_t *r,
     const char *name, const char *format, ...);
+static void ngx_http_kvroute_budget_charge_tally(ngx_http_kvroute_budget_t *b,
+    uint64_t admitted, uint64_t tokens);
 static void ngx_http_kvroute_budget_charge_part(ngx_http_kvroute_budget_t *b,
     ngx_http_kvroute_ctx_t *ctx, kvr_budget_use_t *use);
 
@@ -101,18 +103,26 @@ ngx_http_kvroute_budget_charge_upstream(ngx_http_request_t *r)
 ngx_int_t
 ngx_http_kvroute_budget_charge_take(ngx_http_kvroute_budget_t *b)
 {
-    kvr_budget_t  *budget;
+    uint64_t               now;
+    kvr_budget_t          *budget;
+    kvr_budget_account_t  *account;
 
-    if (kvr_budget_take(b->account, &b->limit, b->reserved,
-                        (uint64_t) ngx_current_msec)
-        != KVR_OK)
-    {
+    now = (uint64_t) ngx_current_msec;
+    budget = b->conf->shm_zone->data;
+
+    /* while the request waited it may have been paid, and replaced */
+
+    account = kvr_budget_account(budget, b->key, now);
+
+    if (account) {
+        b->account = account;
+    }
+
+    if (kvr_budget_take(b->account, &b->limit, b->reserved, now) != KVR_OK) {
         return NGX_DECLINED;
     }
 
     b->state = NGX_HTTP_KVROUTE_BUDGET_ADMITTED;
-
-    budget = b->conf->shm_zone->data;
 
     kvr_add(&budget->stats.admitted, 1);
     kvr_add(&budget->stats.reserved, (uint64_t) b->reserved);
@@ -138,6 +148,7 @@ ngx_http_kvroute_budget_charge_reject(ngx_http_kvroute_budget_t *b)
 
         budget = b->conf->shm_zone->data;
         kvr_add(&budget->stats.rejected, 1);
+        ngx_http_kvroute_budget_charge_tally(b, 0, 0);
 
         ctx = ngx_http_kvroute_request_get_ctx(r);
         conf = ngx_http_kvroute_budget_charge_upstream(r);
@@ -264,12 +275,41 @@ ngx_http_kvroute_budget_charge_settle(ngx_http_kvroute_budget_t *b)
 
     kvr_budget_charge(b->account, &b->limit, b->charged - b->reserved, now);
     kvr_add(&budget->stats.charged, (uint64_t) b->charged);
+    ngx_http_kvroute_budget_charge_tally(b, 1, (uint64_t) b->charged);
+}
+
+
+/* Counts a request for the status: admitted, or rejected. */
+static void
+ngx_http_kvroute_budget_charge_tally(ngx_http_kvroute_budget_t *b,
+    uint64_t admitted, uint64_t tokens)
+{
+    kvr_budget_t        *budget;
+    kvr_tally_owner_t    owner;
+    kvr_tally_counts_t   counts;
+
+    budget = b->conf->shm_zone->data;
+
+    owner.kind = KVR_TALLY_TENANT;
+    owner.upstream = 0;
+    owner.hash = b->key;
+    owner.name = b->name.data;
+    owner.len = b->name.len;
+
+    ngx_memzero((void *) &counts, sizeof(kvr_tally_counts_t));
+    counts.requests = admitted;
+    counts.rejects = 1 - admitted;
+    counts.computed = tokens;
+
+    kvr_tally_take(&budget->tally, &owner, &counts, tokens != 0,
+                   (uint64_t) ngx_time());
 }
 
 
 /*
  * Adds what one context has used.  An answer that has not begun costs nothing,
- * unless the client has left: the engine may have computed the prompt.
+ * unless the client has left: the engine may have computed the prompt.  Some
+ * engines send their header before that.
  */
 static void
 ngx_http_kvroute_budget_charge_part(ngx_http_kvroute_budget_t *b,
@@ -285,7 +325,7 @@ ngx_http_kvroute_budget_charge_part(ngx_http_kvroute_budget_t *b,
     if (!ctx->decided
         || (!ctx->ttft_set
             && (!r->connection->error || r->upstream == NULL
-                || r->upstream->headers_in.status_n)))
+                || r->upstream->headers_in.status_n >= 300)))
     {
         return;
     }

@@ -253,6 +253,8 @@ ngx_http_kvroute_budget_attach(ngx_cycle_t *cycle)
 
     for (i = 0; i < budgets->nelts; i++) {
 
+        kvr_budget_secret(bc[i]->shm_zone->data, bc[i]->zone->sh->secret);
+
         for (k = 0; bc[k]->zone != bc[i]->zone; k++) { /* void */ }
 
         if (k == i
@@ -456,9 +458,35 @@ ngx_http_kvroute_budget_json(cJSON *json, ngx_http_kvroute_zone_t *zone,
 {
     kvr_budget_t *budget = data;
 
-    ngx_http_kvroute_status_json_table(
-                               cJSON_AddObjectToObject(json, "budget"),
-                               kvr_budget_hooks.counters,
-                               kvr_budget_hooks.ncounters, KVR_COUNTER_ZONE,
-                               &budget->stats, KVR_COUNTER_OWN);
+    cJSON             *item, *list;
+    uint32_t           i, n;
+    kvr_tally_view_t   view[KVR_TALLY_ENTRIES + 1];
+
+    json = cJSON_AddObjectToObject(json, "budget");
+
+    ngx_http_kvroute_status_json_table(json, kvr_budget_hooks.counters,
+                                       kvr_budget_hooks.ncounters,
+                                       KVR_COUNTER_ZONE, &budget->stats,
+                                       KVR_COUNTER_OWN);
+
+    list = cJSON_AddArrayToObject(json, "accounts");
+    n = kvr_tally_list(&budget->tally, KVR_TALLY_TENANT, 0, view);
+
+    for (i = 0; i < n; i++) {
+        item = cJSON_CreateObject();
+        cJSON_AddItemToArray(list, item);
+
+        if (view[i].len) {
+            ngx_http_kvroute_status_json_string(item, "name",
+                                                (u_char *) view[i].name,
+                                                view[i].len);
+        }
+
+        cJSON_AddNumberToObject(item, "admitted",
+                                (double) view[i].counts.requests);
+        cJSON_AddNumberToObject(item, "rejected",
+                                (double) view[i].counts.rejects);
+        cJSON_AddNumberToObject(item, "charged_tokens",
+                                (double) view[i].counts.computed);
+    }
 }

@@ -19,7 +19,7 @@
 
 
 static ngx_http_kvroute_budget_t *ngx_http_kvroute_budget_wait_first(
-    kvr_budget_account_t *account);
+    uint64_t key);
 static void ngx_http_kvroute_budget_wait_timer(ngx_http_kvroute_budget_t *b,
     uint64_t wait);
 static void ngx_http_kvroute_budget_wait_event(ngx_event_t *ev);
@@ -31,7 +31,7 @@ static ngx_queue_t  ngx_http_kvroute_budget_wait_queue = {
 
 
 static ngx_http_kvroute_budget_t *
-ngx_http_kvroute_budget_wait_first(kvr_budget_account_t *account)
+ngx_http_kvroute_budget_wait_first(uint64_t key)
 {
     ngx_queue_t                *q;
     ngx_http_kvroute_budget_t  *b;
@@ -42,7 +42,7 @@ ngx_http_kvroute_budget_wait_first(kvr_budget_account_t *account)
     {
         b = ngx_queue_data(q, ngx_http_kvroute_budget_t, queue);
 
-        if (b->account == account) {
+        if (b->key == key) {
             return b;
         }
     }
@@ -52,9 +52,9 @@ ngx_http_kvroute_budget_wait_first(kvr_budget_account_t *account)
 
 
 ngx_uint_t
-ngx_http_kvroute_budget_wait_any(kvr_budget_account_t *account)
+ngx_http_kvroute_budget_wait_any(uint64_t key)
 {
-    return ngx_http_kvroute_budget_wait_first(account) != NULL;
+    return ngx_http_kvroute_budget_wait_first(key) != NULL;
 }
 
 
@@ -77,7 +77,7 @@ ngx_http_kvroute_budget_wait_start(ngx_http_kvroute_budget_t *b)
     ngx_queue_insert_tail(&ngx_http_kvroute_budget_wait_queue, &b->queue);
 
     ngx_http_kvroute_budget_wait_timer(b, b->conf->timeout);
-    ngx_http_kvroute_budget_wait_run(b->account);
+    ngx_http_kvroute_budget_wait_run(b->key);
 
     return NGX_DONE;
 }
@@ -92,18 +92,18 @@ ngx_http_kvroute_budget_wait_leave(ngx_http_kvroute_budget_t *b)
         ngx_del_timer(&b->event);
     }
 
-    ngx_http_kvroute_budget_wait_run(b->account);
+    ngx_http_kvroute_budget_wait_run(b->key);
 }
 
 
 void
-ngx_http_kvroute_budget_wait_run(kvr_budget_account_t *account)
+ngx_http_kvroute_budget_wait_run(uint64_t key)
 {
     kvr_budget_t               *budget;
     ngx_http_kvroute_budget_t  *b;
 
     for ( ;; ) {
-        b = ngx_http_kvroute_budget_wait_first(account);
+        b = ngx_http_kvroute_budget_wait_first(key);
 
         if (b == NULL) {
             return;
@@ -180,7 +180,7 @@ ngx_http_kvroute_budget_wait_event(ngx_event_t *ev)
     if (b->state == NGX_HTTP_KVROUTE_BUDGET_WAITING) {
 
         if (ngx_current_msec - b->start < b->conf->timeout) {
-            ngx_http_kvroute_budget_wait_run(b->account);
+            ngx_http_kvroute_budget_wait_run(b->key);
             return;
         }
 

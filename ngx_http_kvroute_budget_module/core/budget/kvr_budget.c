@@ -10,6 +10,8 @@
 #define KVR_BUDGET_NS    1e6         /* in a ms */
 #define KVR_BUDGET_MOST  9e15        /* ns of a charge: 104 days */
 
+#define KVR_BUDGET_ABSURD  (1 << 24)  /* tokens of a request */
+
 /* the mean of generated tokens */
 #define KVR_BUDGET_OUTPUT_ONE   16
 #define KVR_BUDGET_OUTPUT_LAST  8    /* requests that it remembers */
@@ -90,6 +92,16 @@ kvr_budget_base(const kvr_zone_t *zone, void *data,
     *set |= KVR_COUNTER_OWN;
 
     return &budget->stats;
+}
+
+
+void
+kvr_budget_secret(kvr_budget_t *budget, const uint8_t *secret)
+{
+    if (kvr_get(&budget->keyed) == 0) {
+        memcpy(budget->secret, secret, KVR_SECRET_LEN);
+        kvr_set(&budget->keyed, 1);
+    }
 }
 
 
@@ -226,15 +238,17 @@ void
 kvr_budget_charge(kvr_budget_account_t *a, const kvr_budget_limit_t *limit,
     double tokens, uint64_t now)
 {
-    uint64_t  due, old, start, time;
+    uint64_t  due, old, most, start, time;
 
     start = now * (uint64_t) KVR_BUDGET_NS;
+    most = start + (uint64_t) KVR_BUDGET_MOST;
     time = kvr_budget_time(limit, kvr_max(tokens, -tokens));
     old = kvr_get(&a->due);
 
     do {
         due = tokens < 0 ? old - kvr_min(time, old)
                          : kvr_max(old, start) + time;
+        due = kvr_min(due, most);
 
     } while (!atomic_compare_exchange_weak(&a->due, &old, due));
 }
@@ -310,6 +324,13 @@ kvr_budget_estimate(const kvr_budget_account_t *a, uint64_t bytes,
 }
 
 
+static inline int
+kvr_budget_reported(int64_t tokens)
+{
+    return tokens >= 0 && tokens <= KVR_BUDGET_ABSURD;
+}
+
+
 void
 kvr_budget_add(kvr_budget_account_t *a, const kvr_budget_part_t *part,
     kvr_budget_use_t *use)
@@ -324,7 +345,7 @@ kvr_budget_add(kvr_budget_account_t *a, const kvr_budget_part_t *part,
     computed = guess.computed;
     output = part->reply ? kvr_budget_tokens(a, part->reply) : guess.output;
 
-    if (part->tokens[0] >= 0) {
+    if (kvr_budget_reported(part->tokens[0])) {
         prompt = (double) part->tokens[0];
         computed = prompt - (double) kvr_min(kvr_max(part->tokens[1], 0),
                                              part->tokens[0]);
@@ -334,7 +355,7 @@ kvr_budget_add(kvr_budget_account_t *a, const kvr_budget_part_t *part,
         }
     }
 
-    if (part->tokens[2] >= 0) {
+    if (kvr_budget_reported(part->tokens[2])) {
         output = (double) part->tokens[2];
 
         mean = kvr_get(&a->output);

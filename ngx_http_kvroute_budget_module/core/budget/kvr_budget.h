@@ -18,7 +18,8 @@
  * time since the start an account uses at most rate * time + burst, and one
  * estimate that was too low.
  *
- * A charge is one compare and swap.  A killed worker leaves its requests
+ * A charge is one compare and swap.  An account owes at most the tokens of 104
+ * days.  A killed worker leaves its requests
  * charged by their estimates, which time pays off like any other charge.
  *
  * Accounts are found by key, in buckets of KVR_BUDGET_WAYS.  One that owes
@@ -27,8 +28,10 @@
  */
 
 
+#include "core/hash/kvr_block.h"
 #include "core/learn/kvr_ratio.h"
 #include "core/state/kvr_hooks.h"
+#include "core/state/kvr_zone.h"
 
 
 #define KVR_BUDGET_ACCOUNTS  16384   /* in a zone, a power of two */
@@ -65,6 +68,13 @@ typedef struct {
 typedef struct {
     kvr_budget_stats_t     stats;
 
+    /* of the first zone: names stay the same when its size changes */
+
+    _Atomic uint32_t       keyed;
+    uint8_t                secret[KVR_SECRET_LEN];
+
+    kvr_tally_t            tally;    /* of some names, for the status */
+
     _Alignas(KVR_CACHE_LINE)
     kvr_budget_account_t   account[KVR_BUDGET_ACCOUNTS];
 } kvr_budget_t;
@@ -94,6 +104,12 @@ typedef struct {
     double                 output;
 } kvr_budget_use_t;
 
+
+/*
+ * Sets the secret that hides names, unless there is one.  All processes that
+ * call it at once have the same.
+ */
+void kvr_budget_secret(kvr_budget_t *budget, const uint8_t *secret);
 
 /*
  * Returns the key of a name's account.  An account owes time, which is worth
@@ -131,8 +147,8 @@ void kvr_budget_estimate(const kvr_budget_account_t *a, uint64_t bytes,
     uint64_t cached, uint64_t output, kvr_budget_use_t *use);
 
 /*
- * Adds a part of a request to its use.  What was not reported is estimated, and
- * the account learns from what was.
+ * Adds a part of a request to its use.  What was not reported, or is absurd, is
+ * estimated, and the account learns from what was.
  */
 void kvr_budget_add(kvr_budget_account_t *a, const kvr_budget_part_t *part,
     kvr_budget_use_t *use);

@@ -204,6 +204,48 @@ TEST_LOOP(test_budget_rate, 4)
 }
 
 
+/* debts of many absurd charges do not wrap, and garbage is not charged */
+TEST(test_budget_absurd)
+{
+    uint32_t               i;
+    uint8_t                secret[2][KVR_SECRET_LEN];
+    kvr_budget_use_t       use;
+    kvr_budget_limit_t     l;
+    kvr_budget_part_t      part;
+    kvr_budget_account_t  *a;
+
+    clean();
+    l = limit("1/d");
+    a = kvr_budget_account(&budget, 7, NOW);
+
+    for (i = 0; i < 5000; i++) {
+        kvr_budget_charge(a, &l, 1e300, NOW);
+        util_check(kvr_budget_wait(a, &l, NOW) > UINT64_C(100) * 86400 * 1000,
+                   "%u", i);
+    }
+
+    memset(&part, 0, sizeof(part));
+    memset(&use, 0, sizeof(use));
+    part.bytes = 400;
+    part.tokens[0] = UINT32_MAX;
+    part.tokens[1] = -1;
+    part.tokens[2] = UINT32_MAX;
+
+    kvr_budget_add(a, &part, &use);
+    util_check(use.prompt < 1000 && use.output < 1000, "%.0f %.0f", use.prompt,
+               use.output);
+    util_check(kvr_get(&a->output) == 0, "nothing is learned of it");
+
+    /* the first secret stays */
+
+    memset(secret[0], 1, KVR_SECRET_LEN);
+    memset(secret[1], 2, KVR_SECRET_LEN);
+    kvr_budget_secret(&budget, secret[0]);
+    kvr_budget_secret(&budget, secret[1]);
+    util_check(memcmp(budget.secret, secret[0], KVR_SECRET_LEN) == 0, "kept");
+}
+
+
 TEST(test_budget_accounts)
 {
     uint64_t               i;
