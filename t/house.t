@@ -51,7 +51,7 @@ my $table = <<'END';
  1 core/hash      kvr_block.h kvr_block_vec.h kvr_vec.h || core root
  1 core/index     kvr_index.h kvr_index_line.h kvr_index_snapshot.h | kvr_index_  | core root
  1 core/policy    kvr_policy.h  | kvr_policy_ | core root any
- 1 core/learn     kvr_feedback.h kvr_retention.h kvr_prefill.h kvr_ratio.h kvr_resume.h kvr_tier.h kvr_ttft.h || core root
+ 1 core/learn     kvr_feedback.h kvr_retention.h kvr_prefill.h kvr_ratio.h kvr_resume.h kvr_tier.h kvr_ttft.h kvr_whatif.h || core root
  1 core/queue     kvr_queue.h   | kvr_queue_  | core root
  2 core/text      kvr_json.h kvr_json_push.h kvr_text.h kvr_window.h || core root
  3 core/prompt    kvr_prompt.h kvr_canon.h kvr_endpoint.h | kvr_prompt_ | core root

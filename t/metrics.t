@@ -225,8 +225,8 @@ is($t->post("/api/un$drained", '')->{status}, 200, 'and no more');
 is(read_metrics($text), '', 'keeps to the format');
 ok(keys %type > 40, 'there is a lot of it');
 is(join(' ', grep { my $n = $_; !grep { /^\Q$n\E(?:_count)?(?:\{| |$)/ } keys %value }
-        # those of t/share.t, t/snapshot.t, t/legs.t, t/events.t, t/continue.t, t/budget.t and t/eject.t apart
-        grep { !/^kvroute_(?:share|snapshot|peer_elsewhere|disaggregated|leg1|peer_events|continued|cut|late|budget|tenant)_/ }
+        # those of t/share.t, t/snapshot.t, t/legs.t, t/events.t, t/continue.t, t/budget.t, t/whatif.t and t/eject.t apart
+        grep { !/^kvroute_(?:share|snapshot|peer_elsewhere|disaggregated|leg1|peer_events|continued|cut|late|budget|tenant|whatif)_/ }
         grep { !/^kvroute_peer_reason$/ }
         sort keys %type), '', 'and something of everything');
 

@@ -28,6 +28,14 @@ kvs_zone_alloc(size_t size)
 void
 kvs_zone_create(kvs_zone_t *z, uint32_t rows, uint32_t n, uint64_t capacity)
 {
+    kvs_zone_create_of(z, rows, n, capacity, KVS_ZONE_INDEX);
+}
+
+
+void
+kvs_zone_create_of(kvs_zone_t *z, uint32_t rows, uint32_t n, uint64_t capacity,
+    size_t index)
+{
     int           len;
     char          name[16];
     size_t        size;
@@ -44,7 +52,7 @@ kvs_zone_create(kvs_zone_t *z, uint32_t rows, uint32_t n, uint64_t capacity)
     core->unit = KVS_UNIT_BYTES;
 
     peers = kvr_max(n, KVR_PEERS_FEW);
-    size = (size_t) KVS_ZONE_INDEX * kvr_set_words(peers);
+    size = index * kvr_set_words(peers);
 
     core->index = kvs_zone_alloc(size);
     kvr_index_init(core->index, kvr_index_lines(size, peers), peers);

@@ -30,6 +30,10 @@ void *kvs_zone_alloc(size_t size);
 /* capacity: units that a replica is taken to hold, unless it is known better */
 void kvs_zone_create(kvs_zone_t *z, uint32_t rows, uint32_t n,
     uint64_t capacity);
+
+/* the same; index: its bytes, for each 64 replicas */
+void kvs_zone_create_of(kvs_zone_t *z, uint32_t rows, uint32_t n,
+    uint64_t capacity, size_t index);
 void kvs_zone_destroy(kvs_zone_t *z);
 
 /* a replica was asked how it is; capacity: tokens, 0: it does not tell */

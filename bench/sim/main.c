@@ -7,6 +7,7 @@
 
 #include "bench/sim/contest/contest.h"
 #include "bench/sim/contest/tiers.h"
+#include "bench/sim/contest/whatif.h"
 #include "bench/sim/report/calibrate.h"
 #include "bench/sim/report/demo.h"
 #include "bench/sim/report/emulated.h"
@@ -48,6 +49,7 @@ kvs_usage(void)
         "  --hosts            several hosts in front of one fleet\n"
         "  --legs             prefill and decode by two pools\n"
         "  --tiers            tiers of cache, and hybrid models\n"
+        "  --whatif           what another fleet would bring\n"
         "  --cpu              time of a million requests\n"
         "  --list             scenarios and policies\n");
 }
@@ -164,6 +166,7 @@ main(int argc, char **argv)
         { "hosts", no_argument, NULL, 'H' },
         { "legs", no_argument, NULL, 'G' },
         { "tiers", no_argument, NULL, 'T' },
+        { "whatif", no_argument, NULL, 'W' },
         { "cpu", no_argument, NULL, 'U' },
         { "list", no_argument, NULL, 'i' },
         { NULL, 0, NULL, 0 }
@@ -213,6 +216,7 @@ main(int argc, char **argv)
         case 'P':
         case 'T':
         case 'U':
+        case 'W':
         case 'i': what = c; break;
         default:
             kvs_usage();
@@ -235,6 +239,7 @@ main(int argc, char **argv)
     case 'G': return kvs_pools(&o) != KVR_OK;
     case 'H': return kvs_several(&o) != KVR_OK;
     case 'T': return kvs_tiers(&o) != KVR_OK;
+    case 'W': return kvs_whatif(&o) != KVR_OK;
     case 'U': kvs_cpu(&o); break;
     case 'i': kvs_list(); break;
     default: return kvs_contest(&o);

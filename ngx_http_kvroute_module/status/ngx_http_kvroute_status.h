@@ -174,6 +174,26 @@ void ngx_http_kvroute_status_json_history(cJSON *json,
 /* Returns the queue of an upstream; NULL: it has none. */
 cJSON *ngx_http_kvroute_status_queue(ngx_http_kvroute_srv_conf_t *conf);
 
+/*
+ * Adds what another fleet would bring, once it is known; the same for one of
+ * its metrics.
+ */
+#define NGX_HTTP_KVROUTE_WHATIF_METRICS  3
+
+typedef struct {
+    const char                  *name;
+    const char                  *help;
+} ngx_http_kvroute_status_metric_t;
+
+extern const ngx_http_kvroute_status_metric_t
+    ngx_http_kvroute_status_whatif_metrics[NGX_HTTP_KVROUTE_WHATIF_METRICS];
+
+void ngx_http_kvroute_status_whatif(cJSON *json,
+    ngx_http_kvroute_status_upstream_t *u);
+void ngx_http_kvroute_status_prom_whatif(ngx_http_kvroute_status_prom_t *prom,
+    ngx_uint_t kind, const ngx_str_t *labels, const kvr_whatif_t *w,
+    ngx_uint_t servers);
+
 /* Add lines; the head of a family; make the value of a label. */
 void ngx_http_kvroute_status_prom_add(ngx_http_kvroute_status_prom_t *prom,
     const char *fmt, ...);

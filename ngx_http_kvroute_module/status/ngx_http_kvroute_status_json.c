@@ -467,6 +467,7 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_status_upstream_t *u)
 
     if (u->shared) {
         ngx_http_kvroute_json_resume(json, &u->shared->resume);
+        ngx_http_kvroute_status_whatif(json, u);
     }
 
     cJSON_AddBoolToObject(json, "locked", u->locked != 0);
@@ -498,7 +499,6 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_status_upstream_t *u)
     }
 
     stats = &u->shared->stats;
-
     ngx_http_kvroute_status_json_rows(json, KVR_COUNTER_STATS, stats, u->set);
 
     kvr_stats_sum(stats, KVR_STATS_TTFT, KVR_STATS_TTFT_WHOLE, &both);

@@ -38,6 +38,8 @@ typedef struct {
     kvr_verdict_t                       *verdict;  /* of an upstream, or NULL */
     ngx_http_kvroute_status_peer_t      *servers;  /* of its causes */
     const kvr_resume_t                  *resume;   /* likewise */
+    const kvr_whatif_t                  *whatif;   /* likewise */
+    ngx_uint_t                           nservers;
 } ngx_http_kvroute_prom_target_t;
 
 
@@ -208,6 +210,8 @@ ngx_http_kvroute_prom_upstream(ngx_pool_t *pool, ngx_array_t *targets,
         t->base[KVR_COUNTER_UPSTREAM] = u->shared;
         t->base[KVR_COUNTER_STATS] = &u->shared->stats;
         t->resume = &u->shared->resume;
+        t->whatif = kvr_registry_whatif(u->conf->zone->core.registry,
+                                        u->conf->number);
         t->zone = u->conf->zone;
         t->of = KVR_COUNTER_UPSTREAM;
         t->number = u->conf->number;
@@ -217,6 +221,7 @@ ngx_http_kvroute_prom_upstream(ngx_pool_t *pool, ngx_array_t *targets,
     t->queue = u->conf->queue;
     t->verdict = u->verdict;
     t->servers = u->peer;
+    t->nservers = u->number;
     labels = t->labels;
 
     for (i = 0; i < KVR_QUEUE_CLASSES && u->conf->queue; i++) {
@@ -544,6 +549,20 @@ ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
                                          "kvroute_upstream_resume_lost{%V} "
                                          "%.3f\n", &t->labels,
                                          kvr_resume_lost(t->resume));
+        }
+    }
+
+    for (n = 0; n < NGX_HTTP_KVROUTE_WHATIF_METRICS; n++) {
+
+        ngx_http_kvroute_prom_gauge(prom,
+                              ngx_http_kvroute_status_whatif_metrics[n].name,
+                              ngx_http_kvroute_status_whatif_metrics[n].help);
+
+        for (t = targets->elts; t < last; t++) {
+            if (t->whatif) {
+                ngx_http_kvroute_status_prom_whatif(prom, n, &t->labels,
+                                                    t->whatif, t->nservers);
+            }
         }
     }
 

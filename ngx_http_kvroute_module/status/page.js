@@ -312,6 +312,7 @@ const draw = () => {
   drawTally(u, first && first.u, span);
   drawQueue(u, first && first.u);
   drawHistory(u);
+  drawWhatif(u);
   drawChart(u);
   drawReceipts(s, name);
   drawZones(s, u);

@@ -6,7 +6,7 @@ const colour = (name) => getComputedStyle(document.documentElement)
 /* draws bars of stacked parts, [value per second, colour]; age: steps before the
    right edge */
 
-const drawBars = (id, steps, bars) => {
+const drawBars = (id, steps, bars, unit = (max) => rate(max) + " / s") => {
   const canvas = $(id), ctx = canvas.getContext("2d");
   const dpr = devicePixelRatio || 1;
   const w = canvas.clientWidth, h = canvas.clientHeight, step = w / steps;
@@ -28,7 +28,9 @@ const drawBars = (id, steps, bars) => {
   }
   ctx.fillStyle = getComputedStyle(document.body).color;
   ctx.font = "11px system-ui, sans-serif";
-  ctx.fillText(rate(max) + " / s", 4, 11);
+  ctx.fillText(unit(max), 4, 11);
+  for (const b of bars)
+    if (b.label) ctx.fillText(b.label, w - (b.age + .7) * step, h - 4);
 };
 
 /* --- decisions over time */
@@ -152,4 +154,29 @@ const drawHealth = (u, base, span) => {
                 make("a"));
       return li;
     }, (li, w) => drawCause(li.children, w));
+};
+
+/* --- what another fleet would bring; errors are those of make bench-whatif */
+
+const drawWhatif = (u) => {
+  const f = u.whatif;
+
+  $("more").hidden = !f;
+  if (!f) return;
+
+  const one = (text, e) => e ? [`${text}: cached ${share(f.now.cached, 1)} to `
+    + share(e.cached, 1) + (e.ttft_p95 === undefined ? ""
+      : `, TTFT P95 ${time(f.now.ttft_p95)} to ${time(e.ttft_p95)}`)] : [];
+
+  set($("said"), [...one("One more engine", f.one_more),
+    ...one("one less", f.one_less),
+    ...one("twice the cache each", f.twice),
+    ...one("host memory of 4 times the cache", f.host_4)].join("; ")
+    + ". Shares are good to 4 points, times to a quarter, except where nearly "
+    + "one request in 20 is not cached.");
+
+  drawBars("curve", f.curve.length, f.curve.map((x, i) => ({
+    age: f.curve.length - 1 - i, label: `${x.capacity}×`,
+    parts: [[x.cached, x.capacity === 1 ? "--accent" : "--bar"]] })),
+    (max) => share(max, 1));
 };

@@ -135,6 +135,12 @@ const drawZones = (s, u) => {
     [`${name}: evicted`, count(z.evicted), "lines, while in use"],
     [`${name}: servers`, `${z.peers} / ${z.max_peers}`, ""],
     [`${name}: processes`, `${z.processes} / ${z.max_processes}`, ""],
+    ...(z.budget ? [
+      [`${name}: budgets`, `${count(z.budget.admitted)} admitted`,
+        z.budget.accounts.filter((a) => a.rejected > 0)
+          .sort((a, b) => b.rejected - a.rejected).slice(0, 5)
+          .map((a) => `${a.name || "others"} ${count(a.rejected)} rejected`)
+          .join(", ") || "none rejected"]] : []),
     ...(z.share ? [
       [`${name}: other hosts`, z.share.up ? count(z.share.others) : "not sharing",
         z.share.hosts.map((h) => h.alive ? h.name : `${h.name} (silent)`)

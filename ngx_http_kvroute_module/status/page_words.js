@@ -72,6 +72,7 @@ const words = {
   "hash": "keyed hash of the prompt: the same for equal prompts",
   "fill": "share of the index in use",
   "evicted": "index entries evicted while still in use",
+  "budgets": "requests with a budget, by kvroute_budget, and who was rejected",
   "processes": "worker processes with counters in the zone, and the maximum",
   "other hosts": "hosts that share this zone, by kvroute_share",
   "lessons": "index updates received from other hosts and sent to them; the "

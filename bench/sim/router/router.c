@@ -80,8 +80,9 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
 
     ranks = kvr_max(ro->conf.ranks, 1);
 
-    kvs_zone_create(&ro->zone, kvr_max(sim->fleet.routers, 1),
-                    (sim->n + ranks - 1) / ranks, units * ranks);
+    kvs_zone_create_of(&ro->zone, kvr_max(sim->fleet.routers, 1),
+                       (sim->n + ranks - 1) / ranks, units * ranks,
+                       (size_t) kvr_max(ro->conf.zone, 16) << 20);
 
     for (i = 0; ro->conf.reported && i < sim->n; i++) {
         kvr_capacity_set(&ro->zone.core, &ro->zone.pool, i, units, 0);

@@ -49,6 +49,7 @@ typedef struct {
     kvr_policy_e         policy;
     kvs_state_e          state;
     uint32_t             assumed;    /* capacity in MB, 0: the default */
+    uint32_t             zone;       /* MB of the index, 0: 16 */
     double               capacity;   /* shares of the true one; 0: default */
     unsigned             reported:1; /* capacity is the engine's own word */
     unsigned             probe:1;    /* engines tell their counts, each 1 s */

@@ -176,6 +176,25 @@ int kvr_index_age(kvr_index_t *ix, uint64_t value, unsigned peer,
     uint32_t *age);
 
 /*
+ * The ages of a prompt's blocks, from the deepest on: each is that of the
+ * youngest copy that a peer holds or held, in parts of what that peer can hold,
+ * KVR_INDEX_WHOLE being all of it.  A block in front of others is as young as
+ * those.  The first known entries are in the index.  Returns the number of
+ * ages, at most KVR_INDEX_REUSES.
+ */
+#define KVR_INDEX_WHOLE   1024
+#define KVR_INDEX_REUSES  16
+
+typedef struct {
+    uint32_t           age;
+    uint32_t           depth;        /* units up to the deepest block */
+    uint32_t           units;        /* with this age, up to there */
+} kvr_index_reuse_t;
+
+uint32_t kvr_index_reuse(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    uint32_t known, kvr_index_reuse_t *reuse);
+
+/*
  * Applies an update of another host.  value[] begins with those of the entries
  * from..first - 1, which the peer held before, that kvr_index_published()
  * names.  n new values follow, from entry "first" on, as in

@@ -11,6 +11,10 @@
 
 #define KVR_LINE_RUN      16         /* buckets that are read in a row */
 
+/* capacities of an age, and the age in stamps, that are remembered */
+#define KVR_LINE_LARGER   32
+#define KVR_LINE_OLDEST   (1U << 31)
+
 
 static uint32_t kvr_line_limit(kvr_index_t *ix, unsigned peer,
     uint32_t *clock);
@@ -407,18 +411,38 @@ kvr_line_sweep(kvr_index_t *ix, uint64_t count)
 }
 
 
-/* Cleans the lines of a bucket. */
+/* Tells whether a peer of so many times the capacity would hold the block. */
+static inline int
+kvr_line_known(const kvr_line_view_t *view, unsigned peer, uint32_t stamp,
+    uint32_t times)
+{
+    return view->clock[peer] - stamp
+           < kvr_min((uint64_t) view->limit[peer] * times, KVR_LINE_OLDEST);
+}
+
+
+/*
+ * Cleans the lines of a bucket.  If it has a free one, it keeps those that
+ * larger caches would hold (kvr_index_reuse()).
+ */
 static void
 kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
     kvr_line_view_t *view)
 {
     unsigned           i, id, live, n;
     uint16_t           h;
-    uint32_t           stamp;
+    uint32_t           stamp, times;
     uint64_t           ids, mask, key;
     _Atomic uint16_t  *tag;
 
     tag = kvr_tag_line(ix, line);
+    times = 1;
+
+    for (n = 0; n < KVR_INDEX_WAYS; n++) {
+        if (kvr_get(&line[n].key) == 0) {
+            times = KVR_LINE_LARGER;
+        }
+    }
 
     for (n = 0; n < KVR_INDEX_WAYS; n++, line++, tag++) {
 
@@ -460,7 +484,7 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
         id = kvr_index_id(ids, 0, stamp);
 
         if (kvr_set_test(&view->known, id)
-            && view->clock[id] - stamp < view->limit[id]
+            && kvr_line_known(view, id, stamp, times)
             && kvr_index_used(stamp)
             && ((kvr_get(&line->stamps[1]) | kvr_get(&line->stamps[2])
                  | kvr_get(&line->stamps[3]) | kvr_get(&line->stamp[1]))
@@ -488,7 +512,9 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
 
             id = kvr_index_id(ids, i, stamp);
 
-            if (kvr_line_counts(ix, view, id, stamp)) {
+            if (kvr_set_test(&view->known, id)
+                && kvr_line_known(view, id, stamp, times))
+            {
                 live = 1;
                 continue;
             }
@@ -497,7 +523,7 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
 
             kvr_line_peer(ix, id, view);
 
-            if (kvr_line_counts(ix, view, id, stamp)) {
+            if (kvr_line_known(view, id, stamp, times)) {
                 live = 1;
 
             } else {

@@ -30,6 +30,8 @@ static uint32_t kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain,
     const kvr_set_t *set, uint32_t peers, uint32_t *matched);
 static int kvr_lookup_meet(kvr_index_t *ix, uint64_t mask,
     const kvr_set_t *set);
+static int kvr_lookup_young(kvr_index_t *ix, const uint64_t *chain,
+    uint32_t from, uint32_t to, uint32_t *age);
 static uint32_t kvr_lookup_take(kvr_index_t *ix, kvr_line_holders_t *h,
     uint32_t depth, kvr_set_t *open, uint32_t *matched);
 
@@ -433,6 +435,128 @@ kvr_index_age(kvr_index_t *ix, uint64_t value, unsigned peer, uint32_t *age)
     line = kvr_line_find(ix, value);
 
     return line && kvr_line_age(line, peer, clock, age) && (int32_t) *age >= 0;
+}
+
+
+uint32_t
+kvr_index_reuse(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    uint32_t known, kvr_index_reuse_t *reuse)
+{
+    uint32_t  i, end, low, high, middle, age, other;
+
+    /* the deepest entry; the index may have lost some before */
+
+    end = kvr_min(known, n);
+
+    for (i = end; i < n && i < end + KVR_LOOKUP_GAP; i++) {
+        if (kvr_lookup_young(ix, chain, i, i + 1, &age)) {
+            end = i + 1;
+        }
+    }
+
+    for (i = 0; end && i < KVR_INDEX_REUSES; /* void */ ) {
+
+        if (!kvr_lookup_young(ix, chain, end - 1, end, &age)) {
+            end--;
+            continue;
+        }
+
+        /* entries low .. end - 1 are about as old */
+
+        for (low = 0, high = end - 1; low < high; /* void */ ) {
+            middle = (low + high) / 2;
+
+            if (kvr_lookup_young(ix, chain, middle, high, &other)
+                && other < age - age / 8)
+            {
+                low = middle + 1;
+
+            } else {
+                high = middle;
+            }
+        }
+
+        reuse[i].age = age;
+        reuse[i].depth = kvr_chain_depth(end - 1);
+        reuse[i].units = reuse[i].depth
+                         - (low ? kvr_chain_depth(low - 1) : 0);
+        end = low;
+        i++;
+    }
+
+    return i;
+}
+
+
+/*
+ * Sets the age of the first of some entries that is in the index, in parts of
+ * the capacity of the peer with the youngest copy.
+ */
+static int
+kvr_lookup_young(kvr_index_t *ix, const uint64_t *chain, uint32_t from,
+    uint32_t to, uint32_t *age)
+{
+    int                found;
+    uint32_t           i, id, stamp, part;
+    int64_t            units;
+    uint64_t           ids, clock, capacity;
+    kvr_index_line_t  *line;
+    kvr_index_peer_t  *p;
+
+    for (found = 0; from < to && !found; from++) {
+
+        line = kvr_line_find(ix, chain[from]);
+
+        if (line == NULL) {
+            continue;
+        }
+
+        /* many have it */
+
+        if (kvr_get(&line->mask)) {
+            *age = 0;
+            return 1;
+        }
+
+        ids = kvr_get(&line->ids);
+
+        for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
+
+            stamp = kvr_get(&line->stamp[i]);
+
+            if (!kvr_index_used(stamp)) {
+                continue;
+            }
+
+            id = kvr_index_id(ids, i, stamp);
+
+            if (id >= ix->max_peers) {
+                continue;
+            }
+
+            p = kvr_index_peer(ix, id);
+            clock = kvr_index_units(p);
+            capacity = kvr_get(&p->capacity);
+
+            units = (int32_t) (kvr_index_clocked(clock, id) - stamp)
+                    >> KVR_INDEX_STAMP;
+            units = kvr_max(units, 0);
+
+            if (capacity == 0
+                || (uint64_t) units + kvr_get(&p->floor) >= clock)
+            {
+                continue;
+            }
+
+            part = (uint32_t) kvr_min((uint64_t) units * KVR_INDEX_WHOLE
+                                      / capacity, UINT32_MAX);
+
+            *age = found ? kvr_min(*age, part) : part;
+            found = 1;
+        }
+    }
+
+    return found;
 }
 
 

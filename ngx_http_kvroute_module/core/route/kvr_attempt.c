@@ -35,6 +35,18 @@ static void kvr_attempt_write(kvr_attempt_t *a, const kvr_zone_t *zone,
     uint32_t behind);
 
 
+static inline kvr_whatif_t *
+kvr_attempt_whatif(kvr_attempt_t *a, const kvr_zone_t *zone)
+{
+    kvr_registry_t  *reg;
+
+    reg = zone->registry;
+
+    return kvr_registry_whatif(reg, reg->member[a->reservation.member]
+                                    .upstream);
+}
+
+
 uint64_t
 kvr_attempt_resident(uint64_t bytes, uint32_t output)
 {
@@ -149,6 +161,15 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
     a->units = in->units;
     a->clock = kvr_index_clock(zone->index, id);
 
+    a->sampled = !in->skips
+                 && kvr_whatif_sampled(in->chain[in->entries - 1], a->clock)
+                 && kvr_attempt_whatif(a, zone);
+
+    if (kvr_unlikely(a->sampled)) {
+        kvr_capacity_whatif(zone, kvr_attempt_whatif(a, zone), id, in->chain,
+                            in->entries, in->units, in->held);
+    }
+
     /* the deepest block that the peer is expected to have */
 
     if (k) {
@@ -202,6 +223,10 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
                           held, &a->undo);
     }
 
+    if (kvr_unlikely(a->sampled)) {
+        kvr_whatif_moved(kvr_attempt_whatif(a, zone), 0, a->undo.moved);
+    }
+
     kvr_hooks(zone, inserted, in->chain, in->entries, &a->undo);
 }
 
@@ -249,6 +274,10 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
     if (f->hot) {
         kvr_hot_add(zone->hot, f->hot, now);
         kvr_hooks(zone, counted, f->hot, a->reservation.peer);
+    }
+
+    if (kvr_unlikely(a->sampled)) {
+        kvr_whatif_first(kvr_attempt_whatif(a, zone), ms);
     }
 
     /* an answer that is no stream arrives complete */
@@ -459,6 +488,12 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
         kvr_attempt_price(a, zone, upstream, &r);
     }
 
+    if (r.cached >= 0 && a->sampled) {
+        kvr_whatif_delivered(kvr_attempt_whatif(a, zone),
+                             (uint32_t) r.prompt,
+                             (uint32_t) r.cached);
+    }
+
     r.step = (uint64_t) (kvr_resume_step(&upstream->resume)
                          * kvr_feedback_bytes(&peer->feedback));
 
@@ -629,6 +664,10 @@ kvr_attempt_extend(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     if (a->entries) {
         behind = kvr_min(behind, kvr_index_undo_age(zone->index, &a->undo));
+    }
+
+    if (a->sampled) {
+        kvr_whatif_moved(kvr_attempt_whatif(a, zone), units, 0);
     }
 
     kvr_attempt_write(a, zone, reply->value, reply->first, reply->n, units,

@@ -79,6 +79,7 @@ typedef struct {
     unsigned             started:1;  /* the first event has come */
     unsigned             speculative:1;  /* predicted by an insert that may not
                                             be computed yet, or by a mask */
+    unsigned             sampled:1;  /* for kvr_whatif.h */
 } kvr_attempt_t;
 
 

@@ -380,6 +380,39 @@ kvr_capacity_fade(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t id,
 }
 
 
+/*
+ * An engine uses all blocks of a request again when it ends, and the reply is
+ * inserted then.  So no block is older than one behind it.
+ */
+void
+kvr_capacity_whatif(const kvr_zone_t *zone, kvr_whatif_t *w, uint32_t id,
+    const uint64_t *chain, uint32_t entries, uint32_t units, uint32_t held)
+{
+    uint32_t           i, n, ages, capacity;
+    uint64_t           used;
+    kvr_index_reuse_t  reuse[KVR_INDEX_REUSES];
+
+    _Static_assert(KVR_INDEX_WHOLE == KVR_WHATIF_ONE, "an age");
+
+    capacity = kvr_get(&kvr_index_peer(zone->index, id)->capacity);
+
+    used = kvr_load_get(zone->load, kvr_registry_resident(zone->registry, id))
+           .pending / zone->unit * KVR_WHATIF_ONE / kvr_max(capacity, 1);
+
+    kvr_whatif_prompt(w, units, held, used);
+
+    n = kvr_index_reuse(zone->index, chain, entries, kvr_chain_entries(held),
+                        reuse);
+
+    for (i = 0, ages = KVR_WHATIF_AGES; i < n; i++) {
+        kvr_whatif_reused(w, units, kvr_whatif_class(reuse[i].age),
+                          reuse[i].depth, reuse[i].units, &ages);
+    }
+
+    kvr_whatif_reused(w, units, 0, 0, 0, &ages);
+}
+
+
 const char *
 kvr_capacity_source(kvr_index_source_e source)
 {

@@ -70,6 +70,14 @@ void kvr_capacity_configured(const kvr_zone_t *zone, const kvr_pool_t *pool,
 void kvr_capacity_fade(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t peer, uint64_t now, uint32_t seconds);
 
+/*
+ * Counts a prompt that is sent to a peer, which has the first held units, for
+ * estimates of what other capacities would bring.  Called before its insert.
+ */
+void kvr_capacity_whatif(const kvr_zone_t *zone, kvr_whatif_t *w,
+    uint32_t peer, const uint64_t *chain, uint32_t entries, uint32_t units,
+    uint32_t held);
+
 /* Returns the name of a source, as in the status. */
 const char *kvr_capacity_source(kvr_index_source_e source);
 

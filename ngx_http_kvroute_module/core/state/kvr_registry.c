@@ -40,6 +40,7 @@ kvr_registry_view(kvr_registry_t *reg, kvr_registry_shared_t *shared,
     reg->member = (kvr_member_t *) (void *) &shared->peer[max_peers];
     reg->upstream = shared->upstream;
     reg->tally = &shared->tally;
+    reg->whatif = shared->whatif;
     reg->given = &shared->given;
     reg->ranked = &shared->ranked;
     reg->named = &shared->named;
@@ -456,6 +457,10 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
 
     kvr_counter_reset(KVR_COUNTER_STATS, &u->stats);
     kvr_tally_forget(reg->tally, n);
+
+    if (kvr_registry_whatif(reg, n)) {
+        memset((void *) kvr_registry_whatif(reg, n), 0, sizeof(kvr_whatif_t));
+    }
     memset((void *) &u->prefill, 0, sizeof(kvr_ttft_prefill_t));
     memset((void *) &u->fleet, 0, sizeof(kvr_outlier_fleet_t));
     atomic_store(&u->looked, 0);

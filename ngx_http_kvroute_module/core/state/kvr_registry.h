@@ -34,11 +34,13 @@
 #include "core/state/kvr_stats.h"
 #include "core/state/kvr_tally.h"
 #include "core/learn/kvr_ttft.h"
+#include "core/learn/kvr_whatif.h"
 
 
 #define KVR_REGISTRY_NAME_LEN   112      /* a unix socket's path fits */
 #define KVR_REGISTRY_TITLE_LEN  252      /* often a list of host names */
 #define KVR_REGISTRY_UPSTREAMS  64
+#define KVR_REGISTRY_WHATIFS    16       /* upstreams with estimates */
 
 /* members: more than peers, as some peers are in several upstreams */
 #define KVR_REGISTRY_SHARED     64
@@ -160,6 +162,7 @@ typedef struct {
     _Atomic uint32_t   tiered;       /* 1: a peer has more tiers than one */
     kvr_tally_t        tally;
     kvr_upstream_t     upstream[KVR_REGISTRY_UPSTREAMS];
+    kvr_whatif_t       whatif[KVR_REGISTRY_WHATIFS];
     kvr_peer_t         peer[];
 } kvr_registry_shared_t;
 
@@ -172,6 +175,7 @@ typedef struct {
     kvr_member_t      *member;
     kvr_upstream_t    *upstream;
     kvr_tally_t       *tally;
+    kvr_whatif_t      *whatif;
     _Atomic uint32_t  *given;
     _Atomic uint32_t  *ranked;
     _Atomic uint32_t  *named;
@@ -206,6 +210,14 @@ size_t kvr_registry_size(uint32_t max_peers);
 /* Locates its parts; max_peers: 1 .. KVR_PEERS. */
 void kvr_registry_view(kvr_registry_t *reg, kvr_registry_shared_t *shared,
     uint32_t max_peers);
+
+
+/* Returns the estimates of an upstream, or NULL. */
+static inline kvr_whatif_t *
+kvr_registry_whatif(const kvr_registry_t *reg, uint32_t upstream)
+{
+    return upstream < KVR_REGISTRY_WHATIFS ? &reg->whatif[upstream] : NULL;
+}
 
 
 static inline uint32_t

@@ -1,0 +1,343 @@
+/*
+ * What another fleet would bring: "make bench-whatif".
+ *
+ * Each scenario is run with the fleet of today, whose router estimates what a
+ * change would bring (core/learn/kvr_whatif.h).  Then the fleet is changed and
+ * run with the same sessions.
+ *
+ * The scenarios were fixed before the estimate was tuned.
+ */
+
+#include <stdio.h>
+
+#include <cjson/cJSON.h>
+
+#include "bench/sim/contest/whatif.h"
+#include "bench/sim/router/router.h"
+
+
+#define KVS_8B    "llama-8b-bf16-h100"
+#define KVS_24B   "devstral-24b-fp8-h100"
+#define KVS_24B2  "devstral-24b-fp8-h100-tp2"
+
+#define KVS_AGENT(pause_s)                                                    \
+    { .shape = KVS_AGENTS, .prefixes = 4, .zipf = 1.0,                        \
+      .prefix_min = 3000, .prefix_max = 5000,                                 \
+      .question = { 400, 1.1 }, .output = { 200, 0.8 },                       \
+      .steps = { 15, 0.6 }, .pause = { pause_s, 0.8 } }
+
+#define KVS_DOCUMENTS(n)                                                      \
+    { .shape = KVS_HOT, .prefixes = n,                                        \
+      .prefix_min = 3000, .prefix_max = 5000,                                 \
+      .question = { 200, 0.5 }, .output = { 100, 0.5 } }
+
+#define KVS_PEOPLE                                                            \
+    { .shape = KVS_AGENTS, .prefixes = 20, .zipf = 1.0,                       \
+      .prefix_min = 200, .prefix_max = 1500,                                  \
+      .question = { 120, 1.0 }, .output = { 300, 0.8 },                       \
+      .steps = { 5, 0.8 }, .pause = { 60, 0.8 } }
+
+#define KVS_ZIPF                                                              \
+    { .shape = KVS_HOT, .prefixes = 400, .zipf = 1.0,                         \
+      .prefix_min = 1000, .prefix_max = 8000,                                 \
+      .question = { 200, 1.0 }, .output = { 150, 0.8 } }
+
+#define KVS_AGAIN                                                             \
+    { .shape = KVS_MIXED, .prefixes = 50, .zipf = 1.0,                        \
+      .prefix_min = 300, .prefix_max = 2000,                                  \
+      .question = { 200, 1.0 }, .output = { 200, 0.8 },                       \
+      .document = { 14000, 0.5 }, .share = 0.2, .parts = 300 }
+
+#define KVS_DOCS                                                              \
+    { .shape = KVS_RAG, .prefixes = 2000, .zipf = 0.9,                        \
+      .prefix_min = 400, .prefix_max = 1000, .parts = 8,                      \
+      .question = { 60, 0.6 }, .output = { 120, 0.6 } }
+
+
+/* a fleet of n with so many tokens each, and what becomes of it */
+static const struct {
+    const char   *name;
+    const char   *hardware;
+    uint32_t      n, tokens;
+    kvs_shape_t   shape;
+    double        rate;
+
+    kvr_whatif_change_e  change;
+} kvs_whatif_cases[] = {
+    { "agents, twice", KVS_24B, 8, 50000, KVS_AGENT(20), 7,
+      KVR_WHATIF_TWICE },
+    { "agents, four times", KVS_24B, 8, 50000, KVS_AGENT(20), 7,
+      KVR_WHATIF_FOUR },
+    { "agents, one more", KVS_24B, 8, 50000, KVS_AGENT(20), 7,
+      KVR_WHATIF_MORE },
+    { "agents, host 4", KVS_24B, 8, 50000, KVS_AGENT(20), 7,
+      KVR_WHATIF_HOST_4 },
+    { "paced agents, half", KVS_24B, 8, 250000, KVS_AGENT(30), 8,
+      KVR_WHATIF_HALF },
+    { "paced agents, one less", KVS_24B, 8, 120000, KVS_AGENT(30), 8,
+      KVR_WHATIF_LESS },
+    { "few agents, one more", KVS_24B2, 4, 150000, KVS_AGENT(20), 11,
+      KVR_WHATIF_MORE },
+    { "documents, twice", KVS_24B, 8, 40000, KVS_DOCUMENTS(240), 20,
+      KVR_WHATIF_TWICE },
+    { "documents, host 4", KVS_24B, 8, 40000, KVS_DOCUMENTS(240), 20,
+      KVR_WHATIF_HOST_4 },
+    { "popular, half", KVS_8B, 8, 120000, KVS_ZIPF, 40,
+      KVR_WHATIF_HALF },
+    { "popular, four times", KVS_8B, 8, 120000, KVS_ZIPF, 40,
+      KVR_WHATIF_FOUR },
+    { "mixed, twice", KVS_8B, 8, 358400, KVS_AGAIN, 40,
+      KVR_WHATIF_TWICE },
+    { "mixed, one less", KVS_8B, 8, 358400, KVS_AGAIN, 40,
+      KVR_WHATIF_LESS },
+    { "retrieval, half", KVS_8B, 8, 450000, KVS_DOCS, 30,
+      KVR_WHATIF_HALF },
+    { "people, one more", KVS_8B, 4, 100000, KVS_PEOPLE, 22,
+      KVR_WHATIF_MORE },
+};
+
+/* what is wanted of the errors */
+#define KVS_WHATIF_CACHED  0.03
+#define KVS_WHATIF_FIRST   0.25
+
+#define KVS_CASES  kvr_nelts(kvs_whatif_cases)
+
+
+typedef struct {
+    kvs_result_t   result;
+    kvr_whatif_t   whatif;
+} kvs_whatif_run_t;
+
+
+typedef struct {
+    const kvs_options_t  *options;
+    kvs_whatif_run_t     *run;       /* [case][changed][seed] */
+} kvs_whatif_t;
+
+
+static const kvs_router_conf_t  kvs_whatif_conf = {
+    .policy = KVR_POLICY_KV_CACHE, .usage = 1, .timed = 1, .probe = 1,
+    .metrics = 1, .replies = 1, .zone = 64
+};
+
+/* of the process: one run at a time */
+
+static kvs_whatif_run_t  *kvs_whatif_here;
+static int                kvs_whatif_begun;
+
+
+static kvr_whatif_t *
+kvs_whatif_of(kvs_router_t *ro)
+{
+    return kvr_registry_whatif(ro->zone.core.registry, 0);
+}
+
+
+/* what the run begins with does not count */
+static uint32_t
+kvs_whatif_pick(void *data, kvs_request_t *rq, double now)
+{
+    kvs_router_t *ro = data;
+
+    if (!kvs_whatif_begun && now >= ro->sim->window) {
+        kvs_whatif_begun = 1;
+        memset((void *) kvs_whatif_of(ro), 0, sizeof(kvr_whatif_t));
+    }
+
+    return kvs_router_pick(data, rq, now);
+}
+
+
+static void
+kvs_whatif_destroy(void *data)
+{
+    memcpy((void *) &kvs_whatif_here->whatif, (void *) kvs_whatif_of(data),
+           sizeof(kvr_whatif_t));
+
+    kvs_router_destroy(data);
+}
+
+
+static const kvs_policy_t  kvs_whatif_policy = {
+    "kv_cache", KVS_OURS, kvs_router_create, kvs_whatif_destroy,
+    kvs_whatif_pick, kvs_router_admitted, NULL, kvs_router_first,
+    kvs_router_restarted, kvs_router_done, &kvs_whatif_conf
+};
+
+
+static void
+kvs_whatif_change(kvs_fleet_t *fleet, kvr_whatif_change_e change)
+{
+    switch (change) {
+    case KVR_WHATIF_LESS: fleet->replicas--; break;
+    case KVR_WHATIF_MORE: fleet->replicas++; break;
+    case KVR_WHATIF_HALF: fleet->kv_tokens /= 2; break;
+    case KVR_WHATIF_TWICE: fleet->kv_tokens *= 2; break;
+    case KVR_WHATIF_FOUR: fleet->kv_tokens *= 4; break;
+    case KVR_WHATIF_HOST_4: fleet->host = 4; fleet->host_rate = 50e9; break;
+    default: abort();
+    }
+}
+
+
+static void
+kvs_whatif_task(void *data, uint32_t i)
+{
+    kvs_whatif_t *t = data;
+
+    size_t           k;
+    uint32_t         seed, changed;
+    kvs_fleet_t      fleet;
+    kvs_workload_t  *w;
+
+    seed = i % t->options->seeds;
+    changed = i / t->options->seeds % 2;
+    k = i / t->options->seeds / 2;
+
+    if (t->options->only
+        && !kvs_listed(t->options->only, kvs_whatif_cases[k].name))
+    {
+        return;
+    }
+
+    memset(&fleet, 0, sizeof(kvs_fleet_t));
+
+    fleet.hardware = kvs_whatif_cases[k].hardware;
+    fleet.replicas = kvs_whatif_cases[k].n;
+    fleet.kv_tokens = kvs_whatif_cases[k].tokens;
+
+    if (changed) {
+        kvs_whatif_change(&fleet, kvs_whatif_cases[k].change);
+    }
+
+    kvs_whatif_here = &t->run[i];
+    kvs_whatif_begun = 0;
+
+    w = kvs_workload_create(&kvs_whatif_cases[k].shape, NULL);
+
+    kvs_run(&fleet, w, &kvs_whatif_policy, kvs_whatif_cases[k].rate,
+            t->options->requests, t->options->seed + seed, &t->run[i].result);
+
+    kvs_workload_destroy(w);
+}
+
+
+static double
+kvs_whatif_error(double estimate, double real)
+{
+    return real > 0 ? estimate / real - 1 : 0;
+}
+
+
+/* one point; adds its errors to the worst ones */
+static void
+kvs_whatif_point(const kvs_whatif_t *t, size_t k, uint32_t seed, cJSON *list,
+    double *worst)
+{
+    cJSON                  *json;
+    double                  cached, first;
+    kvs_whatif_run_t       *today, *changed;
+    kvr_whatif_estimate_t   e, now;
+
+    today = &t->run[k * 2 * t->options->seeds + seed];
+    changed = today + t->options->seeds;
+
+    if (kvr_whatif_estimate(&today->whatif, KVR_WHATIF_NOW,
+                            kvs_whatif_cases[k].n, &now)
+        != KVR_OK
+        || kvr_whatif_estimate(&today->whatif, kvs_whatif_cases[k].change,
+                               kvs_whatif_cases[k].n, &e)
+           != KVR_OK)
+    {
+        return;
+    }
+
+    cached = e.cached - changed->result.cached;
+    first = kvs_whatif_error(e.first, changed->result.ttft_p95);
+
+    printf("  %-24s %3.0f %7.3f %7.3f %7.3f %+6.3f %8.3f %7.3f %7.3f %+6.2f\n",
+           kvs_whatif_cases[k].name, (double) (t->options->seed + seed),
+           today->result.cached, changed->result.cached, e.cached, cached,
+           today->result.ttft_p95, changed->result.ttft_p95, e.first, first);
+
+    json = cJSON_CreateObject();
+    cJSON_AddItemToArray(list, json);
+
+    cJSON_AddStringToObject(json, "name", kvs_whatif_cases[k].name);
+    cJSON_AddNumberToObject(json, "seed",
+                            (double) (t->options->seed + seed));
+    cJSON_AddNumberToObject(json, "cached_today", today->result.cached);
+    cJSON_AddNumberToObject(json, "cached", changed->result.cached);
+    cJSON_AddNumberToObject(json, "cached_estimate", e.cached);
+    cJSON_AddNumberToObject(json, "p95_today", today->result.ttft_p95);
+    cJSON_AddNumberToObject(json, "p95_today_estimate", now.first);
+    cJSON_AddNumberToObject(json, "p95", changed->result.ttft_p95);
+    cJSON_AddNumberToObject(json, "p95_estimate", e.first);
+
+    worst[0] = fmax(worst[0], fabs(cached));
+    worst[1] = fmax(worst[1], fabs(first));
+    worst[2] += fabs(cached) <= KVS_WHATIF_CACHED;
+    worst[3] += fabs(first) <= KVS_WHATIF_FIRST;
+}
+
+
+int
+kvs_whatif(const kvs_options_t *o)
+{
+    int            rc;
+    char          *text;
+    FILE          *f;
+    cJSON         *json, *list;
+    double         worst[4] = { 0, 0, 0, 0 };
+    size_t         k;
+    uint32_t       seed;
+    kvs_whatif_t   t;
+
+    t.options = o;
+    t.run = kvs_contest_shared(KVS_CASES * 2 * o->seeds
+                               * sizeof(kvs_whatif_run_t));
+
+    kvs_contest_spread(o->jobs, (uint32_t) KVS_CASES * 2 * o->seeds,
+                       kvs_whatif_task, &t);
+
+    json = cJSON_CreateObject();
+    list = cJSON_CreateArray();
+
+    printf("  %-24s %3s %7s %7s %7s %6s %8s %7s %7s %6s\n", "", "", "cached",
+           "then", "told", "error", "P95 s", "then", "told", "error");
+
+    for (k = 0; k < KVS_CASES; k++) {
+        for (seed = 0; seed < o->seeds; seed++) {
+            kvs_whatif_point(&t, k, seed, list, worst);
+        }
+    }
+
+    cJSON_AddNumberToObject(json, "points", cJSON_GetArraySize(list));
+    cJSON_AddNumberToObject(json, "cached_error", worst[0]);
+    cJSON_AddNumberToObject(json, "p95_error", worst[1]);
+    cJSON_AddNumberToObject(json, "cached_within_0.03", worst[2]);
+    cJSON_AddNumberToObject(json, "p95_within_0.25", worst[3]);
+    cJSON_AddItemToObject(json, "point", list);
+
+    printf("\n%d points; worst: cached %.3f, P95 %.2f; within 0.03: %.0f, "
+           "within 0.25: %.0f\n", cJSON_GetArraySize(list), worst[0],
+           worst[1], worst[2], worst[3]);
+
+    rc = KVR_OK;
+
+    if (o->out) {
+        f = fopen(o->out, "w");
+        text = cJSON_Print(json);
+
+        if (f == NULL || fprintf(f, "%s\n", text) < 0 || fclose(f) != 0) {
+            perror(o->out);
+            rc = KVR_ERROR;
+        }
+
+        free(text);
+    }
+
+    cJSON_Delete(json);
+
+    return rc;
+}

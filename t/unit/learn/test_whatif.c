@@ -1,0 +1,211 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* kvr_whatif: what other caches would bring */
+
+
+#include <math.h>
+
+#include "util.h"
+#include "core/learn/kvr_whatif.h"
+
+
+static kvr_whatif_t  w;
+
+
+/*
+ * Prompts of 100 units that were all used before, at ages evenly spread from 0
+ * to 4 capacities.  So P(x) = 1 - x / 4, and a cache that keeps blocks for the
+ * time x has the size x - x^2 / 8, over the clock's speed of 7 / 8.
+ */
+static void
+even(uint32_t n)
+{
+    uint32_t  i, age, ages;
+
+    for (i = 0; i < n; i++) {
+        age = i * 37 % 1000 * 4 * KVR_WHATIF_ONE / 1000;
+        ages = KVR_WHATIF_AGES;
+
+        kvr_whatif_prompt(&w, 100, age < KVR_WHATIF_ONE ? 100 : 0, 0);
+        kvr_whatif_reused(&w, 100, kvr_whatif_class(age), 100, 100, &ages);
+        kvr_whatif_reused(&w, 100, 0, 0, 0, &ages);
+        util_check(ages == 0, "each age was counted");
+
+        kvr_whatif_moved(&w, 0, i % 2 ? 87 : 88);
+        kvr_whatif_delivered(&w, 1000, age < KVR_WHATIF_ONE ? 1000 : 0);
+        kvr_whatif_first(&w, age < KVR_WHATIF_ONE ? 10 : 100);
+    }
+}
+
+
+static void
+clean(void)
+{
+    memset((void *) &w, 0, sizeof(w));
+}
+
+
+static kvr_whatif_estimate_t
+estimate(kvr_whatif_change_e change, uint32_t peers)
+{
+    kvr_whatif_estimate_t  e;
+
+    util_check(kvr_whatif_estimate(&w, change, peers, &e) == KVR_OK, "%s",
+               kvr_whatif_name(change));
+
+    return e;
+}
+
+
+static int
+near(double a, double b, double most)
+{
+    return fabs(a - b) <= most;
+}
+
+
+TEST(test_whatif_curve)
+{
+    size_t  i;
+
+    static const double  times[][2] = {
+        { 0.5357, 0.125 }, { 1, 0.25 }, { 1.7143, 0.5 }, { 2, 0.6464 },
+        { 2.2857, 1 }, { 64, 1 }
+    };
+
+    clean();
+    even(4000);
+
+    for (i = 0; i < kvr_nelts(times); i++) {
+        util_check(near(kvr_whatif_share(&w, times[i][0]), times[i][1], 0.02),
+                   "%.2f: %.3f of %.3f", times[i][0],
+                   kvr_whatif_share(&w, times[i][0]), times[i][1]);
+    }
+}
+
+
+TEST(test_whatif_estimate)
+{
+    kvr_whatif_estimate_t  e;
+
+    clean();
+    even(KVR_WHATIF_ENOUGH - 1);
+    util_check(kvr_whatif_estimate(&w, KVR_WHATIF_NOW, 4, &e) == KVR_DECLINED,
+               "too few");
+
+    clean();
+    even(4000);
+
+    e = estimate(KVR_WHATIF_NOW, 4);
+    util_check(near(e.cached, 0.25, 0.01) && e.load == 1, "%.3f", e.cached);
+    util_check(near(e.first, 0.1, 0.01), "P95 %.3f", e.first);
+
+    e = estimate(KVR_WHATIF_TWICE, 4);
+    util_check(near(e.cached, 0.646, 0.02), "twice %.3f", e.cached);
+    util_check(near(e.load, 0.354 / 0.75, 0.03), "load %.3f", e.load);
+    util_check(near(e.first, 0.1, 0.02), "a third still waits %.3f", e.first);
+
+    e = estimate(KVR_WHATIF_FOUR, 4);
+    util_check(near(e.cached, 1, 0.02), "all %.3f", e.cached);
+    util_check(e.first < 0.015, "nobody waits %.3f", e.first);
+
+    /* 5 peers for 4 are a quarter more, each with four fifths of the work */
+
+    e = estimate(KVR_WHATIF_MORE, 4);
+    util_check(near(e.cached, kvr_whatif_share(&w, 1.25), 0.01), "%.3f",
+               e.cached);
+    util_check(near(e.load, (1 - e.cached) / 0.75 * 0.8, 0.02), "%.3f",
+               e.load);
+
+    e = estimate(KVR_WHATIF_LESS, 4);
+    util_check(near(e.cached, kvr_whatif_share(&w, 0.75), 0.01) && e.load > 1,
+               "%.3f", e.cached);
+    util_check(kvr_whatif_estimate(&w, KVR_WHATIF_LESS, 1, &e) == KVR_DECLINED,
+               "none would be left");
+
+    e = estimate(KVR_WHATIF_HOST_2, 4);
+    util_check(near(e.cached, 0.646, 0.02), "host %.3f", e.cached);
+
+    e = estimate(KVR_WHATIF_PERFECT, 4);
+    util_check(near(e.cached, 0.25, 0.02), "routed well %.3f", e.cached);
+}
+
+
+/* engines that deliver less than is expected, or report nothing */
+TEST(test_whatif_delivered)
+{
+    uint32_t               i;
+    kvr_whatif_estimate_t  e;
+
+    clean();
+    even(4000);
+
+    for (i = 0; i < 4000; i++) {
+        kvr_whatif_delivered(&w, 1000, 0);
+    }
+
+    e = estimate(KVR_WHATIF_NOW, 4);
+    util_check(near(e.cached, 0.125, 0.01), "half %.3f", e.cached);
+    e = estimate(KVR_WHATIF_TWICE, 4);
+    util_check(near(e.cached, 0.455, 0.02), "between the two %.3f", e.cached);
+    e = estimate(KVR_WHATIF_HALF, 4);
+    util_check(near(e.cached, kvr_whatif_share(&w, 0.5) / 2, 0.01), "%.3f",
+               e.cached);
+
+    clean();
+    even(4000);
+    kvr_set(&w.prompt, 0);
+    e = estimate(KVR_WHATIF_NOW, 4);
+    util_check(near(e.cached, 0.25, 0.01), "as predicted %.3f", e.cached);
+
+    /* nonsense stays within bounds */
+
+    kvr_whatif_delivered(&w, 10, 1000000);
+    e = estimate(KVR_WHATIF_FOUR, 4);
+    util_check(e.cached <= 1 && e.load >= 0, "%.3f %.3f", e.cached, e.load);
+}
+
+
+/* counts fade, and never overflow */
+TEST(test_whatif_fade)
+{
+    uint32_t  i;
+
+    clean();
+
+    for (i = 0; i < 100; i++) {
+        even(2000);
+    }
+
+    util_check(kvr_get(&w.units) < 3 << 20, "%u", kvr_get(&w.units));
+    util_check(near(kvr_whatif_share(&w, 1), 0.25, 0.02), "%.3f",
+               kvr_whatif_share(&w, 1));
+
+    for (i = 0; i < 200000; i++) {
+        kvr_whatif_prompt(&w, 0, 0, UINT64_MAX);
+        kvr_whatif_first(&w, UINT64_MAX);
+    }
+
+    util_check(kvr_get(&w.requests) <= 2 * 32768, "%u", kvr_get(&w.requests));
+    util_check(estimate(KVR_WHATIF_NOW, 4).first > 10, "no wrap");
+}
+
+
+TEST(test_whatif_class)
+{
+    uint32_t  age, class, last;
+
+    for (age = 0, last = 0; age < 100000; age++) {
+        class = kvr_whatif_class(age);
+        util_check(class >= last && class <= last + 4
+                   && class < KVR_WHATIF_CLASSES, "%u: %u", age, class);
+        last = class;
+    }
+
+    util_check(kvr_whatif_class(UINT32_MAX) == KVR_WHATIF_CLASSES - 1, "old");
+    util_check(kvr_whatif_class(KVR_WHATIF_ONE) == 24, "a capacity");
+}
