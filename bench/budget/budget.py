@@ -5,8 +5,8 @@ tenant that send new prompts at their pace and retry nothing.  Parts:
 
     rate        three tenants, at 1, 1 and 10 times the rate; what engines computed
                 for each, after a minute, over its rate
-    hosts       the same through 4 hosts, each with a quarter of the rate; each
-                request goes to any of them
+    hosts       the same through 4 hosts, each with a quarter of the rate and the
+                whole burst; each request goes to any of them
     cached      a tenant with the same budget whose prompts are cached, beside one
                 without a budget: requests a second of each
     killed      a worker is killed each second, at 3 times the rate: what engines
@@ -64,9 +64,10 @@ HTTP = """
 """
 
 
-def budget(rate):
+def budget(rate, hosts=1):
+    """One of several hosts has its part of the rate, and the whole burst."""
     return ("kvroute_budget $http_x_key zone=llm rate=%d/s burst=%d;"
-            % (rate, rate * BURST))
+            % (rate / hosts, rate * BURST))
 
 
 def body(seed):
@@ -137,11 +138,11 @@ def computed(clients, key, since=0):
                for at, n in c.tokens if at >= since)
 
 
-def start(rate, **kw):
+def start(rate, hosts=1, **kw):
     engines = Engines(4, "--hardware", "none", "--model", "m",
                       "--enable-prompt-tokens-details")
     nginx = Nginx(HTTP, workers=WORKERS, servers=engines.servers("max_fails=0"),
-                  budget=budget(rate) if rate else "", **kw)
+                  budget=budget(rate, hosts) if rate else "", **kw)
     return engines, nginx
 
 
@@ -153,9 +154,9 @@ def size(port):
 
 def rate(hosts=1):
     """After the burst is used, what a tenant gets is its rate."""
-    engines, nginx = start(RATE / hosts)
+    engines, nginx = start(RATE, hosts)
     more = [Nginx(HTTP, workers=WORKERS, servers=engines.servers("max_fails=0"),
-                  budget=budget(RATE / hosts)) for _ in range(hosts - 1)]
+                  budget=budget(RATE, hosts)) for _ in range(hosts - 1)]
     pace = RATE / size(nginx.port)
     ports = [n.port for n in (nginx, *more)]
     clients = [Client(ports, key, pace * times / 4)

@@ -172,7 +172,7 @@ const drawWhatif = (u) => {
     ...one("one less", f.one_less),
     ...one("twice the cache each", f.twice),
     ...one("host memory of 4 times the cache", f.host_4)].join("; ")
-    + ". Shares are good to 4 points, times to a quarter, except where nearly "
+    + ". Shares are good to 6 points, times to a quarter, except where about "
     + "one request in 20 is not cached.");
 
   drawBars("curve", f.curve.length, f.curve.map((x, i) => ({
