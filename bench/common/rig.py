@@ -305,11 +305,12 @@ def own(text, of):
     names, inside, skip, n = {}, False, False, 0
 
     for line in text.splitlines():
-        found = re.match(r"ob=\((\d+)\)(?: (.*))?$", line)
+        found = re.match(r"(c?)ob=\((\d+)\)(?: (.*))?$", line)
         if found:
-            if found[2]:
-                names[found[1]] = found[2]
-            inside = of in names[found[1]]
+            if found[3]:
+                names[found[2]] = found[3]
+            if not found[1]:
+                inside = of in names[found[2]]
         elif line.startswith("calls="):
             skip = True
         elif re.match(r"[+*\-\d]", line):
