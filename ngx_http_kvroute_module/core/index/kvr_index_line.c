@@ -411,13 +411,31 @@ kvr_line_sweep(kvr_index_t *ix, uint64_t count)
 }
 
 
-/* Tells whether a peer of so many times the capacity would hold the block. */
+/*
+ * Tells whether a peer holds the block, or would hold it with so many times its
+ * capacity.
+ */
 static inline int
-kvr_line_known(const kvr_line_view_t *view, unsigned peer, uint32_t stamp,
-    uint32_t times)
+kvr_line_known(kvr_index_t *ix, const kvr_line_view_t *view, unsigned peer,
+    uint32_t stamp, uint32_t times)
 {
-    return view->clock[peer] - stamp
-           < kvr_min((uint64_t) view->limit[peer] * times, KVR_LINE_OLDEST);
+    uint32_t           age;
+    uint64_t           units, since;
+    kvr_index_peer_t  *p;
+
+    age = view->clock[peer] - stamp;
+
+    if (kvr_likely(age < view->limit[peer])) {
+        return 1;
+    }
+
+    p = kvr_index_peer(ix, peer);
+    units = (uint64_t) kvr_get(&p->capacity) * times;
+    since = kvr_index_units(p) - kvr_get(&p->floor);
+
+    return times > 1
+           && age < kvr_min(kvr_min(units, since) << KVR_INDEX_STAMP,
+                            KVR_LINE_OLDEST);
 }
 
 
@@ -484,7 +502,7 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
         id = kvr_index_id(ids, 0, stamp);
 
         if (kvr_set_test(&view->known, id)
-            && kvr_line_known(view, id, stamp, times)
+            && kvr_line_known(ix, view, id, stamp, times)
             && kvr_index_used(stamp)
             && ((kvr_get(&line->stamps[1]) | kvr_get(&line->stamps[2])
                  | kvr_get(&line->stamps[3]) | kvr_get(&line->stamp[1]))
@@ -513,7 +531,7 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
             id = kvr_index_id(ids, i, stamp);
 
             if (kvr_set_test(&view->known, id)
-                && kvr_line_known(view, id, stamp, times))
+                && kvr_line_known(ix, view, id, stamp, times))
             {
                 live = 1;
                 continue;
@@ -523,7 +541,7 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
 
             kvr_line_peer(ix, id, view);
 
-            if (kvr_line_known(view, id, stamp, times)) {
+            if (kvr_line_known(ix, view, id, stamp, times)) {
                 live = 1;
 
             } else {
