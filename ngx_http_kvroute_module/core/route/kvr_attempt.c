@@ -490,8 +490,7 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     if (r.cached >= 0 && a->sampled) {
         kvr_whatif_delivered(kvr_attempt_whatif(a, zone),
-                             (uint32_t) r.prompt,
-                             (uint32_t) r.cached);
+                             (uint32_t) r.prompt, (uint32_t) r.cached);
     }
 
     r.step = (uint64_t) (kvr_resume_step(&upstream->resume)
