@@ -173,6 +173,7 @@ typedef struct {
     unsigned                     ready:1;
     unsigned                     eject_set:1;
     unsigned                     engine_set:1;
+    unsigned                     engine_used:1;  /* by an extension */
     unsigned                     in_use:1;  /* initialized by nginx */
     unsigned                     shadow:1;  /* another balancer routes */
     unsigned                     named:1;   /* by a literal "proxy_pass" */

@@ -65,7 +65,7 @@ $t->upstream('queued', 'zone queued 256k;', 'kvroute kv_cache zone=z;',
              'kvroute_queue max=10 timeout=1h;',
              'server engines.test:%%ENGINES%% resolve max_conns=1 max_fails=0;');
 $t->upstream('heard', 'zone heard 256k;', 'kvroute kv_cache zone=y;',
-             "kvroute_events port=$zmq;",
+             'kvroute_events port=auto;',
              'server heard.test:%%E0%% resolve max_fails=0;');
 $t->upstream('ranked', 'zone ranked 256k;', 'kvroute kv_cache zone=r;',
              'kvroute_ranks 4;',

@@ -146,9 +146,10 @@ upstream | kvroute zone=llm; kvroute_events replay=1;  | refused | "kvroute_even
 upstream | kvroute zone=llm; kvroute_events port=+x;   | refused | "port=" must be a port between 1 and 65535, or "+"
 upstream | kvroute zone=llm; kvroute_events port=70000; | refused | "port=70000" must be a port between 1 and 65535, or "+"
 upstream | kvroute zone=llm; kvroute_events 5557;      | refused | invalid parameter "5557": known are port=
-upstream | kvroute zone=llm; kvroute_events port=Auto; | refused | "port=" must be a port between 1 and 65535, or "+" and an offset to the server's port, or a range of up to 8 ports, one for each rank
+upstream | kvroute zone=llm; kvroute_events port=Auto; | refused | "port=" must be a port between 1 and 65535, or "+" and an offset to the server's port, a range of up to 8 ports, one for each rank, or "auto"
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=auto; | refused | "replay=" must be a port between 1 and 65535, or "+"
-upstream | kvroute zone=llm; kvroute_events port=auto; | refused | "port=" must be a port
+upstream | kvroute zone=llm; kvroute_events port=auto replay=5558; | refused | "port=auto" finds the replay port of an engine: remove "replay="
+upstream | kvroute zone=llm; kvroute_events port=auto-2; | refused | "port=" must be a port
 upstream | kvroute zone=llm; kvroute_events port=5557 aliases=1k; | refused | "aliases=" must be between 64k and 1g
 upstream | kvroute zone=llm; kvroute_events port=5557 aliases=1m session=abc; | refused | "session=" must be a variable, as "$request_id", which "proxy_set_header X-Session-ID" sends to engines as well
 upstream | kvroute zone=llm; kvroute_events port=5557 session=$request_id; | refused | "session=" has no effect without "aliases="
@@ -262,8 +263,8 @@ upstream | least_conn; kvroute_shadow zone=llm; keepalive 8;
 upstream | kvroute_shadow least_request zone=llm; kvroute_probe; kvroute_health; ip_hash;
 upstream | kvroute zone=llm; kvroute_probe path=/metrics interval=5s timeout=5s; kvroute_health uri=/live;
 upstream | kvroute zone=llm; kvroute_health interval=1s;
-upstream | kvroute_events port=+1000; kvroute zone=llm;
-upstream | kvroute_events port=+1000 aliases=1m session=$request_id; kvroute zone=llm;
+upstream | kvroute_events port=auto; kvroute zone=llm;
+upstream | kvroute_events port=auto aliases=1m session=$request_id; kvroute zone=llm;
 http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; server 127.0.0.1:99; kvroute_events port=+1; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; server 127.0.0.1:99; kvroute_events port=+1; }
 upstream | kvroute_events port=+1000-+1001 replay=+2000; kvroute zone=llm;
 location | kvroute_policy sticky timeout=1h; kvroute_pin $arg_p;

@@ -99,6 +99,8 @@ ngx_http_kvroute_events_exit(ngx_cycle_t *cycle)
 
         ngx_http_kvroute_events_remove(source);
     }
+
+    ngx_http_kvroute_events_find_exit();
 }
 
 
@@ -122,6 +124,8 @@ ngx_http_kvroute_events_look(ngx_event_t *ev)
     {
         source->seen = 0;
     }
+
+    ngx_http_kvroute_events_find_unseen();
 
     kscfp = kmcf->upstreams.elts;
 
@@ -160,6 +164,8 @@ ngx_http_kvroute_events_look(ngx_event_t *ev)
     }
 
     ngx_add_timer(ev, NGX_HTTP_KVROUTE_EVENTS_LOOK);
+
+    ngx_http_kvroute_events_find_ask(ev);
 }
 
 
@@ -184,6 +190,8 @@ ngx_http_kvroute_events_servers(ngx_http_kvroute_srv_conf_t *conf,
     {
         source->seen |= (source->conf == conf);
     }
+
+    ngx_http_kvroute_events_find_keep(conf);
 }
 
 
@@ -192,10 +200,13 @@ ngx_http_kvroute_events_server(void *data, ngx_http_kvroute_srv_conf_t *conf,
     ngx_uint_t k, ngx_uint_t i, ngx_http_upstream_rr_peer_t *peer)
 {
     uint32_t                           id;
+    in_port_t                          live, replay;
     ngx_log_t                         *log = data;
     ngx_uint_t                         n, rank;
     ngx_http_kvroute_list_t           *list;
     ngx_http_kvroute_events_conf_t    *events;
+    ngx_http_kvroute_events_find_t    *find;
+    ngx_http_kvroute_events_source_t  *source;
 
     /* a unix socket has no further ports */
 
@@ -207,10 +218,34 @@ ngx_http_kvroute_events_server(void *data, ngx_http_kvroute_srv_conf_t *conf,
 
     list = &conf->list[k];
     events = ngx_http_kvroute_events_get(conf);
+    find = NULL;
+    n = events->ranks;
+
+    if (events->port == NGX_HTTP_KVROUTE_EVENTS_AUTO) {
+
+        id = list->id[list->first[i]];
+
+        if (id == KVR_REGISTRY_NONE) {
+            return;
+        }
+
+        ngx_http_kvroute_events_begin(events->heard, id);
+
+        find = ngx_http_kvroute_events_find(conf, id, peer, log);
+
+        if (find == NULL) {
+            return;
+        }
+
+        n = find->number;
+    }
 
     /* with kvroute_ranks each rank is a peer with one source */
 
-    n = conf->ranks ? list->first[i + 1] - list->first[i] : events->ranks;
+    if (conf->ranks) {
+        n = list->first[i + 1] - list->first[i];
+        n = find ? ngx_min(n, find->number) : n;
+    }
 
     for (rank = 0; rank < n; rank++) {
 
@@ -222,10 +257,25 @@ ngx_http_kvroute_events_server(void *data, ngx_http_kvroute_srv_conf_t *conf,
 
         ngx_http_kvroute_events_begin(events->heard, id);
 
-        (void) ngx_http_kvroute_events_add(conf, id, rank, peer,
-                    ngx_http_kvroute_events_port(peer, events->port, rank),
-                    ngx_http_kvroute_events_port(peer, events->replay, rank),
-                    log);
+        if (find) {
+            live = find->publisher[rank].live;
+            replay = find->publisher[rank].replay;
+
+        } else {
+            live = ngx_http_kvroute_events_port(peer, events->port, rank);
+            replay = ngx_http_kvroute_events_port(peer, events->replay, rank);
+        }
+
+        if (live == 0) {
+            continue;
+        }
+
+        source = ngx_http_kvroute_events_add(conf, id, rank, peer, live,
+                                             replay, log);
+
+        if (find && (source == NULL || !source->open)) {
+            find->missing = 1;
+        }
     }
 }
 

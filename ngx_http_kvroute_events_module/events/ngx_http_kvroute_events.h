@@ -14,6 +14,7 @@
  *     _events_module     the directive, and the hooks that the router calls
  *     _events_conf       its parameters
  *     _events            sources: the publishers, and their connections
+ *     _events_find       port=auto: asks engines for their publishers
  *     _events_attribute  aliases=: matches requests with stored blocks
  *     _events_source     access to a source's state
  *     _events_read       the messages of a source, in their order
@@ -30,6 +31,9 @@
 /* flag of a port: an offset to the server's port */
 #define NGX_HTTP_KVROUTE_EVENTS_ADD   0x10000
 
+/* port=auto */
+#define NGX_HTTP_KVROUTE_EVENTS_AUTO  0x20000
+
 
 /* kvroute_events of an upstream */
 typedef struct {
@@ -39,7 +43,7 @@ typedef struct {
     size_t                       aliases;   /* bytes per server, or 0 */
     ngx_http_complex_value_t    *session;   /* the request's id in events, or
                                                NULL */
-    ngx_uint_t                   port;      /* 0: no events */
+    ngx_uint_t                   port;      /* or _AUTO; 0: no events */
     ngx_uint_t                   replay;    /* 0: none */
     ngx_uint_t                   ranks;
 } ngx_http_kvroute_events_conf_t;

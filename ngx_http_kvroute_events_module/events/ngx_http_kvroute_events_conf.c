@@ -16,9 +16,9 @@
 
 #define NGX_HTTP_KVROUTE_EVENTS_CONF_PORT                                     \
     "a port between 1 and 65535, or \"+\" and an offset to the server's port"
-#define NGX_HTTP_KVROUTE_EVENTS_CONF_PORTS                                    \
-    NGX_HTTP_KVROUTE_EVENTS_CONF_PORT ", or a range of up to 8 ports, one "   \
-    "for each rank"
+#define NGX_HTTP_KVROUTE_EVENTS_CONF_AUTO                                     \
+    NGX_HTTP_KVROUTE_EVENTS_CONF_PORT ", a range of up to 8 ports, one for "  \
+    "each rank, or \"auto\""
 #define NGX_HTTP_KVROUTE_EVENTS_CONF_SESSION                                  \
     "a variable, as \"$request_id\", which \"proxy_set_header "              \
     "X-Session-ID\" sends to engines as well"
@@ -28,7 +28,7 @@ static ngx_int_t ngx_http_kvroute_events_conf_check(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
 static ngx_int_t ngx_http_kvroute_events_conf_ports(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
-static ngx_int_t ngx_http_kvroute_events_conf_range(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_events_conf_auto(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_events_conf_port(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
@@ -59,9 +59,9 @@ static const size_t  ngx_http_kvroute_events_conf_alias_parts[] = {
 
 static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_events_conf_list[]
 = {
-    { ngx_string("port="), ngx_http_kvroute_events_conf_range,
+    { ngx_string("port="), ngx_http_kvroute_events_conf_auto,
       0, sizeof(ngx_http_kvroute_events_conf_t),
-      0, 0, NGX_HTTP_KVROUTE_EVENTS_CONF_PORTS },
+      0, 0, NGX_HTTP_KVROUTE_EVENTS_CONF_AUTO },
 
     { ngx_string("replay="), ngx_http_kvroute_events_conf_port,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, replay),
@@ -85,6 +85,8 @@ ngx_http_kvroute_events_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_kvroute_events_conf_t *events = conf;
 
+    ngx_http_kvroute_srv_conf_t  *kscf;
+
     if (events->port) {
         return "is duplicate";
     }
@@ -96,10 +98,20 @@ ngx_http_kvroute_events_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
+    kscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_kvroute_module);
+    kscf->engine_used = (events->port == NGX_HTTP_KVROUTE_EVENTS_AUTO);
+
     if (events->port == 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "\"%V\" must have \"port\" parameter: \"port=\" and "
-                           NGX_HTTP_KVROUTE_EVENTS_CONF_PORTS, &cmd->name);
+                           NGX_HTTP_KVROUTE_EVENTS_CONF_AUTO, &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (events->port == NGX_HTTP_KVROUTE_EVENTS_AUTO && events->replay) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"port=auto\" finds the replay port of an engine: "
+                           "remove \"replay=\"");
         return NGX_CONF_ERROR;
     }
 
@@ -294,7 +306,7 @@ ngx_http_kvroute_events_conf_ports(ngx_conf_t *cf,
 
 
 static ngx_int_t
-ngx_http_kvroute_events_conf_range(ngx_conf_t *cf,
+ngx_http_kvroute_events_conf_auto(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
     ngx_http_kvroute_events_conf_t  *events = field;
@@ -303,6 +315,11 @@ ngx_http_kvroute_events_conf_range(ngx_conf_t *cf,
     ngx_int_t    rc;
     ngx_str_t    first, last;
     ngx_uint_t   port;
+
+    if (value->len == 4 && ngx_strncmp(value->data, "auto", 4) == 0) {
+        events->port = NGX_HTTP_KVROUTE_EVENTS_AUTO;
+        return NGX_OK;
+    }
 
     dash = ngx_strlchr(value->data, value->data + value->len, '-');
 

@@ -112,6 +112,65 @@ struct ngx_http_kvroute_events_source_s {
 };
 
 
+#define NGX_HTTP_KVROUTE_EVENTS_PUBLISHERS  64    /* ranks of an engine */
+
+
+/* ports of a rank; 0: none */
+typedef struct {
+    in_port_t                           live;
+    in_port_t                           replay;
+} ngx_http_kvroute_events_publisher_t;
+
+
+/* an engine with port=auto */
+typedef struct ngx_http_kvroute_events_find_s  ngx_http_kvroute_events_find_t;
+
+struct ngx_http_kvroute_events_find_s {
+    ngx_http_kvroute_events_find_t     *next;
+    ngx_http_kvroute_srv_conf_t        *conf;
+    ngx_str_t                           name;     /* of the server */
+    uint32_t                            id;       /* of its peer, or of the */
+    uint32_t                            generation;  /* of the first rank */
+
+    ngx_http_kvroute_fetch_t            fetch;
+    u_char                             *answer;   /* response being read */
+    size_t                              len;
+
+    ngx_uint_t                          number;   /* of publishers */
+    ngx_http_kvroute_events_publisher_t
+        publisher[NGX_HTTP_KVROUTE_EVENTS_PUBLISHERS];
+
+    uint64_t                            again;    /* ms, next request */
+    ngx_msec_t                          delay;
+    time_t                              warned;   /* s; 0: never */
+    unsigned                            seen:1;   /* its peer still exists */
+    unsigned                            missing:1;  /* a publisher */
+};
+
+
+/* _find */
+
+/* Returns the state of a server, created if needed; NULL: no memory. */
+ngx_http_kvroute_events_find_t *ngx_http_kvroute_events_find(
+    ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
+    ngx_http_upstream_rr_peer_t *peer, ngx_log_t *log);
+
+/*
+ * Called before all servers are visited, and for an upstream whose servers
+ * cannot be visited now, which then stay.
+ */
+void ngx_http_kvroute_events_find_unseen(void);
+void ngx_http_kvroute_events_find_keep(ngx_http_kvroute_srv_conf_t *conf);
+
+/*
+ * Called after it: removes servers that are gone, and sends a request to those
+ * with a missing publisher.  look is called again soon if that found something.
+ */
+void ngx_http_kvroute_events_find_ask(ngx_event_t *look);
+
+void ngx_http_kvroute_events_find_exit(void);
+
+
 /* _stream */
 
 void ngx_http_kvroute_events_stream_open(

@@ -253,7 +253,9 @@ ngx_http_kvroute_conf_check_upstreams(ngx_conf_t *cf,
             }
         }
 
-        if (kscf->engine_set && kscf->probe == NULL && kscf->health == NULL) {
+        if (kscf->engine_set && !kscf->engine_used && kscf->probe == NULL
+            && kscf->health == NULL)
+        {
             ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                           "\"kvroute_engine\" in upstream \"%V\" in %s:%ui "
                           "does nothing without \"kvroute_probe\" or "

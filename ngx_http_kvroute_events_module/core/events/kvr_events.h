@@ -88,6 +88,7 @@ typedef struct {
     _Atomic uint64_t   tokens;       /* that entered */
     _Atomic uint64_t   connected;    /* sources, now */
     _Atomic uint64_t   fresh;        /* 1: the index uses the events */
+    _Atomic uint64_t   refused;      /* unusable answers with port=auto */
 
     _Atomic uint64_t   age;          /* units, x KVR_EVENTS_ONE */
     _Atomic uint64_t   ages;         /* removed blocks it is from */

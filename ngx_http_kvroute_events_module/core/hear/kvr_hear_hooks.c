@@ -86,6 +86,10 @@ static const kvr_counter_t  kvr_hear_counters[] = {
         .json = "garbled", .metric = "kvroute_peer_events_garbled_total",
         .help = "Invalid messages."),
 
+    kvr_hear_counter(COUNT, refused,
+        .json = "refused", .metric = "kvroute_peer_events_refused_total",
+        .help = "Unusable answers to /kv_event_sources."),
+
     kvr_hear_counter(GAUGE, ages, .json = "ages"),
 
     /* aliases */
