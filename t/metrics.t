@@ -14,7 +14,7 @@ my $t = Kvroute->new();
 $t->engines(3, '--hardware', 'none', '--model', 'm',
             '--enable-prompt-tokens-details');
 
-my @policies = qw(kv_cache least_request prefix random round_robin sticky);
+my @policies = qw(kv_cache least_request random round_robin sticky);
 
 $t->upstream("u_$_", "kvroute $_ zone=z max_pending=auto;",
              'E0', 'E1 weight=2', 'E2 backup', 'kvroute_probe interval=50ms;',
