@@ -11,7 +11,7 @@ my $t = Kvroute->new();
 $t->backend("B$_") for 0 .. 3;
 $t->{vars}{$_} = '' for qw(EXTRA FLAG);
 
-my @policies = qw(kv_cache least_request round_robin random prefix sticky);
+my @policies = qw(kv_cache least_request round_robin random sticky);
 
 # each policy with upstreams of its own, and the off switch
 

@@ -261,7 +261,7 @@ def text(rng, fixed, ports, rooms):
         rooms=listed(rooms[len(rooms) // 2:], rng),
         patience=PATIENCE,
         buffer=rng.choice(("8k", "64k", "1m", "8m")))
-    names["continue"] = rng.choice(("on", "on", "on tries=1", "off"))
+    names["continue"] = rng.choice(("on", "on", "1", "off"))
     names["breaks"] = ("" if names["continue"] == "off" else
                        'proxy_set_header X-Engine-Fault $fault; '
                        'proxy_set_header Connection "";')
