@@ -16,7 +16,7 @@
 
 
 #define MICRO_PEERS    8
-#define MICRO_CHAIN    1092      /* of 2 MB */
+#define MICRO_CHAIN    1160      /* of 2 MB */
 #define MICRO_AHEAD    32        /* lines asked for ahead */
 
 

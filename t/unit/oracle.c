@@ -304,8 +304,8 @@ sampled(oracle_t *o, node_t *body)
 static int
 entry(uint64_t unit)
 {
-    return unit <= 32 || (unit <= 96 && unit % 2 == 0)
-           || (unit <= 224 && unit % 4 == 0) || unit % 8 == 0;
+    return unit <= 64 || (unit <= 192 && unit % 2 == 0)
+           || (unit <= 448 && unit % 4 == 0) || unit % 8 == 0;
 }
 
 

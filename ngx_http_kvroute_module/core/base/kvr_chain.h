@@ -15,13 +15,13 @@
  * Selects the values of a prompt's chain that get an entry in the index: each
  * of the first KVR_CHAIN_RUN, then as many of every 2nd and of every 4th, then
  * every 8th, since a deep value implies those before it.  Depths are in units:
- * the blocks per entry of the zone.  In units of 256 bytes 32 KB have 72
- * entries, two megabytes 1,092.
+ * the blocks per entry of the zone.  In units of 256 bytes 32 KB have 96
+ * entries, two megabytes 1,160.
  */
 
 
 /* entries with the same distance */
-#define KVR_CHAIN_RUN  32
+#define KVR_CHAIN_RUN  64
 
 
 /* Returns the depth of entry k (from 0): the units up to its end. */

@@ -16,19 +16,19 @@
 #define MAX_UNITS   20000
 
 
-/* Checks the rule: each of the first 32, then every 2nd, 4th and 8th. */
+/* Checks the rule: each of the first 64, then every 2nd, 4th and 8th. */
 static uint32_t
 next_depth(uint32_t depth)
 {
-    if (depth < 32) {
+    if (depth < 64) {
         return depth + 1;
     }
 
-    if (depth < 96) {
+    if (depth < 192) {
         return depth + 2;
     }
 
-    if (depth < 224) {
+    if (depth < 448) {
         return depth + 4;
     }
 
@@ -71,18 +71,18 @@ TEST(test_chain_sizes)
 
     util_check(kvr_chain_entries(0) == 0, "%u", kvr_chain_entries(0));
     util_check(kvr_chain_entries(1) == 1, "%u", kvr_chain_entries(1));
-    util_check(kvr_chain_entries(128) == 72, "%u", kvr_chain_entries(128));
-    util_check(kvr_chain_entries(8192) == 1092, "%u", kvr_chain_entries(8192));
-    util_check(kvr_chain_entries(16384) == 2116, "%u",
+    util_check(kvr_chain_entries(128) == 96, "%u", kvr_chain_entries(128));
+    util_check(kvr_chain_entries(8192) == 1160, "%u", kvr_chain_entries(8192));
+    util_check(kvr_chain_entries(16384) == 2184, "%u",
                kvr_chain_entries(16384));
-    util_check(kvr_chain_entries(2048) == 324, "%u", kvr_chain_entries(2048));
+    util_check(kvr_chain_entries(2048) == 392, "%u", kvr_chain_entries(2048));
 
-    /* a match is known to one step, at most 1/16 of it */
+    /* a match is known to one step, at most 1/32 of it */
 
     for (k = 1; k < 4000; k++) {
         step = kvr_chain_depth(k) - kvr_chain_depth(k - 1);
 
-        util_check(step == 1 || step * 16 <= kvr_chain_depth(k - 1),
+        util_check(step == 1 || step * 32 <= kvr_chain_depth(k - 1),
                    "a step of %u at %u", step, kvr_chain_depth(k - 1));
     }
 

@@ -29,10 +29,10 @@ typedef struct {
 
 static const pinned_t  pinned[] = {
     { "prose", { "the router ", "keeps prompts. ", "Then\\n", "it waits " },
-      9, 300, 0xa3ecfc279f9e8f1fULL },
+      9, 300, 0x0b4a39256c5db458ULL },
     { "code", { "if (a == \\\"b\\\") {\\n", "\\t\\treturn 1;\\n",
                 "path = \\\"C:\\\\\\\\x\\\";", "\\/\\u003c\\\\u" },
-      7, 200, 0xce26750215a38505ULL },
+      7, 200, 0x5b099eb01b458eceULL },
     { "escaped", { "\\u043f\\u0440", "\\ud83d\\ude42", "a\\u00e9 ", "\\ud800" },
       5, 100, 0xe576ce110a05bfcdULL },
     { "multibyte", { "\xd0\xbf\xd1\x80", "\xe6\xa8\xa1", " ", "\xc3\xa9" },
@@ -40,7 +40,7 @@ static const pinned_t  pinned[] = {
     { "backslashes", { "\\\\", "\\\\\\\\", "\\\\\\\"", "\\\\x" },
       5, 150, 0x43aac64a95d03e69ULL },
     { "small", { "yes ", "no ", "why? ", "ok" },
-      300, 3, 0xf706b6c079132babULL },
+      300, 3, 0x954d22c8489944cdULL },
 };
 
 
