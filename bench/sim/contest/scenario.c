@@ -113,7 +113,7 @@
       .prefix_min = 2000, .prefix_max = 12000,                                \
       .question = { 150, 0.5 }, .output = { 250, 0.5 } }
 
-/* agents that fork over 40,000 tokens, so long after the first one */
+/* agents that fork over 40,000 tokens, a given time after the first one */
 
 #define KVS_FORKS(after)                                                      \
     { .shape = KVS_BURST, .parts = 43, .spread = 0.2, .pause = { after, 0 },  \

@@ -18,6 +18,7 @@
 #include <cjson/cJSON.h>
 
 #include "bench/sim/contest/tiers.h"
+#include "bench/sim/report/report_json.h"
 #include "bench/sim/router/rivals_run.h"
 #include "bench/sim/router/router.h"
 
@@ -283,8 +284,6 @@ int
 kvs_tiers(const kvs_options_t *o)
 {
     int                  rc;
-    char                *text;
-    FILE                *f;
     size_t               k;
     uint32_t             p;
     cJSON               *json, *js;
@@ -332,19 +331,7 @@ kvs_tiers(const kvs_options_t *o)
         }
     }
 
-    rc = KVR_OK;
-
-    if (o->out) {
-        f = fopen(o->out, "w");
-        text = cJSON_Print(json);
-
-        if (f == NULL || fprintf(f, "%s\n", text) < 0 || fclose(f) != 0) {
-            perror(o->out);
-            rc = KVR_ERROR;
-        }
-
-        free(text);
-    }
+    rc = o->out ? kvs_report_save(json, o->out) : KVR_OK;
 
     cJSON_Delete(json);
 

@@ -13,6 +13,7 @@
 #include <cjson/cJSON.h>
 
 #include "bench/sim/contest/whatif.h"
+#include "bench/sim/report/report_json.h"
 #include "bench/sim/router/router.h"
 
 
@@ -54,7 +55,7 @@
       .question = { 60, 0.6 }, .output = { 120, 0.6 } }
 
 
-/* a fleet of n with so many tokens each, and what becomes of it */
+/* a fleet before and after a change: engines, and tokens of each */
 static const struct {
     const char   *name;
     const char   *hardware;
@@ -285,8 +286,6 @@ int
 kvs_whatif(const kvs_options_t *o)
 {
     int            rc;
-    char          *text;
-    FILE          *f;
     cJSON         *json, *list;
     double         worst[4] = { 0, 0, 0, 0 };
     size_t         k;
@@ -323,19 +322,7 @@ kvs_whatif(const kvs_options_t *o)
            "within 0.25: %.0f\n", cJSON_GetArraySize(list), worst[0],
            worst[1], worst[2], worst[3]);
 
-    rc = KVR_OK;
-
-    if (o->out) {
-        f = fopen(o->out, "w");
-        text = cJSON_Print(json);
-
-        if (f == NULL || fprintf(f, "%s\n", text) < 0 || fclose(f) != 0) {
-            perror(o->out);
-            rc = KVR_ERROR;
-        }
-
-        free(text);
-    }
+    rc = o->out ? kvs_report_save(json, o->out) : KVR_OK;
 
     cJSON_Delete(json);
 

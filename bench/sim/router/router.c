@@ -336,7 +336,7 @@ kvs_router_lose(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
 }
 
 
-/* what a session goes by */
+/* the key of a session */
 static void
 kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
     double now)

@@ -412,8 +412,8 @@ kvr_line_sweep(kvr_index_t *ix, uint64_t count)
 
 
 /*
- * Tells whether a peer holds the block, or would hold it with so many times its
- * capacity.
+ * Tells whether a peer holds the block, or would hold it if its capacity were
+ * multiplied by times.
  */
 static inline int
 kvr_line_known(kvr_index_t *ix, const kvr_line_view_t *view, unsigned peer,

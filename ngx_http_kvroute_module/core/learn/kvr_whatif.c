@@ -265,7 +265,7 @@ kvr_whatif_name(kvr_whatif_change_e change)
 }
 
 
-/* Returns the class of a number, so many of them to a doubling: 2 or 4. */
+/* Returns the class of a number.  parts: classes of a doubling, 2 or 4. */
 static uint32_t
 kvr_whatif_log(uint64_t n, uint32_t parts, uint32_t classes)
 {

@@ -130,7 +130,7 @@ void kvr_whatif_first(kvr_whatif_t *w, uint64_t ms);
 void kvr_whatif_delivered(kvr_whatif_t *w, uint32_t prompt, uint32_t cached);
 
 /*
- * Estimates a change of a fleet with so many peers.  KVR_DECLINED: too little
+ * Estimates a change of a fleet of "peers" peers.  KVR_DECLINED: too little
  * is known, or no peer would be left.
  */
 int kvr_whatif_estimate(const kvr_whatif_t *w, kvr_whatif_change_e change,
