@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 
-# Attribution by session=: prompts of one length, all at once, so that only the
+# Attribution by X-Session-ID: prompts of one length, all at once, so that only the
 # session distinguishes them; and clients that send a session of their own.
 
 use lib 't/lib';
@@ -20,7 +20,7 @@ my $p = Kvroute::Publisher->new($t, 'one', '--max-num-seqs', AT_ONCE, '--kv-cach
 my ($e, $live, $replay) = @$p{qw(port live replay)};
 
 $t->upstream('one', "server 127.0.0.1:$e;", "server 127.0.0.2:$e down;",
-             "kvroute_events port=$live replay=$replay aliases=1m session=\$request_id;");
+             "kvroute_events port=$live replay=$replay aliases=1m;");
 
 $t->conf(<<"EOC");
     kvroute_zone zone=z:4m;

@@ -65,7 +65,7 @@ my $conf = <<'EOC';
         zone l 64k;
         kvroute kv_cache zone=z capacity=1m;
         server 127.0.0.1:%%L%%;
-        kvroute_probe interval=20ms timeout=1s path=/metrics;
+        kvroute_probe interval=20ms timeout=1s url=/metrics;
     }
 
     location / { proxy_pass http://u; }

@@ -199,7 +199,7 @@ for (sort keys %directive) {
 my ($count, $params) = `$root/t/directives` =~ /^(\d+) directives, (\d+) parameters/;
 
 cmp_ok($count, '<=', 22, 'directives');
-cmp_ok($params, '<=', 63, 'parameters');
+cmp_ok($params, '<=', 55, 'parameters');
 is($count, keys %directive, 'as many directives as t/directives says');
 
 # parameters: the code's are all described, where their directive is or with

@@ -42,7 +42,7 @@ $t->conf(<<'EOC')->run();
     proxy_buffering off;
     proxy_read_timeout 3s;
     proxy_next_upstream off;
-    kvroute_first_token 50ms hedge=100%;
+    kvroute_first_token 50ms 100%;
     add_header X-Peer $kvroute_peer always;
     add_header X-Upstream $upstream_http_x_engine_replica;
 
@@ -59,8 +59,8 @@ $t->conf(<<'EOC')->run();
     location @page { return 200 "the page"; }
     location /both/ { proxy_read_timeout 200ms; kvroute_continue 2; proxy_pass http://llm/; }
     location /one/ { proxy_read_timeout 200ms; proxy_pass http://one/; }
-    location /few/ { proxy_read_timeout 200ms; kvroute_first_token 50ms hedge=1%; proxy_pass http://few/; }
-    location /auto/ { kvroute_first_token auto hedge=100%; proxy_pass http://llm/; }
+    location /few/ { proxy_read_timeout 200ms; kvroute_first_token 50ms 1%; proxy_pass http://few/; }
+    location /auto/ { kvroute_first_token auto 100%; proxy_pass http://llm/; }
     location /plain/ { proxy_pass http://127.0.0.1:%%E0%%/; }
 
     server { listen 127.0.0.1:%%H2%% http2; location / { gzip on; proxy_pass http://llm; } }
@@ -201,7 +201,7 @@ my $a = ask('/one', {}, 'stall=0');
 is("$a->{status} $a->{late}", '504 busy', 'there is no other server');
 
 $a = ask('/few', {}, 'stall=0');
-is("$a->{status} $a->{late}", '504 hedge', 'more than hedge= allows');
+is("$a->{status} $a->{late}", '504 hedge', 'more than the share allows');
 
 $a = ask('/off', {}, 'truncate=0');
 is($a->{late}, '-', 'off');

@@ -94,7 +94,7 @@ $t->conf(<<'EOF');
     kvroute_zone zone=z:4m;
     proxy_cache_path %%DIR%%/cache keys_zone=c:1m;
 
-    kvroute_prefill prefill connector=sglang bootstrap_port=7001;
+    kvroute_prefill prefill connector=sglang:7001;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
 
@@ -143,8 +143,7 @@ $t->conf(<<'EOF');
         proxy_pass http://ldecode/;
     }
     location /moon/ {
-        kvroute_prefill prefill connector=mooncake min=1!
-                        bootstrap_port=7001;
+        kvroute_prefill prefill connector=mooncake:7001 min=1!;
         proxy_next_upstream error timeout http_500 non_idempotent;
         proxy_pass http://two/;
 

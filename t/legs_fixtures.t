@@ -78,12 +78,11 @@ $t->conf(<<'EOF');
         proxy_pass http://decode/;
     }
     location /vllm-mooncake/ {
-        kvroute_prefill prefill connector=mooncake min=1!
-                        bootstrap_port=18998;
+        kvroute_prefill prefill connector=mooncake:18998 min=1!;
         proxy_pass http://decode/;
     }
     location /sglang/ {
-        kvroute_prefill prefill connector=sglang bootstrap_port=18998;
+        kvroute_prefill prefill connector=sglang:18998;
         proxy_pass http://decode/;
     }
 EOF

@@ -62,7 +62,7 @@ for my $i (0 .. $#endless) {
 $t->upstream('all', 'E0 E1 E2 E3 E4 E5 E6 E7',
              'kvroute_probe interval=50ms timeout=1s;');
 $t->upstream('slow', 'E8',
-             'kvroute_probe interval=50ms timeout=1h path=/metrics; kvroute_engine vllm;');
+             'kvroute_probe interval=50ms timeout=1h url=/metrics; kvroute_engine vllm;');
 $t->upstream('endless', 'F0 F1 F2 F3',
              'kvroute_probe interval=50ms timeout=1h;');
 $t->upstream('one', 'E0', 'server 127.0.0.2:%%E0%%;');
@@ -231,10 +231,10 @@ $t->expect_log(qr/\[emerg\]/);
 for my $case (
     [ 'kvroute_probe interval=0;', 'invalid value in parameter "interval=0"' ],
     [ 'kvroute_engine x;', 'unknown engine "x"' ],
-    [ 'kvroute_probe addr=:;', 'invalid value in parameter "addr=:"' ],
-    [ 'kvroute_probe addr=:70000;', 'invalid value in parameter "addr=:70000"' ],
+    [ 'kvroute_probe url=:;', 'invalid value in parameter "url=:"' ],
+    [ 'kvroute_probe url=:70000/x;', 'invalid value in parameter "url=:70000/x"' ],
     [ 'kvroute_probe fails=1;', 'invalid parameter "fails=1"' ],
-    [ 'kvroute_probe path=x;', 'invalid value in parameter "path=x"' ],
+    [ 'kvroute_probe url=;', 'invalid value in parameter "url="' ],
     [ 'kvroute_health uri=;', 'invalid value in parameter "uri="' ],
     [ 'kvroute_health fails=0;', 'value of parameter "fails=0"' ],
     [ 'kvroute_health vllm;', 'invalid parameter "vllm"' ],

@@ -36,7 +36,7 @@ $t->conf(<<'EOF')->run();
         proxy_pass http://engines/;
     }
     location /port/ {
-        kvroute_prefill engines connector=pull bootstrap_port=7001;
+        kvroute_prefill engines connector=pull:7001;
         proxy_pass http://engines/;
     }
     location /off/ { kvroute_prefill off; proxy_pass http://engines/; }

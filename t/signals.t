@@ -107,9 +107,9 @@ $t->upstream('cache',
              'server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%; server 127.0.0.1:%%C%%;',
              'kvroute_probe interval=100ms;');
 $t->upstream('port', 'kvroute least_request zone=p;', 'D C',
-             'kvroute_probe interval=100ms addr=:%%A%%;');
+             'kvroute_probe interval=100ms url=:%%A%%/metrics;');
 $t->upstream('addr', 'kvroute least_request zone=l;', 'D C',
-             'kvroute_probe interval=50ms addr=127.0.0.1:%%LATER%%;');
+             'kvroute_probe interval=50ms url=127.0.0.1:%%LATER%%;');
 $t->upstream('busy', 'kvroute least_request zone=h;', 'A',
              'server 127.0.0.1:1 down;',
              'kvroute_health interval=200ms timeout=500ms fails=4;');

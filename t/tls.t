@@ -96,7 +96,7 @@ for my $case (@cases) {
         zone u_$name 64k;
         kvroute kv_cache zone=$name;
         server 127.0.0.1:%%$port%%;
-        kvroute_probe interval=50ms timeout=$patience path=/metrics;
+        kvroute_probe interval=50ms timeout=$patience url=/metrics;
         kvroute_health interval=50ms timeout=$patience fails=2;
         @{[ $params ? "kvroute_engine $params;" : '' ]}
     }

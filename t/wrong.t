@@ -109,7 +109,7 @@ http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_que
 location | kvroute_prefill llm connector=sgl;           | refused | "connector=" must be one of "nixl store header sglang mooncake pull"
 location | kvroute_prefill llm connector=sglang min=8k; | refused | "min=8k" of "kvroute_prefill" has no effect with "connector=sglang": remove it
 location | kvroute_prefill llm fallback=none connector=sglang; | refused | "fallback=none" of "kvroute_prefill" has no effect with "connector=sglang"
-location | kvroute_prefill llm bootstrap_port=8998;     | refused | "bootstrap_port=8998" of "kvroute_prefill" has no effect with "connector=nixl"
+location | kvroute_prefill llm connector=nixl:8998;     | refused | "connector=nixl:8998" of "kvroute_prefill" must be sglang, mooncake or pull if it has a port
 location | kvroute_prefill llm connector=pull timeout=9s;    | refused | "timeout=9s" of "kvroute_prefill" has no effect with "connector=pull": remove it
 location | kvroute_prefill llm connector=pull min=8k!;      | refused | "!" in "min=" of "kvroute_prefill" has no effect with "connector=pull": remove it
 http     | upstream q { kvroute zone=llm; server 127.0.0.1:9; } server { location / { kvroute_prefill q connector=pull; proxy_pass http://llm; } } | refused | "kvroute_prefill q" with "connector=pull" in location "/" must name the upstream of "proxy_pass", "llm": its servers fetch from each other
@@ -117,7 +117,8 @@ http     | upstream q { kvroute zone=llm; server unix:/p; } server { location / 
 location | kvroute_prefill llm transfer=20g/;            | refused | "transfer=" must be between 0 and 100, as 0.2: the time to transfer a token / the time to compute it; or bytes a second of a link / bytes of keys and values a token, as 20g/128k: invalid value in parameter "transfer=20g/"
 location | kvroute_prefill llm transfer=0/128k;          | refused | "transfer=0/128k" must be between 0 and 100, as 0.2: the time
 location | kvroute_prefill llm transfer=1/2/3;           | refused | "transfer=" must be between 0 and 100, as 0.2: the time
-location | kvroute_prefill llm connector=sglang bootstrap_port=0; | refused | "bootstrap_port=0" must be between 1 and 65535
+location | kvroute_prefill llm connector=sglang:0;      | refused | and the port between 1 and 65535
+location | kvroute_prefill llm connector=sglang:;       | refused | and the port between 1 and 65535
 location | kvroute_prefill llm;                         | refused | "kvroute_prefill llm" in location "/" names the upstream of "proxy_pass": write the name of the upstream of the prefill servers, or off
 http     | kvroute_prefill llm;                         | warned  | "kvroute_prefill llm" in location "/" names the upstream of "proxy_pass"
 instead  | location / { kvroute_prefill llm; set $pool llm; proxy_pass http://$pool; } | warned | "kvroute_prefill" in location "/" has no effect: "proxy_pass" must name the upstream of the decode servers literally, not by a variable
@@ -151,8 +152,6 @@ upstream | kvroute zone=llm; kvroute_events port=5557 replay=auto; | refused | "
 upstream | kvroute zone=llm; kvroute_events port=auto replay=5558; | refused | "port=auto" finds the replay port of an engine: remove "replay="
 upstream | kvroute zone=llm; kvroute_events port=auto-2; | refused | "port=" must be a port
 upstream | kvroute zone=llm; kvroute_events port=5557 aliases=1k; | refused | "aliases=" must be between 64k and 1g
-upstream | kvroute zone=llm; kvroute_events port=5557 aliases=1m session=abc; | refused | "session=" must be a variable, as "$request_id", which "proxy_set_header X-Session-ID" sends to engines as well
-upstream | kvroute zone=llm; kvroute_events port=5557 session=$request_id; | refused | "session=" has no effect without "aliases="
 upstream | kvroute zone=llm; kvroute_events port=0; | refused | "port=0" must be a port between 1 and 65535
 upstream | kvroute zone=llm; kvroute_events port=; | refused | "port=" must be a port
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=; | refused | "replay=" must be a port
@@ -174,7 +173,7 @@ upstream | kvroute zone=llm; kvroute_eject fail=3;     | refused | invalid param
 upstream | kvroute zone=llm; kvroute_eject off fails=3; | refused | invalid parameter "fails=3": known are retry_budget=
 upstream | kvroute zone=llm; kvroute_eject time=1s off; | refused | invalid parameter "off": known are
 upstream | kvroute zone=llm; kvroute_engine ollama; | refused | unknown engine "ollama": known are vllm, sglang, trtllm, llamacpp, tgi and auto
-upstream | kvroute zone=llm; kvroute_probe path=metrics; | refused | "path=" must be a path that begins with "/"
+upstream | kvroute zone=llm; kvroute_probe url=:metrics; | refused | "url=" must be [ADDRESS][:PORT][/PATH]
 upstream | kvroute zone=llm; kvroute_probe uri=/metrics; | refused | invalid parameter "uri=/metrics"
 upstream | kvroute zone=llm; kvroute_health path=/live; | refused | invalid parameter "path=/live"
 upstream | kvroute zone=llm; kvroute_probe intervall=1s; | refused | invalid parameter "intervall=1s": did you mean "interval="?
@@ -208,9 +207,9 @@ location | kvroute_continue off 2;                     | refused | is off: it ta
 location | kvroute_continue 101;                       | refused | invalid value "101" in "kvroute_continue": write on, off, or a number between 0 and 100
 location | kvroute_first_token 0;                      | refused | invalid value "0" in "kvroute_first_token": write a time such as 2s, or auto, or off
 location | kvroute_first_token on;                     | refused | invalid value "on" in "kvroute_first_token": write a time such as 2s, or auto, or off
-location | kvroute_first_token off hedge=2%;           | refused | is off: it takes no parameters
-location | kvroute_first_token auto hedge=2;           | refused | "hedge=" must be between 1% and 100%
-location | kvroute_first_token 2s hedge=200%;          | refused | "hedge=" must be between 1% and 100%
+location | kvroute_first_token off 2%;                 | refused | is off: it takes no parameters
+location | kvroute_first_token auto 2;                 | refused | invalid value "2" in "kvroute_first_token": write the share of requests that may be sent twice, between 1% and 100%
+location | kvroute_first_token 2s 200%;                | refused | invalid value "200%" in "kvroute_first_token": write the share
 instead  | location / { set $pool llm; kvroute_request upstream=nosuch; proxy_pass http://$pool; } | warned | "upstream=nosuch" of "kvroute_request" in location "/" names no upstream with "kvroute"
 instead  | location / { grpc_pass grpc://llm; }        | warned | "kvroute" cannot read prompts of "grpc_pass" in location "/", and routes them by load
 location | proxy_request_buffering off;                | warned | "proxy_request_buffering off" in location "/" hides from "kvroute" what of a prompt arrives after the header: remove it
@@ -245,13 +244,12 @@ upstream | kvroute zone=llm; kvroute_engine vLLM;      | refused | unknown engin
 upstream | kvroute zone=llm; kvroute_engine header=secret; | refused | "header=" must be a line, as in "Authorization: Bearer KEY"
 upstream | kvroute zone=llm; kvroute_queue on;         | refused | invalid parameter "on": known are max= timeout=
 upstream | kvroute zone=llm; kvroute_eject on;         | refused | invalid parameter "on": known are fails=
-upstream | kvroute zone=llm; kvroute_eject max=50;     | refused | "max=" must be between 1% and 100%
+upstream | kvroute zone=llm; kvroute_eject retry_budget=20; | refused | "retry_budget=" must be between 1% and 100%
 location | kvroute_policy off on;                      | refused | invalid parameter "on": policy "off" has none
 location | kvroute_request tennant=$http_x_tenant;     | refused | invalid parameter "tennant=$http_x_tenant": did you mean "tenant="?
 location | kvroute_budget $http_x_key rate=100k/m;     | refused | "kvroute_budget" must have a string, such as $tenant, and "zone" and "rate" parameters
 location | kvroute_budget $http_x_key zone=no rate=1k/m; | refused | kvroute zone "no" is unknown in "kvroute_budget"
 location | kvroute_budget $http_x_key zone=llm rate=1k/m over=wait; | refused | "over=" must be 429, low, or a time to wait such as 30s
-location | kvroute_first_token auto hedge=5;           | refused | "hedge=" must be between 1% and 100%
 EOT
 
 # what is right, though it was not always
@@ -261,10 +259,10 @@ upstream | kvroute zone=llm max_pending=250ms;
 upstream | kvroute zone=llm; keepalive 8;
 upstream | least_conn; kvroute_shadow zone=llm; keepalive 8;
 upstream | kvroute_shadow least_request zone=llm; kvroute_probe; kvroute_health; ip_hash;
-upstream | kvroute zone=llm; kvroute_probe path=/metrics interval=5s timeout=5s; kvroute_health uri=/live;
+upstream | kvroute zone=llm; kvroute_probe url=:9400/metrics interval=5s timeout=5s; kvroute_health uri=/live;
 upstream | kvroute zone=llm; kvroute_health interval=1s;
 upstream | kvroute_events port=auto; kvroute zone=llm;
-upstream | kvroute_events port=auto aliases=1m session=$request_id; kvroute zone=llm;
+upstream | kvroute_events port=auto aliases=1m; kvroute zone=llm;
 http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; server 127.0.0.1:99; kvroute_events port=+1; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; server 127.0.0.1:99; kvroute_events port=+1; }
 upstream | kvroute_events port=+1000-+1001 replay=+2000; kvroute zone=llm;
 location | kvroute_policy sticky timeout=1h; kvroute_pin $arg_p;
@@ -285,10 +283,10 @@ EOT
                   kvroute_queue => 'max=9', kvroute_events => 'port=9',
                   kvroute_share => 'zone=llm', kvroute_prefill => 'p',
                   kvroute_continue => 'on', kvroute_budget => 'x',
-                  kvroute_shadow => 'zone=llm', kvroute_policy => 'kv_cache');
+                  kvroute_first_token => 'auto', kvroute_shadow => 'zone=llm', kvroute_policy => 'kv_cache');
     my %place = (kvroute_zone => 'zone', kvroute_share => 'http',
                  map { $_ => 'location' } qw(kvroute_prefill kvroute_continue
-                                             kvroute_budget kvroute_policy));
+                                             kvroute_first_token kvroute_budget kvroute_policy));
 
     while ($source =~ /\{ "?(\w+)"?, (?:NULL|"(\S+)"),\s+"((?:\\"|[^"])+)" \}/g) {
         my ($directives, $param, $now) = ($several{$1} // $1, $2, $3);

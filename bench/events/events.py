@@ -243,8 +243,7 @@ def requests():
                          + [str(p + more) for p in engines])
     off = "kvroute kv_cache zone=bench"
     on = off + "; kvroute_events port=+%d" % more
-    kinds = {"": on, "aliases_": on + " aliases=1m",
-             "session_": on + " aliases=1m session=$connection.$connection_requests"}
+    kinds = {"": on, "aliases_": on + " aliases=1m"}
     second = {}
 
     for policy in (off, *kinds.values()):

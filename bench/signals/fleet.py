@@ -88,7 +88,7 @@ def bad_probes(result):
         for round_ in range(10):
             for mode in random.sample(modes, len(modes)):
                 probe = "" if mode == "none" else \
-                    "kvroute_probe addr=:%d;" % bad.port
+                    "kvroute_probe url=:%d;" % bad.port
                 fleet.control({"reset_cache": True})
                 bad.control({"metrics": "ok", "metrics_delay_ms": 0})
                 nginx = front({"a": ("kvroute kv_cache zone=z; " + probe,

@@ -135,7 +135,7 @@ typedef struct {
     unsigned                     moved:1;   /* the operator ended this part */
     unsigned                     retry:1;   /* the part before was not moved */
     unsigned                     stays:1;   /* it cannot be continued */
-    unsigned                     earned:1;  /* counted for "hedge=" */
+    unsigned                     earned:1;  /* counted for conf->hedge */
     unsigned                     hedged:1;  /* sent twice */
     unsigned                     torn:1;    /* the part broke off */
     unsigned                     line:1;    /* in PASSING: a line begins */

@@ -6,7 +6,7 @@
 
 /*
  *     kvroute_continue on | off | number [usage=];
- *     kvroute_first_token TIME | auto | off [hedge=];
+ *     kvroute_first_token TIME | auto | off [PERCENT];
  */
 
 
@@ -107,13 +107,9 @@ static const ngx_http_kvroute_conf_param_t
 
 
 static const ngx_http_kvroute_conf_param_t
-    ngx_http_kvroute_continue_first_list[] =
+    ngx_http_kvroute_continue_first_share =
 {
-    { ngx_string("hedge="), ngx_http_kvroute_conf_param_percent,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_continue_conf_t, hedge),
-      1, 100, "between 1% and 100%" },
-
-    ngx_http_kvroute_conf_param_null
+    ngx_null_string, NULL, 0, sizeof(uint32_t), 1, 100, NULL
 };
 
 
@@ -421,15 +417,31 @@ ngx_http_kvroute_continue_first(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ccf->hedge = 2;
 
+    if (cf->args->nelts > 2
+        && ngx_http_kvroute_conf_param_percent(cf,
+                                       &ngx_http_kvroute_continue_first_share,
+                                       &value[2], &ccf->hedge)
+           != NGX_OK)
+    {
+        if (ngx_http_kvroute_conf_old_param(cf, &value[2])) {
+            (void) ngx_http_kvroute_conf_param_unknown(cf, &value[2], NULL,
+                                                       NULL);
+            return NGX_CONF_ERROR;
+        }
+
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value \"%V\" in \"kvroute_first_token\": "
+                           "write the share of requests that may be sent "
+                           "twice, between 1%% and 100%%", &value[2]);
+        return NGX_CONF_ERROR;
+    }
+
     cmcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_kvroute_continue_module);
     cmcf->used = 1;
     cmcf->races = 1;
 
-    return ngx_http_kvroute_conf_param_all(cf,
-                                           ngx_http_kvroute_continue_first_list,
-                                           2, ccf)
-           == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+    return NGX_CONF_OK;
 }
 
 

@@ -41,8 +41,8 @@ typedef struct {
     ngx_shm_zone_t              *shm_zone;  /* data: kvr_events_t, by peer */
     ngx_shm_zone_t              *aliases_zone;  /* data: kvr_aliases_t */
     size_t                       aliases;   /* bytes per server, or 0 */
-    ngx_http_complex_value_t    *session;   /* the request's id in events, or
-                                               NULL */
+    ngx_int_t                    session;   /* index of $request_id, if there
+                                               are aliases */
     ngx_uint_t                   port;      /* or _AUTO; 0: no events */
     ngx_uint_t                   replay;    /* 0: none */
     ngx_uint_t                   ranks;

@@ -19,9 +19,6 @@
 #define NGX_HTTP_KVROUTE_EVENTS_CONF_AUTO                                     \
     NGX_HTTP_KVROUTE_EVENTS_CONF_PORT ", a range of up to 8 ports, one for "  \
     "each rank, or \"auto\""
-#define NGX_HTTP_KVROUTE_EVENTS_CONF_SESSION                                  \
-    "a variable, as \"$request_id\", which \"proxy_set_header "              \
-    "X-Session-ID\" sends to engines as well"
 
 
 static ngx_int_t ngx_http_kvroute_events_conf_check(ngx_conf_t *cf,
@@ -31,8 +28,6 @@ static ngx_int_t ngx_http_kvroute_events_conf_ports(ngx_conf_t *cf,
 static ngx_int_t ngx_http_kvroute_events_conf_auto(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_events_conf_port(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_kvroute_events_conf_session(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_events_conf_zone(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
@@ -72,10 +67,6 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_events_conf_list[]
       KVR_ATTRIBUTE_LEAST, NGX_HTTP_KVROUTE_EVENTS_CONF_ALIASES,
       "between 64k and 1g" },
 
-    { ngx_string("session="), ngx_http_kvroute_events_conf_session,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, session),
-      0, 0, NGX_HTTP_KVROUTE_EVENTS_CONF_SESSION },
-
     ngx_http_kvroute_conf_param_null
 };
 
@@ -86,6 +77,8 @@ ngx_http_kvroute_events_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_kvroute_events_conf_t *events = conf;
 
     ngx_http_kvroute_srv_conf_t  *kscf;
+
+    static ngx_str_t  id = ngx_string("request_id");
 
     if (events->port) {
         return "is duplicate";
@@ -121,10 +114,12 @@ ngx_http_kvroute_events_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    if (events->session && events->aliases == 0) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"session=\" has no effect without \"aliases=\"");
-        return NGX_CONF_ERROR;
+    if (events->aliases) {
+        events->session = ngx_http_get_variable_index(cf, &id);
+
+        if (events->session == NGX_ERROR) {
+            return NGX_CONF_ERROR;
+        }
     }
 
     events->ranks = ngx_max(events->ranks, 1);
@@ -388,19 +383,6 @@ ngx_http_kvroute_events_conf_port(ngx_conf_t *cf,
     *port = (ngx_uint_t) n | add;
 
     return NGX_OK;
-}
-
-
-/* Refuses a session that is the same for all requests. */
-static ngx_int_t
-ngx_http_kvroute_events_conf_session(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
-{
-    if (ngx_http_script_variables_count(value) == 0) {
-        return NGX_DECLINED;
-    }
-
-    return ngx_http_kvroute_conf_param_complex(cf, param, value, field);
 }
 
 

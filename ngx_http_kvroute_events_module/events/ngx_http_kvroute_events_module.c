@@ -182,20 +182,23 @@ static uint64_t
 ngx_http_kvroute_events_session(ngx_http_request_t *r,
     ngx_http_kvroute_srv_conf_t *kscf)
 {
-    ngx_str_t                        value;
+    ngx_http_variable_value_t       *id;
     ngx_http_kvroute_events_conf_t  *events;
 
     events = ngx_http_kvroute_events_get(kscf);
 
     /* upstreams with and without events may share a zone */
 
-    if (events == NULL || events->session == NULL
-        || ngx_http_complex_value(r, events->session, &value) != NGX_OK)
-    {
+    if (events == NULL || events->aliases == 0) {
         return 0;
     }
 
-    return kvr_kvevent_session(value.data, value.len);
+    /* no engine was sent what has no value by now */
+
+    id = &r->variables[events->session];
+
+    return id->valid && !id->not_found ? kvr_kvevent_session(id->data, id->len)
+                                       : 0;
 }
 
 

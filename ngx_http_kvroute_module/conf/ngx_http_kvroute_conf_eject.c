@@ -24,10 +24,6 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_eject_list[] =
       ngx_http_kvroute_conf_eject_field(time),
       100, 3600 * 1000, "between 100ms and 1h" },
 
-    { ngx_string("max="), ngx_http_kvroute_conf_param_percent,
-      ngx_http_kvroute_conf_eject_field(max),
-      1, 100, "between 1% and 100%" },
-
     /* the only one of "off", too */
 
     { ngx_string("retry_budget="), ngx_http_kvroute_conf_param_percent,
@@ -72,7 +68,7 @@ ngx_http_kvroute_conf_eject(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     kscf->eject.on = !off;
 
     return ngx_http_kvroute_conf_param_all(cf,
-                             &ngx_http_kvroute_conf_eject_list[off ? 3 : 0],
+                             &ngx_http_kvroute_conf_eject_list[off ? 2 : 0],
                              1 + off, &kscf->eject)
            == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;

@@ -19,7 +19,7 @@
 static ngx_http_kvroute_probe_conf_t *ngx_http_kvroute_conf_probe_read(
     ngx_conf_t *cf, const ngx_http_kvroute_conf_param_t *params,
     ngx_msec_t interval, ngx_msec_t timeout);
-static ngx_int_t ngx_http_kvroute_conf_probe_addr(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_conf_probe_url(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_probe_header(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
@@ -34,22 +34,14 @@ static ngx_int_t ngx_http_kvroute_conf_probe_lines(ngx_conf_t *cf,
     ngx_http_kvroute_conf_param_msec, ngx_http_kvroute_conf_probe_field(name), \
     10, 3600 * 1000, "between 10ms and 1h"
 
-#define NGX_HTTP_KVROUTE_CONF_PROBE_PATH                                      \
-    ngx_http_kvroute_conf_param_path,                                         \
-    ngx_http_kvroute_conf_probe_field(path),                                  \
-    0, 256, "a path that begins with \"/\""
-
-
 static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_probe_list[] =
 {
     { ngx_string("interval="), ngx_http_kvroute_conf_probe_time(interval) },
 
     { ngx_string("timeout="), ngx_http_kvroute_conf_probe_time(timeout) },
 
-    { ngx_string("path="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH },
-
-    { ngx_string("addr="), ngx_http_kvroute_conf_probe_addr,
-      0, 0, 0, 0, "an address, an address with a port, or \":\" and a port" },
+    { ngx_string("url="), ngx_http_kvroute_conf_probe_url,
+      0, 0, 0, 256, "[ADDRESS][:PORT][/PATH], as \":9400\" or \"/metrics\"" },
 
     ngx_http_kvroute_conf_param_null
 };
@@ -58,7 +50,9 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_probe_list[] =
 static const ngx_http_kvroute_conf_param_t
     ngx_http_kvroute_conf_probe_health_list[] =
 {
-    { ngx_string("uri="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH },
+    { ngx_string("uri="), ngx_http_kvroute_conf_param_path,
+      ngx_http_kvroute_conf_probe_field(path),
+      0, 256, "a path that begins with \"/\"" },
 
     { ngx_string("interval="), ngx_http_kvroute_conf_probe_time(interval) },
 
@@ -266,13 +260,34 @@ ngx_http_kvroute_conf_probe_tls(ngx_http_kvroute_srv_conf_t *kscf)
 
 
 static ngx_int_t
-ngx_http_kvroute_conf_probe_addr(ngx_conf_t *cf,
+ngx_http_kvroute_conf_probe_url(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
     ngx_http_kvroute_probe_conf_t  *probe = field;
 
-    ngx_int_t  port;
-    ngx_url_t  u;
+    u_char     *slash;
+    ngx_int_t   port;
+    ngx_str_t   path;
+    ngx_url_t   u;
+
+    slash = ngx_strlchr(value->data, value->data + value->len, '/');
+
+    if (slash) {
+        path.data = slash;
+        path.len = value->data + value->len - slash;
+
+        if (ngx_http_kvroute_conf_param_path(cf, param, &path, &probe->path)
+            != NGX_OK)
+        {
+            return NGX_DECLINED;
+        }
+
+        value->len -= path.len;
+
+        if (value->len == 0) {
+            return NGX_OK;
+        }
+    }
 
     if (value->len && value->data[0] == ':') {
         port = ngx_atoi(value->data + 1, value->len - 1);

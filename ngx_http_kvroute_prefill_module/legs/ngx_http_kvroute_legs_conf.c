@@ -6,7 +6,7 @@
 
 /*
  * kvroute_prefill UPSTREAM | off [connector=] [min=] [transfer=] [timeout=]
- *                 [fallback=] [bootstrap_port=];
+ *                 [fallback=];
  */
 
 
@@ -25,6 +25,8 @@ static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_legs_conf_routed(
     ngx_http_upstream_srv_conf_t *uscf);
 static ngx_int_t ngx_http_kvroute_legs_conf_name(ngx_conf_t *cf,
     ngx_array_t **names, ngx_str_t *name);
+static ngx_int_t ngx_http_kvroute_legs_conf_connector(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *conf);
 static ngx_int_t ngx_http_kvroute_legs_conf_min(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *conf);
 static ngx_int_t ngx_http_kvroute_legs_conf_transfer(ngx_conf_t *cf,
@@ -38,9 +40,8 @@ static ngx_int_t ngx_http_kvroute_legs_conf_transfer(ngx_conf_t *cf,
 static const ngx_http_kvroute_conf_param_t
     ngx_http_kvroute_legs_conf_list[] =
 {
-    { ngx_string("connector="), ngx_http_kvroute_conf_param_choice,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, connector),
-      0, 0, "nixl store header sglang mooncake pull" },
+    { ngx_string("connector="), ngx_http_kvroute_legs_conf_connector,
+      0, sizeof(uint32_t), 0, 0, "nixl store header sglang mooncake pull" },
 
     { ngx_string("min="), ngx_http_kvroute_legs_conf_min,
       0, sizeof(uint64_t), 0, 0, "a size such as 8k, or 8k! to use prefill "
@@ -60,10 +61,6 @@ static const ngx_http_kvroute_conf_param_t
       ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, strict),
       0, 0, "local none" },
 
-    { ngx_string("bootstrap_port="), ngx_http_kvroute_conf_param_number,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, bootstrap_port),
-      1, 65535, "between 1 and 65535" },
-
     ngx_http_kvroute_conf_param_null
 };
 
@@ -80,10 +77,7 @@ static const struct {
     { ngx_string("transfer="), ngx_http_kvroute_legs_conf_bit(SGLANG) },
     { ngx_string("timeout="), ngx_http_kvroute_legs_conf_bit(PULL) },
     { ngx_string("fallback="), ngx_http_kvroute_legs_conf_bit(SGLANG)
-                               |ngx_http_kvroute_legs_conf_bit(PULL) },
-    { ngx_string("bootstrap_port="), ngx_http_kvroute_legs_conf_bit(NIXL)
-                                     |ngx_http_kvroute_legs_conf_bit(STORE)
-                                     |ngx_http_kvroute_legs_conf_bit(HEADER) }
+                               |ngx_http_kvroute_legs_conf_bit(PULL) }
 };
 
 
@@ -188,6 +182,52 @@ ngx_http_kvroute_legs_conf_unused(ngx_conf_t *cf,
             }
         }
     }
+
+    return NGX_OK;
+}
+
+
+/* Reads sglang, or sglang:8998. */
+static ngx_int_t
+ngx_http_kvroute_legs_conf_connector(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *conf)
+{
+    ngx_http_kvroute_prefill_t *prefill = conf;
+
+    u_char     *colon;
+    ngx_int_t   port, rc;
+    ngx_str_t   name;
+
+    name = *value;
+    colon = ngx_strlchr(name.data, name.data + name.len, ':');
+
+    if (colon) {
+        name.len = (size_t) (colon - name.data);
+    }
+
+    rc = ngx_http_kvroute_conf_param_choice(cf, param, &name,
+                                            &prefill->connector);
+
+    if (rc != NGX_OK || colon == NULL) {
+        return rc;
+    }
+
+    port = ngx_atoi(colon + 1, value->len - name.len - 1);
+
+    if (port < 1 || port > 65535
+        || !((ngx_http_kvroute_legs_conf_bit(SGLANG)
+              |ngx_http_kvroute_legs_conf_bit(MOONCAKE)
+              |ngx_http_kvroute_legs_conf_bit(PULL))
+             & 1U << prefill->connector))
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"connector=%V\" of \"kvroute_prefill\" must be "
+                           "sglang, mooncake or pull if it has a port, and the "
+                           "port between 1 and 65535", value);
+        return NGX_ERROR;
+    }
+
+    prefill->bootstrap_port = (uint32_t) port;
 
     return NGX_OK;
 }

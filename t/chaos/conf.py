@@ -32,7 +32,7 @@ LEGS = (
     "min=2k! connector=mooncake",
 )
 
-FIRST = ("off", "5ms hedge=50%", "50ms hedge=20%", "auto hedge=10%")
+FIRST = ("off", "5ms 50%", "50ms 20%", "auto 10%")
 
 # many requests: none may wait for an engine as long as clients have patience
 

@@ -20,7 +20,7 @@ my $seed = 0;
 
 # they say themselves where their events are, and whose blocks are which
 
-$t->front('kvroute_events port=auto aliases=4m session=$request_id;' . "\n"
+$t->front('kvroute_events port=auto aliases=4m;' . "\n"
           . '        kvroute_probe interval=500ms timeout=5s;',
           'kvroute_pin $http_x_peer; proxy_set_header X-Session-ID $request_id;');
 

@@ -24,7 +24,7 @@ my $probe = 'kvroute_probe interval=500ms timeout=5s;';
 
 my %upstream = (
     without => $probe,
-    events => "$probe kvroute_events port=auto aliases=4m session=\$request_id;",
+    events => "$probe kvroute_events port=auto aliases=4m;",
 );
 
 my @runs = (

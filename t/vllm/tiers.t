@@ -35,8 +35,7 @@ $first->ready($e[0]);
 
 my $probe = 'kvroute_probe interval=500ms timeout=5s;';
 my %policy = (round_robin => [ 'round_robin', $probe ], kv_cache => [ 'kv_cache', $probe ],
-              events => [ 'kv_cache', "$probe kvroute_events port=auto aliases=4m "
-                          . 'session=$request_id;' ]);
+              events => [ 'kv_cache', "$probe kvroute_events port=auto aliases=4m;" ]);
 my ($t, %computed, $seed);
 
 # asks all of these; returns tokens of the prompts, and how many of them were cached

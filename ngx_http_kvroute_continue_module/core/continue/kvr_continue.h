@@ -32,7 +32,7 @@ typedef enum {
     KVR_CONTINUE_TWICE,          /* it was sent to a second peer, */
     KVR_CONTINUE_FIRST,          /* and the first one answered, */
     KVR_CONTINUE_SECOND,         /* or the second one */
-    KVR_CONTINUE_HEDGE,          /* not sent twice: "hedge=" */
+    KVR_CONTINUE_HEDGE,          /* not sent twice: too many were */
     KVR_CONTINUE_BUSY,           /* the other peers are */
     KVR_CONTINUE_LATES
 } kvr_continue_late_e;
