@@ -13,7 +13,7 @@ from front import Front
 from rig import quantile
 
 POLICIES = (os.environ.get("POLICIES")
-            or "round_robin random least_request prefix kv_cache")
+            or "round_robin random least_request kv_cache")
 RUNS = int(os.environ.get("RUNS") or 3)
 
 HARDWARE = "llama-8b-bf16-a100"

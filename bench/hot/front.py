@@ -21,6 +21,7 @@ HTTP = """
         listen 127.0.0.1:@port@ backlog=256;
         client_body_buffer_size 1m;
         location / {
+            @location@
             proxy_pass http://llm;
             proxy_buffering off;
         }
@@ -31,10 +32,9 @@ HTTP = """
 class Front:
     """Both, with the directives that choose a server; .port is nginx's."""
 
-    def __init__(self, balancer, engines, *flags):
-        self.engines = Engines(engines, "--enable-prompt-tokens-details",
-                               *flags)
-        self.nginx = Nginx(HTTP, workers=2, connections=1024,
+    def __init__(self, balancer, engines, *flags, fleet=Engines, location=""):
+        self.engines = fleet(engines, "--enable-prompt-tokens-details", *flags)
+        self.nginx = Nginx(HTTP, workers=2, connections=1024, location=location,
                            balancer=balancer, servers=self.engines.servers())
         self.port = self.nginx.port
 

@@ -582,8 +582,10 @@ class Life:
         status = await self.status()
         after = judge.counted(status) if status else {}
 
-        for key in ("continued", "late") if status else ():
-            n = sum(status["upstreams"]["unbroken"].get(key, {}).values())
+        for key in ("continued", "late", "pulled") if status else ():
+            u = status["upstreams"]["unbroken"]
+            n = (u.get("disaggregated", {}).get("yes", 0) if key == "pulled"
+                 else sum(u.get(key, {}).values()))
             judge.count[key] += max(0, n - self.known.get(key, 0))
             self.known[key] = n
 
@@ -728,7 +730,7 @@ async def main():
                 "api_calls", "requests", "answered", "cut", "lost", "stuck",
                 "wrong_counts", "wrong_index", "alerts", "disaggregated",
                 "nixl", "mooncake", "sglang", "corrupt", "continued", "late",
-                "idle_ms_worst"):
+                "pulled", "idle_ms_worst"):
         result[key] = judge.count[key]
 
     result.update(rss_growth_kb=memory, fds_growth=files,

@@ -192,6 +192,16 @@ http {
             proxy_buffering off;
             proxy_pass http://rooms/;
         }
+        location /pull/ {
+            set $up unbroken;
+            access_log @dir@/access.log chaos;
+            kvroute_prefill unbroken connector=pull min=1k transfer=@transfer@;
+            kvroute_continue @continue@;
+            kvroute_first_token @first@;
+            @breaks@
+            proxy_buffering off;
+            proxy_pass http://unbroken/;
+        }
         location /unbroken/ {
             set $up unbroken;
             access_log @dir@/access.log chaos;
@@ -254,7 +264,8 @@ def text(rng, fixed, ports, rooms):
         others=servers(rng, ports),
         queue=rng.choice(QUEUES), probe=rng.choice(PROBES),
         health=rng.choice(("", "", "kvroute_health interval=200ms timeout=1s;")),
-        legs=rng.choice(LEGS), first=rng.choice(FIRST),
+        legs=rng.choice(LEGS), transfer=rng.choice(("0", "0.01", "0.5")),
+        first=rng.choice(FIRST),
         buffering=rng.choice(("on", "off")),
         budget=rng.choice(BUDGETS),
         rooms_prefill=listed(rooms[:len(rooms) // 2], rng),

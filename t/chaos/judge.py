@@ -14,7 +14,8 @@ LISTEN = "0A"        # in /proc/net/tcp
 
 LOGGED = {"plain": "plain", "buffered": "plain", "held": "plain",
           "queued": "queued", "legs": "plain", "turns": "queued",
-          "rooms": "rooms", "other": "other", "unbroken": "unbroken"}
+          "rooms": "rooms", "other": "other", "unbroken": "unbroken",
+          "pull": "unbroken"}
 
 # of these the log knows less, or nothing: leg 1 is a subrequest, and so are
 # continuations and second requests

@@ -15,7 +15,8 @@ KINDS = (("stream", 30), ("whole", 30), ("slow", 10), ("get", 5),
          ("abort_at_once", 8), ("abort_body", 5), ("abort_late", 12))
 
 PLACES = (("plain", 30), ("buffered", 15), ("queued", 25), ("legs", 15),
-          ("turns", 5), ("rooms", 5), ("other", 10), ("unbroken", 25))
+          ("turns", 5), ("rooms", 5), ("other", 10), ("unbroken", 15),
+          ("pull", 15))
 
 # of first parts, where they are continued
 
@@ -30,7 +31,7 @@ if os.environ.get("LEGS"):
     SIZES = ((3_000, 60), (6_000, 30), (20_000, 8), (80_000, 1.6),
              (300_000, .4))
     PLACES = (("plain", 5), ("queued", 5), ("legs", 45), ("turns", 30),
-              ("rooms", 15))
+              ("rooms", 15), ("pull", 15))
 
 PATIENCE = 45        # s without a byte: nobody waits that long for nginx
 

@@ -311,7 +311,8 @@ kve_control_show(kve_buf_t *b, kve_server_t *s, int with_log)
     kve_control_count(b, "prefills", n->prefills);
     kve_control_count(b, "pulls", n->pulls);
     kve_control_count(b, "corrupt", n->corrupt);
-    kve_control_count(b, "transferred", n->transferred);
+    kve_control_count(b, "transferred",
+                      n->transferred + st.loaded[KVE_PEER]);
     kve_control_count(b, "connections", n->connections);
     kve_control_count(b, "open_connections", s->nconns);
     kve_control_count(b, "open_requests", s->open_requests);

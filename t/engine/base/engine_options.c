@@ -307,6 +307,7 @@ kve_options_config(kve_options_t *opt)
     }
 
     kve_options_tier(&opt->config, KVE_HOST, opt->host_blocks, opt->host_rate);
+    kve_options_tier(&opt->config, KVE_PEER, 0, opt->kv_bandwidth / 1e9);
 
     opt->config.state = opt->state_blocks > 0 ? opt->state_blocks : 0;
 

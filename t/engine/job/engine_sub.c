@@ -208,6 +208,7 @@ kve_sub_init(kve_job_t *job, int i, const kve_buf_t *prompt)
     sub->req.prompt_tokens = kve_tokens(opt, prompt->len);
     sub->req.skip = job->parsed.skip_cache;
     sub->req.given = job->given;
+    sub->req.source = job->source;
 
     tokens = kve_job_length(job, sub->req.prompt_tokens, given, &finish);
     sub->req.output_tokens = tokens;

@@ -83,6 +83,7 @@ struct kve_job_s {
     double              arrived;            /* real */
     double              first;              /* real, of the first token */
     uint64_t            transfer;           /* its number, or 0 */
+    kve_replica_t      *source;             /* fetches from it, or NULL */
     kve_meet_t         *meet;               /* reply/engine_meet.h, or NULL */
     int                 leg;                /* of it */
     int                 meet_port;          /* of the other one, if told */

@@ -114,6 +114,35 @@ kve_transfer_prefill(kve_job_t *job)
 }
 
 
+/* Finds the replica to fetch from; a source without an address is counted. */
+static void
+kve_transfer_source(kve_job_t *job, const cJSON *source)
+{
+    int            i;
+    const char    *host, *last;
+    kve_server_t  *s;
+
+    s = job->server;
+    host = kve_json_str(source, "remote_host");
+    last = host ? strrchr(host, '.') : NULL;
+
+    s->counters.pulls++;
+
+    if (last == NULL || kve_json_str(source, "kv_request_id") == NULL
+        || !cJSON_IsNumber(kve_json_get(source, "remote_port")))
+    {
+        s->counters.corrupt++;
+        return;
+    }
+
+    i = atoi(last + 1) - 1;
+
+    if (i >= 0 && i < s->engine->nservers && i != s->index) {
+        job->source = s->engine->servers[i].model;
+    }
+}
+
+
 const char *
 kve_transfer_start(kve_job_t *job)
 {
@@ -131,6 +160,11 @@ kve_transfer_start(kve_job_t *job)
     params = kve_json_get(job->parsed.body, "kv_transfer_params");
 
     if (!cJSON_IsObject(params)) {
+        return NULL;
+    }
+
+    if (cJSON_IsObject(kve_json_get(params, "remote_kv_source"))) {
+        kve_transfer_source(job, kve_json_get(params, "remote_kv_source"));
         return NULL;
     }
 

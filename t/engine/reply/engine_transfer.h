@@ -15,6 +15,11 @@
 #include "reply/engine_request.h"
 
 
+/*
+ * A request that names a source fetches from the replica of this process whose
+ * number is the last one of the address, from 127.0.0.1 on.
+ */
+
 /* the message of an error with 400, or NULL: it may start */
 const char *kve_transfer_start(kve_job_t *job);
 

@@ -1,0 +1,112 @@
+"""Agents that fork from one long prompt: what fetching it brings.
+
+One of eight emulated engines (a 24B model on an H100 each) has a prompt of 40,000 tokens
+cached; 43 agents go on from it at the same time.  Each row is a location: with
+kvroute_prefill connector=pull, and without.  Adds "fleet" to a JSON file:
+
+    bench/hot/forks.py build/bench/burst.json
+"""
+
+import json
+import os
+import sys
+import threading
+
+from clients import ask, body, text
+from front import Engines, Front
+from rig import get, quantile
+
+HARDWARE = "devstral-24b-fp8-h100"
+ENGINES, FORKS, PREFIX, OWN, TOKENS = 8, 43, 160000, 1200, 64
+LINK = 25e9                             # bytes/s
+
+RUNS = int(os.environ.get("RUNS") or 5)
+
+PLACES = {"fetch": "kvroute_prefill llm connector=pull transfer=25g/160k;",
+          "plain": ""}
+
+
+class Fleet(Engines):
+    """Each engine has an address of its own: a source is named by that alone."""
+
+    def servers(self, *params):
+        return " ".join("server 127.0.0.%d:%d;" % (i + 1, port)
+                        for i, port in enumerate(self.ports))
+
+    def transferred(self):
+        return sum(json.loads(get(port, "/control"))["transferred"]
+                   for port in self.ports)
+
+
+def fork(port, seed):
+    """Returns the answers of all agents, and of the one that came first."""
+    messages = [{"role": "user", "content": text(seed, PREFIX)}]
+    first = ask(port, body(messages, 1))
+    answers = [None] * FORKS
+
+    def agent(i):
+        answers[i] = ask(port, body(
+            messages + [{"role": "assistant", "content": "ok"},
+                        {"role": "user",
+                         "content": text("%s %d" % (seed, i), OWN)}], TOKENS))
+
+    threads = [threading.Thread(target=agent, args=(i,)) for i in range(FORKS)]
+
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    return [first], answers
+
+
+def row(runs, fetched):
+    answers = [a for _, run in runs for a in run]
+    prompts = [a for both in runs for run in both for a in run]
+    first = [a.first for a in answers]
+    missed = sum(a.prompt - a.cached for a in prompts)
+    own = len(answers) * OWN // 4
+
+    return {
+        "ttft_mean_s": sum(first) / len(first),
+        "ttft_p90_s": quantile(first, 0.9),
+        "end_mean_s": sum(a.end for a in answers) / len(answers),
+        "fetched_tokens": fetched,
+        "prefills": (missed - own) / (PREFIX / 4) / len(runs)}
+
+
+def measure(place):
+    with Front("kvroute kv_cache zone=llm; kvroute_probe interval=500ms;",
+               ENGINES, "--host", "0.0.0.0", "--hardware", HARDWARE,
+               "--kv-bandwidth", str(LINK), fleet=Fleet,
+               location=PLACES[place]) as front:
+
+        runs = [fork(front.port, "%s %d" % (place, n)) for n in range(RUNS)]
+        fetched = front.engines.transferred()
+
+    return row(runs, fetched)
+
+
+def main():
+    rows = {place: measure(place) for place in PLACES}
+    fetch, plain = rows["fetch"], rows["plain"]
+    ratio = {k: fetch[k + "_s"] / plain[k + "_s"]
+             for k in ("ttft_mean", "ttft_p90", "end_mean")}
+
+    print("%d agents fork through nginx, %d times: TTFT %.2f, P90 %.2f, end to end "
+          "%.2f of that without fetching; prefix computed %.2f times (%.2f)"
+          % (FORKS, RUNS, ratio["ttft_mean"], ratio["ttft_p90"],
+             ratio["end_mean"], fetch["prefills"], plain["prefills"]))
+
+    with open(sys.argv[1]) as f:
+        result = json.load(f)
+
+    result["fleet"] = {"forks": dict(rows, ratio=ratio)}
+
+    with open(sys.argv[1], "w") as f:
+        json.dump(result, f, indent=2)
+        f.write("\n")
+
+
+if __name__ == "__main__":
+    main()
