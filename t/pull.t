@@ -14,12 +14,15 @@ recorder($t, $_, '{"text":"S"}') for qw(S0 S1 S2);
 
 $t->upstreams(engines => ['S0', 'S1', 'S2', 'keepalive 4;']);
 
+$t->upstream('ranked', 'kvroute kv_cache zone=r;', 'kvroute_ranks 2;', qw(S0 S1));
+
 $t->conf(<<'EOF')->run();
     log_format kv '$http_x_n $status $kvroute_disaggregated [$kvroute_leg1_peer] '
                   '$kvroute_reason';
     access_log %%DIR%%/access.log kv;
 
     kvroute_zone zone=z:4m;
+    kvroute_zone zone=r:4m;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
     client_body_buffer_size 1m;
@@ -39,10 +42,16 @@ $t->conf(<<'EOF')->run();
         kvroute_prefill engines connector=pull:7001;
         proxy_pass http://engines/;
     }
+    location /ranked/ {
+        proxy_set_header X-Data-Parallel-Rank $kvroute_rank;
+        kvroute_prefill ranked connector=pull transfer=0.1;
+        proxy_pass http://ranked/;
+    }
     location /off/ { kvroute_prefill off; proxy_pass http://engines/; }
 EOF
 
 my %at = map { $_ => "127.0.0.1:$t->{vars}{$_}" } qw(S0 S1 S2);
+$at{'S1#0'} = "$at{S1}#0";
 my $asked = 0;
 
 sub body {
@@ -120,6 +129,16 @@ ask('a third prompt', 'short ', 'S0', body(3));
 like($s->{body}, pulled(body(3), 'S0', 7001), 'where it fetches from');
 ($s) = ask('off', '- ', 'S2', body(3), where => '/off');
 is($s->{body}, body(3), 'the client\'s body');
+
+# each rank of a source has a port of its own
+
+for my $n (10, 11) {
+    ($s) = ask('a prompt at a rank', 'short ', 'S0', body($n), where => '/ranked');
+    my ($rank) = $s->{head} =~ /^X-Data-Parallel-Rank: (\d)/mi;
+    is($rank, $n - 10, 'the other one of the two');
+    ($s) = ask('at another server', 'yes ', 'S1#0', body($n), where => '/ranked');
+    like($s->{body}, pulled(body($n), 'S0', 5710 + $rank), 'the port of the rank');
+}
 
 # another server is tried: it may be the source itself
 

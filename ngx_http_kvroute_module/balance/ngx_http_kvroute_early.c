@@ -42,7 +42,7 @@ ngx_http_kvroute_early_decide(ngx_http_request_t *r)
     ctx = conf ? ngx_http_kvroute_request_create_ctx(r)
                : ngx_http_kvroute_request_get_ctx(r);
 
-    if (ctx == NULL || ctx->created == r->upstream || ctx->leg || ctx->legs
+    if (ctx == NULL || ctx->created == r->upstream || ctx->leg
         || ctx->reserved.attempt)
     {
         return;
@@ -229,7 +229,7 @@ ngx_uint_t
 ngx_http_kvroute_early_unranked(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf)
 {
-    if (ctx->ranked || ctx->leg || ctx->legs) {
+    if (ctx->ranked || ctx->leg) {
         return 0;
     }
 
