@@ -31,41 +31,33 @@ static void *kvr_budget_base(const kvr_zone_t *zone, void *data,
 
 #define kvr_budget_row(field, ...)                                            \
     kvr_counter(ZONE, COUNT, kvr_budget_stats_t, field,                       \
-                .needs = KVR_COUNTER_OWN, __VA_ARGS__)
+                __VA_ARGS__, .needs = KVR_COUNTER_OWN)
 
 
 static const kvr_counter_t  kvr_budget_rows[] = {
 
-    kvr_budget_row(admitted,
-        .json = "admitted", .metric = "kvroute_budget_requests_total",
-        .help = "Requests with a budget, by result.",
-        .label = ",result=\"admitted\""),
+    kvr_budget_row(admitted, "admitted", "kvroute_budget_requests_total",
+        "Requests with a budget, by result.", .label = ",result=\"admitted\""),
 
-    kvr_budget_row(lowered,
-        .json = "lowered", .metric = "kvroute_budget_requests_total",
+    kvr_budget_row(lowered, "lowered", "kvroute_budget_requests_total",
         .label = ",result=\"lowered\""),
 
-    kvr_budget_row(rejected,
-        .json = "rejected", .metric = "kvroute_budget_requests_total",
+    kvr_budget_row(rejected, "rejected", "kvroute_budget_requests_total",
         .label = ",result=\"rejected\""),
 
-    kvr_budget_row(unknown,
-        .json = "unknown", .metric = "kvroute_budget_requests_total",
+    kvr_budget_row(unknown, "unknown", "kvroute_budget_requests_total",
         .label = ",result=\"unknown\""),
 
-    kvr_budget_row(waited,
-        .json = "waited", .metric = "kvroute_budget_waited_total",
-        .help = "Requests admitted after waiting for their budget."),
+    kvr_budget_row(waited, "waited", "kvroute_budget_waited_total",
+        "Requests admitted after waiting for their budget."),
 
-    kvr_budget_row(reserved,
-        .json = "reserved_tokens",
-        .metric = "kvroute_budget_reserved_tokens_total",
-        .help = "Tokens estimated when requests were admitted."),
+    kvr_budget_row(reserved, "reserved_tokens",
+        "kvroute_budget_reserved_tokens_total",
+        "Tokens estimated when requests were admitted."),
 
-    kvr_budget_row(charged,
-        .json = "charged_tokens",
-        .metric = "kvroute_budget_charged_tokens_total",
-        .help = "Tokens charged when these requests ended.")
+    kvr_budget_row(charged, "charged_tokens",
+        "kvroute_budget_charged_tokens_total",
+        "Tokens charged when these requests ended.")
 };
 
 

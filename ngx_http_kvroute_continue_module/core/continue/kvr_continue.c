@@ -27,25 +27,20 @@ _Static_assert(kvr_nelts(kvr_continue_lates) == KVR_CONTINUE_LATES, "lates");
 
 
 static const kvr_counter_t  kvr_continue_rows[] = {
-    kvr_counter(UPSTREAM, COUNT, kvr_continue_stats_t, continued,
-                .needs = KVR_COUNTER_OWN, .json = "continued",
-                .metric = "kvroute_continued_total",
-                .help = "Answers that broke and were continued by another "
-                        "server.", .n = KVR_CONTINUE_CAUSES,
-                .by = "cause", .name = kvr_continue_cause),
-    kvr_counter(UPSTREAM, COUNT, kvr_continue_stats_t, cut,
-                .needs = KVR_COUNTER_OWN, .json = "cut",
-                .metric = "kvroute_cut_total",
-                .help = "Answers that broke and were not continued.",
-                .n = KVR_ANSWER_CUTS, .first = 1, .sparse = 1,
-                .by = "reason", .name = kvr_answer_cut_name),
-    kvr_counter(UPSTREAM, COUNT, kvr_continue_stats_t, late,
-                .needs = KVR_COUNTER_OWN, .json = "late",
-                .metric = "kvroute_late_total",
-                .help = "Requests whose first token was late: sent twice, the "
-                        "server that answered those, or why not.",
-                .n = KVR_CONTINUE_LATES, .first = 1, .sparse = 1,
-                .by = "result", .name = kvr_continue_late)
+    kvr_counter(UPSTREAM, COUNT, kvr_continue_stats_t, continued, "continued",
+        "kvroute_continued_total",
+        "Answers that broke and were continued by another " "server.",
+        .needs = KVR_COUNTER_OWN, .n = KVR_CONTINUE_CAUSES, .by = "cause",
+        .name = kvr_continue_cause),
+    kvr_counter(UPSTREAM, COUNT, kvr_continue_stats_t, cut, "cut",
+        "kvroute_cut_total", "Answers that broke and were not continued.",
+        .needs = KVR_COUNTER_OWN, .n = KVR_ANSWER_CUTS, .first = 1,
+        .sparse = 1, .by = "reason", .name = kvr_answer_cut_name),
+    kvr_counter(UPSTREAM, COUNT, kvr_continue_stats_t, late, "late",
+        "kvroute_late_total",
+        "Requests whose first token was late: sent twice, the " "server that answered those, or why not.",
+        .needs = KVR_COUNTER_OWN, .n = KVR_CONTINUE_LATES, .first = 1,
+        .sparse = 1, .by = "result", .name = kvr_continue_late)
 };
 
 

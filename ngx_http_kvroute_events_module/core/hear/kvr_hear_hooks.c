@@ -19,7 +19,7 @@
 
 #define kvr_hear_counter_alias(t, field, ...)                                 \
     kvr_counter(NOW, t, kvr_events_t, alias.field,                            \
-                .needs = KVR_HEAR_ALIASED, __VA_ARGS__)
+                __VA_ARGS__, .needs = KVR_HEAR_ALIASED)
 
 
 static uint64_t kvr_hear_age(const kvr_zone_t *zone, void *data, uint32_t peer);
@@ -36,103 +36,93 @@ static const kvr_counter_t  kvr_hear_counters[] = {
 
     /* KV events */
 
-    kvr_hear_counter(GAUGE, connected,
-        .json = "sources", .metric = "kvroute_peer_events_sources",
-        .help = "Publishers of KV events that are connected."),
+    kvr_hear_counter(GAUGE, connected, "sources",
+        "kvroute_peer_events_sources",
+        "Publishers of KV events that are connected."),
 
-    kvr_hear_counter(GAUGE, fresh,
-        .metric = "kvroute_peer_events_fresh",
-        .help = "1 while the index uses the KV events of the peer."),
+    kvr_hear_counter(GAUGE, fresh, NULL, "kvroute_peer_events_fresh",
+        "1 while the index uses the KV events of the peer."),
 
-    kvr_hear_counter(COUNT, messages,
-        .json = "messages", .metric = "kvroute_peer_events_messages_total",
-        .help = "Messages of KV events that were read."),
+    kvr_hear_counter(COUNT, messages, "messages",
+        "kvroute_peer_events_messages_total",
+        "Messages of KV events that were read."),
 
-    kvr_hear_counter(COUNT, stored,
-        .json = "stored", .metric = "kvroute_peer_events_blocks_stored_total",
-        .help = "Blocks stored in the cache, by its events."),
+    kvr_hear_counter(COUNT, stored, "stored",
+        "kvroute_peer_events_blocks_stored_total",
+        "Blocks stored in the cache, by its events."),
 
-    kvr_hear_counter(COUNT, removed,
-        .json = "removed", .metric = "kvroute_peer_events_blocks_removed_total",
-        .help = "Blocks removed from the cache, by its events."),
+    kvr_hear_counter(COUNT, removed, "removed",
+        "kvroute_peer_events_blocks_removed_total",
+        "Blocks removed from the cache, by its events."),
 
-    kvr_hear_counter(COUNT, tokens,
-        .json = "tokens", .metric = "kvroute_peer_events_tokens_total",
-        .help = "Tokens that entered the cache, by its events."),
+    kvr_hear_counter(COUNT, tokens, "tokens",
+        "kvroute_peer_events_tokens_total",
+        "Tokens that entered the cache, by its events."),
 
-    kvr_hear_counter(COUNT, cleared,
-        .json = "cleared", .metric = "kvroute_peer_events_cleared_total",
-        .help = "Times the engine reported an emptied cache."),
+    kvr_hear_counter(COUNT, cleared, "cleared",
+        "kvroute_peer_events_cleared_total",
+        "Times the engine reported an emptied cache."),
 
-    kvr_hear_counter(COUNT, restarts,
-        .json = "restarts", .metric = "kvroute_peer_events_restarts_total",
-        .help = "Times a new process began to publish."),
+    kvr_hear_counter(COUNT, restarts, "restarts",
+        "kvroute_peer_events_restarts_total",
+        "Times a new process began to publish."),
 
-    kvr_hear_counter(COUNT, connects,
-        .json = "connects", .metric = "kvroute_peer_events_connects_total",
-        .help = "Connections to publishers."),
+    kvr_hear_counter(COUNT, connects, "connects",
+        "kvroute_peer_events_connects_total", "Connections to publishers."),
 
-    kvr_hear_counter(COUNT, lost,
-        .json = "lost", .metric = "kvroute_peer_events_lost_total",
-        .help = "Messages lost, not in any replay."),
+    kvr_hear_counter(COUNT, lost, "lost", "kvroute_peer_events_lost_total",
+        "Messages lost, not in any replay."),
 
-    kvr_hear_counter(COUNT, replayed,
-        .json = "replayed", .metric = "kvroute_peer_events_replayed_total",
-        .help = "Messages that were missing, and replayed."),
+    kvr_hear_counter(COUNT, replayed, "replayed",
+        "kvroute_peer_events_replayed_total",
+        "Messages that were missing, and replayed."),
 
-    kvr_hear_counter(COUNT, repeated, .json = "repeated"),
+    kvr_hear_counter(COUNT, repeated, "repeated"),
 
-    kvr_hear_counter(COUNT, garbled,
-        .json = "garbled", .metric = "kvroute_peer_events_garbled_total",
-        .help = "Invalid messages."),
+    kvr_hear_counter(COUNT, garbled, "garbled",
+        "kvroute_peer_events_garbled_total", "Invalid messages."),
 
-    kvr_hear_counter(COUNT, refused,
-        .json = "refused", .metric = "kvroute_peer_events_refused_total",
-        .help = "Unusable answers to /kv_event_sources."),
+    kvr_hear_counter(COUNT, refused, "refused",
+        "kvroute_peer_events_refused_total",
+        "Unusable answers to /kv_event_sources."),
 
-    kvr_hear_counter(GAUGE, ages, .json = "ages"),
+    kvr_hear_counter(GAUGE, ages, "ages"),
 
     /* aliases */
 
-    kvr_hear_counter_alias(COUNT, attributed,
-        .json = "attributed",
-        .metric = "kvroute_peer_events_requests_attributed_total",
-        .help = "Requests whose blocks were found."),
+    kvr_hear_counter_alias(COUNT, attributed, "attributed",
+        "kvroute_peer_events_requests_attributed_total",
+        "Requests whose blocks were found."),
 
-    kvr_hear_counter_alias(COUNT, session,
-        .json = "by_session",
-        .metric = "kvroute_peer_events_requests_by_session_total",
-        .help = "Requests whose blocks were found by their session."),
+    kvr_hear_counter_alias(COUNT, session, "by_session",
+        "kvroute_peer_events_requests_by_session_total",
+        "Requests whose blocks were found by their session."),
 
-    kvr_hear_counter_alias(COUNT, ambiguous,
-        .json = "ambiguous",
-        .metric = "kvroute_peer_events_requests_ambiguous_total",
-        .help = "Requests with several possible runs of blocks."),
+    kvr_hear_counter_alias(COUNT, ambiguous, "ambiguous",
+        "kvroute_peer_events_requests_ambiguous_total",
+        "Requests with several possible runs of blocks."),
 
-    kvr_hear_counter_alias(COUNT, missing,
-        .json = "unmatched",
-        .metric = "kvroute_peer_events_requests_unmatched_total",
-        .help = "Requests without a matching run of blocks."),
+    kvr_hear_counter_alias(COUNT, missing, "unmatched",
+        "kvroute_peer_events_requests_unmatched_total",
+        "Requests without a matching run of blocks."),
 
-    kvr_hear_counter_alias(COUNT, dropped, .json = "passed_over"),
+    kvr_hear_counter_alias(COUNT, dropped, "passed_over"),
 
-    kvr_hear_counter_alias(COUNT, wrong,
-        .json = "wrong", .metric = "kvroute_peer_events_aliases_wrong_total",
-        .help = "Blocks that two prompts claim."),
+    kvr_hear_counter_alias(COUNT, wrong, "wrong",
+        "kvroute_peer_events_aliases_wrong_total",
+        "Blocks that two prompts claim."),
 
-    kvr_hear_counter_alias(COUNT, removed,
-        .json = "taken_away",
-        .metric = "kvroute_peer_events_entries_taken_away_total",
-        .help = "Entries of prompts removed with their blocks."),
+    kvr_hear_counter_alias(COUNT, removed, "taken_away",
+        "kvroute_peer_events_entries_taken_away_total",
+        "Entries of prompts removed with their blocks."),
 
-    kvr_hear_counter_alias(COUNT, restored,
-        .json = "given_back",
-        .metric = "kvroute_peer_events_entries_given_back_total",
-        .help = "Entries of prompts restored, by stored blocks."),
+    kvr_hear_counter_alias(COUNT, restored, "given_back",
+        "kvroute_peer_events_entries_given_back_total",
+        "Entries of prompts restored, by stored blocks."),
 
-    kvr_hear_counter_alias(GAUGE, used,
-        .json = "aliases", .metric = "kvroute_peer_events_aliases",
-        .help = "Blocks with a known entry of a prompt."),
+    kvr_hear_counter_alias(GAUGE, used, "aliases",
+        "kvroute_peer_events_aliases",
+        "Blocks with a known entry of a prompt."),
 };
 
 

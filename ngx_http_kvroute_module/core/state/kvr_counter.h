@@ -115,11 +115,14 @@ typedef struct {
 } kvr_counter_zone_t;
 
 
-/* a row: group and type without prefix, structure, field */
+/*
+ * A row: group and type without prefix, structure and field; then json,
+ * metric and help, of which the last may be left out; then other members.
+ */
 #define kvr_counter(g, t, type_, field, ...)                                  \
     { .group = KVR_COUNTER_##g, .metric_type = KVR_COUNTER_##t,               \
       .offset = offsetof(type_, field),                                       \
-      .size = sizeof(((type_ *) 0)->field), __VA_ARGS__ }
+      .size = sizeof(((type_ *) 0)->field), .json = __VA_ARGS__ }
 
 
 extern const kvr_counter_t  kvr_counter_table[];
