@@ -68,8 +68,8 @@ upstream | kvroute zone=;                              | refused | "zone=" must 
 upstream | kvroute zone=llm capcity=4m;                | refused | invalid parameter "capcity=4m": did you mean "capacity="?
 upstream | kvroute zone=llm weight=2;                  | refused | invalid parameter "weight=2": known are zone= capacity= ... slow_start=
 upstream | kvroute zone=llm capacity=lots;             | refused | "capacity=" must be a size such as 64m, 256 bytes at least, ...: invalid value in parameter "capacity=lots"
-http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; } upstream two { zone two 64k; kvroute zone=llm capacity=64m!; server 127.0.0.1:9; } | warned | "capacity=" in upstream "one" differs from that in "two" in ..., and both have server "127.0.0.1:9" of a zone: write the same value in both
-http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; } upstream two { zone two 64k; kvroute zone=llm capacity=64m+1g; server 127.0.0.1:9; } | warned | "capacity=" in upstream "one" differs from that in "two" in ..., and both have server "127.0.0.1:9" of a zone: write the same value in both
+http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; } upstream two { zone two 64k; kvroute zone=llm capacity=64m!; server 127.0.0.1:9; } | warned | "capacity=" in upstream "two" in ... differs from that in "one", and both have server "127.0.0.1:9" of a zone: write the same value in both
+http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; } upstream two { zone two 64k; kvroute zone=llm capacity=64m+1g; server 127.0.0.1:9; } | warned | "capacity=" in upstream "two" in ... differs from that in "one", and both have server "127.0.0.1:9" of a zone: write the same value in both
 upstream | kvroute zone=llm max_pending=automatic;     | refused | "max_pending=" must be a size such as 256k, a time such as 500ms, or auto
 upstream | kvroute zone=llm max_waiting=8;             | warned  | "max_waiting" in upstream "llm" ... needs "kvroute_probe"
 upstream | kvroute zone=llm slow_start=soon;           | refused | "slow_start=" must be a time such as 30s
@@ -133,8 +133,8 @@ upstream | kvroute zone=llm; kvroute_ranks all;        | refused | "kvroute_rank
 upstream | kvroute zone=llm; kvroute_ranks 65;         | refused | "kvroute_ranks" must be a number between 2 and 64
 upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_ranks 4; | refused | "kvroute_ranks" directive is duplicate
 upstream | kvroute zone=llm; kvroute_ranks auto;       | warned  | "kvroute_ranks auto" in upstream "llm" ... needs "kvroute_probe": the metrics report how many ranks there are
-upstream | kvroute zone=llm; kvroute_ranks 4;          | warned  | "kvroute_ranks" in upstream "llm" ...: engines do not receive the rank, write "proxy_set_header X-Data-Parallel-Rank $kvroute_rank;" in the location
-http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_ranks 2; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; } | warned | "kvroute_ranks" is in upstream "one" ... and not in "two", which has server "127.0.0.1:9" too: its requests count as those of the first rank, give it a kvroute_zone of its own
+upstream | kvroute zone=llm; kvroute_ranks 4;          | warned  | "kvroute_ranks" in upstream "llm" ... needs "proxy_set_header X-Data-Parallel-Rank $kvroute_rank;" in the location: else engines do not receive the rank
+http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_ranks 2; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; } | warned | "kvroute_ranks" in upstream "one" ... is not in "two", which has server "127.0.0.1:9" too: its requests count as those of the first rank, give it a kvroute_zone of its own
 upstream | kvroute_ranks 4;                            | warned  | "kvroute_ranks" in upstream "llm" ... does nothing without "kvroute"
 upstream | kvroute_shadow zone=llm; kvroute_ranks 4;   | warned  | "kvroute_ranks" in upstream "llm" ... does nothing without "kvroute"
 upstream | kvroute_probe;                              | warned  | "kvroute_probe" in upstream "llm" ... does nothing without "kvroute"

@@ -149,6 +149,11 @@ const char *ngx_http_kvroute_conf_old_param(ngx_conf_t *cf, ngx_str_t *word);
 void ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     ngx_http_kvroute_loc_conf_t *klcf);
 
+/* Warns of a directive, or a parameter, of an upstream. */
+void ngx_http_kvroute_conf_check_warn(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, const char *directive, const char *fmt,
+    ...);
+
 /*
  * Warns of one of them; directive: as in the message; queue: it needs a queue.
  * An extension calls it before the merge.

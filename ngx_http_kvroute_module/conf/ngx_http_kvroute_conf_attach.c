@@ -440,10 +440,8 @@ void
 ngx_http_kvroute_conf_attach_idle(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, const char *directive)
 {
-    ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                  "\"%s\" in upstream \"%V\" in %s:%ui does nothing without "
-                  "\"kvroute\"", directive, &uscf->host, uscf->file_name,
-                  uscf->line);
+    ngx_http_kvroute_conf_check_warn(cf, uscf, directive,
+                                     "does nothing without \"kvroute\"");
 }
 
 

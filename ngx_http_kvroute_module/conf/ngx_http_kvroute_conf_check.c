@@ -220,6 +220,25 @@ ngx_http_kvroute_conf_check_both(ngx_http_upstream_srv_conf_t *one,
 }
 
 
+void
+ngx_http_kvroute_conf_check_warn(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, const char *directive, const char *fmt,
+    ...)
+{
+    u_char    text[NGX_MAX_CONF_ERRSTR], *last;
+    va_list   args;
+
+    va_start(args, fmt);
+    last = ngx_vslprintf(text, text + sizeof(text), fmt, args);
+    va_end(args);
+
+    ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                  "\"%s\" in upstream \"%V\" in %s:%ui %*s", directive,
+                  &uscf->host, uscf->file_name, uscf->line,
+                  (size_t) (last - text), text);
+}
+
+
 /* Called after all locations are set up, because it looks at their headers. */
 void
 ngx_http_kvroute_conf_check_upstreams(ngx_conf_t *cf,
@@ -236,13 +255,10 @@ ngx_http_kvroute_conf_check_upstreams(ngx_conf_t *cf,
         kscf = kscfp[i];
 
         if (kscf->queue && !kscf->named && kmcf->variable && !kmcf->expected) {
-            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                          "\"kvroute_queue\" in upstream \"%V\" in %s:%ui has "
-                          "no effect: no \"proxy_pass\" names the upstream "
-                          "literally, write \"kvroute_request upstream=%V;\" "
-                          "beside the \"proxy_pass\" with a variable",
-                          &kscf->upstream->host, kscf->upstream->file_name,
-                          kscf->upstream->line, &kscf->upstream->host);
+            ngx_http_kvroute_conf_check_warn(cf, kscf->upstream, "kvroute_queue",
+                "has no effect: no \"proxy_pass\" names the upstream literally, "
+                "write \"kvroute_request upstream=%V;\" beside the "
+                "\"proxy_pass\" with a variable", &kscf->upstream->host);
         }
 
         ngx_http_kvroute_conf_check_servers(cf, kscf);
@@ -256,29 +272,22 @@ ngx_http_kvroute_conf_check_upstreams(ngx_conf_t *cf,
         if (kscf->engine_set && !kscf->engine_used && kscf->probe == NULL
             && kscf->health == NULL)
         {
-            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                          "\"kvroute_engine\" in upstream \"%V\" in %s:%ui "
-                          "does nothing without \"kvroute_probe\" or "
-                          "\"kvroute_health\"", &kscf->upstream->host,
-                          kscf->upstream->file_name, kscf->upstream->line);
+            ngx_http_kvroute_conf_check_warn(cf, kscf->upstream,
+                "kvroute_engine", "does nothing without \"kvroute_probe\" or "
+                "\"kvroute_health\"");
         }
 
         if (kscf->ranks == NGX_HTTP_KVROUTE_RANKS_AUTO && kscf->probe == NULL) {
-            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                          "\"kvroute_ranks auto\" in upstream \"%V\" in "
-                          "%s:%ui needs \"kvroute_probe\": the metrics report "
-                          "how many ranks there are", &kscf->upstream->host,
-                          kscf->upstream->file_name, kscf->upstream->line);
+            ngx_http_kvroute_conf_check_warn(cf, kscf->upstream,
+                "kvroute_ranks auto", "needs \"kvroute_probe\": the metrics "
+                "report how many ranks there are");
         }
 
         if (kscf->ranks && !ngx_http_kvroute_variables_used(cf, rank)) {
-            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                          "\"kvroute_ranks\" in upstream \"%V\" in %s:%ui: "
-                          "engines do not receive the rank, write "
-                          "\"proxy_set_header X-Data-Parallel-Rank "
-                          "$kvroute_rank;\" in the location",
-                          &kscf->upstream->host, kscf->upstream->file_name,
-                          kscf->upstream->line);
+            ngx_http_kvroute_conf_check_warn(cf, kscf->upstream,
+                "kvroute_ranks", "needs \"proxy_set_header "
+                "X-Data-Parallel-Rank $kvroute_rank;\" in the location: else "
+                "engines do not receive the rank");
         }
     }
 }
@@ -322,10 +331,8 @@ ngx_http_kvroute_conf_check_servers(ngx_conf_t *cf,
         && kscf->queue == NULL && kscf->prefill == NULL
         && kscf->decode == NULL && kscf->ranks == 0)
     {
-        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "\"kvroute\" in upstream \"%V\" in %s:%ui has one server "
-                      "to choose from", &kscf->upstream->host,
-                      kscf->upstream->file_name, kscf->upstream->line);
+        ngx_http_kvroute_conf_check_warn(cf, kscf->upstream, "kvroute",
+                                         "has one server to choose from");
     }
 }
 
@@ -352,21 +359,15 @@ ngx_http_kvroute_conf_check_pair(ngx_conf_t *cf,
     name = ngx_http_kvroute_conf_check_both(other->upstream, kscf->upstream);
 
     if (name && capacity) {
-        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "\"capacity=\" in upstream \"%V\" differs from that in "
-                      "\"%V\" in %s:%ui, and both have server \"%V\" of a "
-                      "zone: write the same value in both",
-                      &other->upstream->host, &kscf->upstream->host,
-                      kscf->upstream->file_name, kscf->upstream->line, name);
+        ngx_http_kvroute_conf_check_warn(cf, kscf->upstream, "capacity=",
+            "differs from that in \"%V\", and both have server \"%V\" of a "
+            "zone: write the same value in both", &other->upstream->host, name);
     }
 
     if (name && ranks) {
-        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "\"kvroute_ranks\" is in upstream \"%V\" in %s:%ui and "
-                      "not in \"%V\", which has server \"%V\" too: its "
-                      "requests count as those of the first rank, give it a "
-                      "kvroute_zone of its own", &kscf->upstream->host,
-                      kscf->upstream->file_name, kscf->upstream->line,
-                      &other->upstream->host, name);
+        ngx_http_kvroute_conf_check_warn(cf, kscf->upstream, "kvroute_ranks",
+            "is not in \"%V\", which has server \"%V\" too: its requests count "
+            "as those of the first rank, give it a kvroute_zone of its own",
+            &other->upstream->host, name);
     }
 }

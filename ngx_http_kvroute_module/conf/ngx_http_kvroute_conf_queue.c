@@ -162,10 +162,8 @@ ngx_http_kvroute_conf_queue_check(ngx_conf_t *cf,
     uscf = kscf->upstream;
 
     if (kscf->max_waiting != NGX_CONF_UNSET && kscf->probe == NULL) {
-        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "\"max_waiting\" in upstream \"%V\" in %s:%ui needs "
-                      "\"kvroute_probe\"",
-                      &uscf->host, uscf->file_name, uscf->line);
+        ngx_http_kvroute_conf_check_warn(cf, uscf, "max_waiting",
+                                         "needs \"kvroute_probe\"");
     }
 
     if (kscf->queue == NULL || kscf->max_pending || kscf->target_ttft
@@ -182,11 +180,9 @@ ngx_http_kvroute_conf_queue_check(ngx_conf_t *cf,
         }
     }
 
-    ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                  "\"kvroute_queue\" in upstream \"%V\" in %s:%ui has no "
-                  "effect without a cap: set \"max_pending\" of \"kvroute\", "
-                  "or \"max_conns\" of servers",
-                  &uscf->host, uscf->file_name, uscf->line);
+    ngx_http_kvroute_conf_check_warn(cf, uscf, "kvroute_queue",
+        "has no effect without a cap: set \"max_pending\" of \"kvroute\", or "
+        "\"max_conns\" of servers");
 }
 
 
