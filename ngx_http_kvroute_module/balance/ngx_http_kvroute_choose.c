@@ -86,10 +86,9 @@ ngx_http_upstream_rr_peers_t *
 ngx_http_kvroute_choose_lock(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at)
 {
-    size_t                         size;
     ngx_uint_t                     i, config;
     ngx_http_kvroute_srv_conf_t   *conf;
-    ngx_http_upstream_rr_peers_t  *peers, *all;
+    ngx_http_upstream_rr_peers_t  *peers;
 
     conf = at->conf;
 
@@ -111,28 +110,10 @@ ngx_http_kvroute_choose_lock(ngx_peer_connection_t *pc,
                        "kvroute peers changed: %ui %ui", config,
                        at->rrp.config);
 
-        /* a probe or the status may have read the new list, without scratch */
-
-        if ((config != conf->config
-             && ngx_http_kvroute_peers_current(conf, 1, pc->log) != NGX_OK)
-            || ngx_http_kvroute_choose_init(conf, pc->log) != NGX_OK)
-        {
+        if (ngx_http_kvroute_prepare_peers(at->ctx->request, at) != NGX_OK) {
             break;
         }
 
-        all = conf->upstream->peer.data;
-
-        size = ngx_max(conf->list[0].number, conf->list[1].number);
-        size = ngx_http_kvroute_tried_words(size);
-
-        at->rrp.tried = ngx_pcalloc(at->ctx->request->pool,
-                                    size * sizeof(uintptr_t));
-        if (at->rrp.tried == NULL) {
-            break;
-        }
-
-        at->rrp.peers = all;
-        at->rrp.config = conf->config;
         pc->tries = ngx_max(pc->tries, 1);
 
         /* matched[] is by slot, and slots may have changed */
