@@ -10,9 +10,6 @@ use JSON::PP ();
 
 my $t = Kvroute->new(workers => 2);
 
-plan(skip_all => 'no module for budgets')
-    unless grep { /kvroute_budget_module/ } $t->modules();
-
 $t->engines(2, '--hardware', 'none', '--model', 'm',
             '--enable-prompt-tokens-details');
 $t->engines(1, '--hardware', 'none', '--model', 'm');

@@ -3,6 +3,9 @@
 # The examples: nginx -t accepts each configuration, those of Kubernetes too,
 # and requests pass those that can run here. YAML, alert rules and the dashboard
 # are checked by the tools that are installed.
+#
+# They name all extensions: kvroute_share, kvroute_events, kvroute_prefill,
+# kvroute_continue, kvroute_budget.
 
 use FindBin;
 use lib 't/lib';

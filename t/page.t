@@ -7,6 +7,7 @@ use FindBin;
 use lib 't/lib';
 use Kvroute;
 
+my $t = Kvroute->new();
 my $root = "$FindBin::Bin/..";
 my $build = $ENV{BUILD} || "$root/build";
 my $dir = "$root/ngx_http_kvroute_module";
@@ -149,8 +150,6 @@ SKIP: {
     is_deeply([ sort map { /^(\w+): ./ } @lines ], [ sort @codes ],
               'one for each cause');
 }
-
-my $t = Kvroute->new();
 
 SKIP: {
     my $why = browser($t);

@@ -34,10 +34,6 @@ ngx_http_kvroute_attempt_t *ngx_http_kvroute_prepare(
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf,
     size_t size);
 
-/* Sets the peers, as nginx does when an upstream request begins. */
-ngx_int_t ngx_http_kvroute_prepare_peers(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at);
-
 /* Gathers everything a decision needs, reading the body if necessary. */
 ngx_int_t ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
@@ -52,6 +48,10 @@ void ngx_http_kvroute_match(ngx_http_request_t *r,
 /* _choose: Allocates candidates for the longest list of an upstream. */
 ngx_int_t ngx_http_kvroute_choose_init(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log);
+
+/* Sets the peers, as nginx does when an upstream request begins. */
+ngx_int_t ngx_http_kvroute_choose_peers(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at);
 
 /* Returns the list in use: primary servers, or backups. */
 static ngx_inline ngx_http_kvroute_list_t *

@@ -78,6 +78,36 @@ ngx_http_kvroute_choose_exit(void)
 }
 
 
+ngx_int_t
+ngx_http_kvroute_choose_peers(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at)
+{
+    ngx_uint_t                    n;
+    ngx_http_kvroute_srv_conf_t  *conf;
+
+    conf = at->conf;
+
+    if (ngx_http_kvroute_peers_current(conf, 1, r->connection->log) != NGX_OK
+        || ngx_http_kvroute_choose_init(conf, r->connection->log) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    n = ngx_max(conf->list[0].number, conf->list[1].number);
+    n = ngx_http_kvroute_tried_words(n);
+
+    at->rrp.tried = ngx_pcalloc(r->pool, n * sizeof(uintptr_t));
+    if (at->rrp.tried == NULL) {
+        return NGX_ERROR;
+    }
+
+    at->rrp.peers = conf->upstream->peer.data;
+    at->rrp.config = conf->config;
+
+    return NGX_OK;
+}
+
+
 /*
  * nginx's own balancers fail a request if servers were added or removed since
  * init().  This one matches the request again.
@@ -110,7 +140,7 @@ ngx_http_kvroute_choose_lock(ngx_peer_connection_t *pc,
                        "kvroute peers changed: %ui %ui", config,
                        at->rrp.config);
 
-        if (ngx_http_kvroute_prepare_peers(at->ctx->request, at) != NGX_OK) {
+        if (ngx_http_kvroute_choose_peers(at->ctx->request, at) != NGX_OK) {
             break;
         }
 

@@ -97,7 +97,7 @@ ngx_http_kvroute_early(ngx_http_kvroute_ctx_t *ctx,
     at->early->reserved = reserved;
     at->mode = NGX_HTTP_KVROUTE_AHEAD;
 
-    if (ngx_http_kvroute_prepare_peers(r, at) != NGX_OK
+    if (ngx_http_kvroute_choose_peers(r, at) != NGX_OK
         || ngx_http_kvroute_prepare_match(r, at) != NGX_OK)
     {
         return NGX_ERROR;

@@ -39,36 +39,6 @@ ngx_http_kvroute_prepare(ngx_http_kvroute_ctx_t *ctx,
 
 
 ngx_int_t
-ngx_http_kvroute_prepare_peers(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at)
-{
-    ngx_uint_t                    n;
-    ngx_http_kvroute_srv_conf_t  *conf;
-
-    conf = at->conf;
-
-    if (ngx_http_kvroute_peers_current(conf, 1, r->connection->log) != NGX_OK
-        || ngx_http_kvroute_choose_init(conf, r->connection->log) != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    n = ngx_max(conf->list[0].number, conf->list[1].number);
-    n = ngx_http_kvroute_tried_words(n);
-
-    at->rrp.tried = ngx_pcalloc(r->pool, n * sizeof(uintptr_t));
-    if (at->rrp.tried == NULL) {
-        return NGX_ERROR;
-    }
-
-    at->rrp.peers = conf->upstream->peer.data;
-    at->rrp.config = conf->config;
-
-    return NGX_OK;
-}
-
-
-ngx_int_t
 ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at)
 {

@@ -134,7 +134,7 @@ ngx_http_kvroute_shadow_init_peer(ngx_http_request_t *r,
             ngx_http_kvroute_prepare(ctx, kscf,
                                      sizeof(ngx_http_kvroute_shadow_t));
 
-    if (s == NULL || ngx_http_kvroute_prepare_peers(r, &s->at) != NGX_OK) {
+    if (s == NULL || ngx_http_kvroute_choose_peers(r, &s->at) != NGX_OK) {
         return NGX_OK;
     }
 

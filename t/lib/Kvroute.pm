@@ -92,11 +92,36 @@ sub new {
     $t->{vars}{PORT} = $t->port();
     $t->{vars}{DIR} = $t->{dir};
 
+    $t->needs() unless @all;
     $t->receipts();
 
     push @all, $t;
 
     return $t;
+}
+
+
+# Skips a test that names a directive of an extension that is not loaded.  Lines
+# that ask has() do not count.
+
+sub needs {
+    my ($t) = @_;
+
+    my $text = slurp($0) =~ s/^.*->has\(.*\n//mgr;
+    my %module = (first_token => 'continue',
+                  map { $_ => $_ } qw(share events prefill continue budget));
+
+    for (sort keys %module) {
+        plan(skip_all => "no module $module{$_}")
+            if $text =~ /\bkvroute_$_\b/ && !$t->has($module{$_});
+    }
+}
+
+
+sub has {
+    my ($t, $name) = @_;
+
+    return $t->{module} eq 'static' || grep { /_${name}_module/ } $t->modules();
 }
 
 
