@@ -141,8 +141,11 @@ $t->post('/sick/v1/chat/completions', $prompts[0]);
 
 for (1 .. 64) {
     $t->post('/small/', chat(text(500_000, $_)));
-    last if $t->status()->{zones}{little}{evicted};
+    last if $t->status()->{zones}{little}{full_since};
 }
+
+is($t->status()->{zones}{z}{full_since}, undef, 'an index with room');
+like($t->status()->{zones}{little}{full_since}, qr/^20\d\d-.*Z$/, 'since when one is full');
 
 for my $end (qw(wait leave)) {
     my $first = $t->start('POST /small/', chat("first $end"),

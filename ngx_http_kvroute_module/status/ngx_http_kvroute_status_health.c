@@ -88,6 +88,11 @@ ngx_http_kvroute_status_health(ngx_pool_t *pool,
         kvr_history_upstream(history, zone, u->conf->number, rejects);
         kvr_since_causes(history, zone, u->conf->number, server, u->verdict,
                          (uint32_t) ngx_time());
+        (void) kvr_since_full(history,
+                         kvr_index_fill(u->conf->zone->sh->index,
+                                        (uint64_t) ngx_random()),
+                         kvr_get(&u->conf->zone->sh->index->evicted),
+                         (uint32_t) ngx_time());
     }
 
     return NGX_OK;

@@ -117,8 +117,9 @@ const unbroken = (u, base, span) => {
     todo: cut.length ? "check why these could not be continued" : "" };
 };
 
-const full = (z) => z && z.fill > .9 && z.evicted > 0 ? [{ code: "index",
-  text: "the index is full and forgets what engines may still hold", since: "",
+const full = (z, now) => z && z.full_since ? [{ code: "index",
+  text: "the index is full and forgets what engines may still hold",
+  since: sinceOf({ since: z.full_since }, now),
   todo: "write a larger zone= in kvroute_zone" }] : [];
 
 /* a cause in the elements of its box: the sentence, since when, what to do */
@@ -147,7 +148,7 @@ const drawHealth = (u, base, span) => {
   document.title = v.state === "green" ? "kvroute"
                                        : `${v.state}: ${why[0].text} – kvroute`;
   drawList($("why"), [...why.slice(1), ...(more ? [more] : []),
-    ...full(last.zones[u.zone]), ...(u.resumes ? [{ text: u.resumes.text, since: "", todo: "" }] : [])],
+    ...full(last.zones[u.zone], now), ...(u.resumes ? [{ text: u.resumes.text, since: "", todo: "" }] : [])],
     () => {
       const li = make("li");
       li.append(make("span"), make("span", "", "soft"), make("span"),

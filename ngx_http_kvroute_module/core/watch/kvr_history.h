@@ -94,6 +94,7 @@ typedef struct {
 typedef struct {
     _Atomic uint64_t        stepped;  /* time of the last step, ms */
     _Atomic uint64_t        steps;
+    _Atomic uint64_t        full;     /* the index; see kvr_since.h */
     uint32_t                max_members;
     kvr_history_upstream_t  upstream[KVR_REGISTRY_UPSTREAMS];
     kvr_history_member_t    member[];

@@ -63,6 +63,14 @@ kvr_since_causes(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
 }
 
 
+uint32_t
+kvr_since_full(kvr_history_t *h, double fill, uint64_t evicted, uint32_t now)
+{
+    return fill > KVR_SINCE_FULL && evicted ? kvr_since_cause(&h->full, now)
+                                            : 0;
+}
+
+
 /* The word has when the cause began, and when it was last seen. */
 static uint32_t
 kvr_since_cause(_Atomic uint64_t *word, uint32_t now)

@@ -22,6 +22,7 @@
 
 
 #define KVR_SINCE_HOLD  60           /* s */
+#define KVR_SINCE_FULL  .9           /* of the index; filled by a sample */
 
 
 /*
@@ -34,6 +35,13 @@ uint32_t kvr_since_state(kvr_history_t *h, const kvr_zone_t *zone,
 /* Sets "since" of each cause.  A cause of one server has a time of its own. */
 void kvr_since_causes(kvr_history_t *h, const kvr_zone_t *zone,
     uint32_t upstream, const kvr_verdict_server_t *server, kvr_verdict_t *v,
+    uint32_t now);
+
+/*
+ * Returns the time since which the index is full and replaces entries in use;
+ * 0: it does not.
+ */
+uint32_t kvr_since_full(kvr_history_t *h, double fill, uint64_t evicted,
     uint32_t now);
 
 

@@ -87,6 +87,21 @@ TEST(test_since_state)
 }
 
 
+TEST(test_since_full)
+{
+    make();
+
+    util_check(kvr_since_full(h, .95, 0, NOW) == 0, "nothing is replaced");
+    util_check(kvr_since_full(h, .5, 9, NOW) == 0, "not full");
+    util_check(kvr_since_full(h, .95, 1, NOW + 1) == NOW + 1, "full");
+    util_check(kvr_since_full(h, .95, 7, NOW + 9) == NOW + 1, "still");
+    util_check(kvr_since_full(h, .5, 7, NOW + 20) == 0, "reset");
+    util_check(kvr_since_full(h, .95, 9, NOW + 200) == NOW + 200, "again");
+
+    drop();
+}
+
+
 TEST(test_since_causes)
 {
     make();
