@@ -189,11 +189,11 @@ my $log = "$t->{dir}/llm.log";
     wait_for(sub { 5 <= grep { /reason=/ } split /\n/, Kvroute::slurp($log) });
 
     my $out = `awk -f $dir/nginx/hit-share.awk $log`;
-    like($out, qr/^127\.0\.0\.1:\d+ +5 requests  hit +79\.\d%  regret +0\.0%$/m,
+    like($out, qr/^127\.0\.0\.1:\d+ +5 requests  matched +79\.\d%  regret +0\.0%$/m,
          'hit-share.awk');
 
     like(awk("$dir/nginx/README.md"),
-         qr/^127\.0\.0\.1:\d+ hit 79\.\d% regret 0\.0%$/m,
+         qr/^127\.0\.0\.1:\d+ matched 79\.\d% regret 0\.0%$/m,
          'the same in one line');
 
     $t->stop();
@@ -234,7 +234,7 @@ for my $file ('README.md', 'docs/first-steps.md') {
                          split /\n/, Kvroute::slurp($log) });
 
     like(awk("$root/docs/operations.md"),
-         qr/^127\.0\.0\.1:\d+ hit 79\.\d% regret 0\.0%$/m,
+         qr/^127\.0\.0\.1:\d+ matched 79\.\d% regret 0\.0%$/m,
          "$file: its log, by the awk of operations.md");
 
     my ($format) = $conf =~ /(log_format kv .*?;)/s;
@@ -262,7 +262,7 @@ for my $file (sort glob "$root/docs/*.md") {
         $block =~ s!/var/log/nginx/!$t->{dir}/!g;
         $block =~ s/^.*proxy_ssl_(?:verify|trusted_certificate) .*\n//mg;
         $block =~ s/\s(?:trusted=[^\s;]+|header=\@[^\s;]+)//g;
-        $block =~ s!/etc/nginx/!$t->{dir}/!g;
+        $block =~ s!/(?:etc/nginx|var/lib/kvroute)/!$t->{dir}/!g;
         $block =~ s/listen \S+;/listen 127.0.0.1:%%PORT%%;/;
 
         my $before = '';

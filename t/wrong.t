@@ -191,6 +191,8 @@ upstream | kvroute sticky zone=llm key=http_x_session; | refused | parameter "ke
 location | kvroute_policy sticky key=cookie_sid;       | refused | parameter "key=cookie_sid" has no variable, and would bind all clients to one server: write "key=$cookie_sid"
 location | kvroute_policy sticky key=x;                | refused | parameter "key=x" has no variable
 location | kvroute_salt http_x_org;                    | warned  | "http_x_org" is the same text for all requests: if it is to be a variable write "$http_x_org"
+location | kvroute_pin on;                             | warned  | "on" of "kvroute_pin" is a text and no switch: write a variable, or "" for none
+location | kvroute_salt off;                           | warned  | "off" of "kvroute_salt" is a text and no switch
 location | kvroute_pin arg_server;                     | warned  | "arg_server" is the same text for all requests
 location | kvroute_request deadline=http_x_deadline;   | warned | "http_x_deadline" is the same text for all requests
 location | kvroute_request tenant=cookie_org;          | warned | "cookie_org" is the same text for all requests

@@ -1,4 +1,4 @@
-# Hit share and regret of each peer, from an access log in simple.conf's format:
+# Matched share and regret of each peer, from an access log in simple.conf's format:
 #
 #     awk -f hit-share.awk /var/log/nginx/llm.log
 
@@ -21,7 +21,7 @@
 
 END {
     for (p in prompt) {
-        printf "%-24s %8d requests  hit %5.1f%%  regret %5.1f%%\n", p,
+        printf "%-24s %8d requests  matched %5.1f%%  regret %5.1f%%\n", p,
                requests[p], 100 * matched[p] / prompt[p],
                100 * (best[p] - matched[p]) / prompt[p] | "sort"
     }

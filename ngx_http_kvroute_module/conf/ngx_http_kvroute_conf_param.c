@@ -395,6 +395,14 @@ ngx_http_kvroute_conf_param_slot(ngx_conf_t *cf, ngx_command_t *cmd,
 
     ngx_http_kvroute_conf_param_dollar(cf, &value[1]);
 
+    if (ngx_strcmp(value[1].data, "on") == 0
+        || ngx_strcmp(value[1].data, "off") == 0)
+    {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"%V\" of \"%V\" is a text and no switch: write a "
+                           "variable, or \"\" for none", &value[1], &cmd->name);
+    }
+
     return ngx_http_set_complex_value_slot(cf, cmd, conf);
 }
 

@@ -61,7 +61,7 @@ const columns = [
     get: (p) => (p.minute || {}).ttft_stream || (p.minute || {}).ttft_window
       || null, show: time,
     hint: (p) => `since start ${time(p.ttft_stream)}` },
-  { key: "cached", title: "cached share", num: true,
+  { key: "cached", title: "matched share", num: true,
     get: (p) => p.prompt_bytes ? p.matched_bytes / p.prompt_bytes : null,
     show: (v, p) => share(p.matched_bytes, p.prompt_bytes) },
   { key: "regret", title: "regret", num: true, rare: true,
@@ -265,7 +265,7 @@ const drawFleet = (u, prev, first, seconds, span) => {
     ["pending", bytes(total(u, "pending")), "prompt bytes waiting"],
     ["load", mean < 0 ? "–" : share(mean, 1), mean < 0 ? "not known yet"
        : `busiest ${share(Math.max(...load), 1)}`],
-    ["cached share", share(matched, prompt), span],
+    ["matched share", share(matched, prompt), span],
     ["regret", share(d("best_bytes") - matched, prompt), span],
     ["TTFT median", time(q("ttft_stream", .5)),
      "P95 " + time(q("ttft_stream", .95)) + ", of streams"],

@@ -9,9 +9,10 @@ const words = {
   "load": "prompt bytes sent recently, relative to what it can compute: "
     + "saturated near 1",
   "requests / s": "requests sent to it in the last second",
-  "cached share": "share of prompt bytes that the chosen server had cached",
-  "regret": "missed cache share: prompt bytes computed again although another "
-    + "server had them cached",
+  "matched share": "share of prompt bytes that the chosen server had cached, "
+    + "by the index",
+  "regret": "share of prompt bytes computed again although another server had "
+    + "them cached",
   "cache hits as predicted": "cached tokens reported by engines, relative to "
     + "the predicted ones",
   "KV use": "share of its KV cache in use, by the engine's metrics",

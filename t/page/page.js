@@ -111,7 +111,7 @@ const main = async () => {
          + "%" : "–", `${p.name}: regret`);
     is(await cell(page, p.name, "cached"), p.prompt_bytes
        ? (100 * p.matched_bytes / p.prompt_bytes).toFixed(1) + "%" : "–",
-       `${p.name}: cached share`);
+       `${p.name}: matched share`);
   }
 
   is(await page.locator("#receipts tbody tr").count(), 6, "receipts");
