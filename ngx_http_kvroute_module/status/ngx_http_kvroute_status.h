@@ -164,6 +164,8 @@ void ngx_http_kvroute_status_json_healths(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u, ngx_uint_t n);
 void ngx_http_kvroute_status_json_since(cJSON *json,
     ngx_http_kvroute_status_peer_t *p);
+void ngx_http_kvroute_status_json_ages(cJSON *json,
+    ngx_http_kvroute_zone_t *zone);
 void ngx_http_kvroute_status_json_minute(cJSON *json,
     ngx_http_kvroute_status_peer_t *p);
 void ngx_http_kvroute_status_json_saved(cJSON *json,

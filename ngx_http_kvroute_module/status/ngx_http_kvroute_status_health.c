@@ -27,6 +27,7 @@ static void ngx_http_kvroute_health_since(ngx_http_kvroute_status_peer_t *p,
     kvr_verdict_server_t *s);
 static const char *ngx_http_kvroute_health_reason(
     ngx_http_kvroute_status_peer_t *p);
+static uint32_t ngx_http_kvroute_health_full(ngx_http_kvroute_zone_t *zone);
 static cJSON *ngx_http_kvroute_health_json(cJSON *json, kvr_verdict_e state);
 static cJSON *ngx_http_kvroute_health_why(ngx_http_kvroute_status_upstream_t *u,
     kvr_verdict_why_t *why);
@@ -88,14 +89,24 @@ ngx_http_kvroute_status_health(ngx_pool_t *pool,
         kvr_history_upstream(history, zone, u->conf->number, rejects);
         kvr_since_causes(history, zone, u->conf->number, server, u->verdict,
                          (uint32_t) ngx_time());
-        (void) kvr_since_full(history,
-                         kvr_index_fill(u->conf->zone->sh->index,
-                                        (uint64_t) ngx_random()),
-                         kvr_get(&u->conf->zone->sh->index->evicted),
-                         (uint32_t) ngx_time());
+        (void) ngx_http_kvroute_health_full(u->conf->zone);
     }
 
     return NGX_OK;
+}
+
+
+/* Returns since when the index of a zone is full; 0: it is not. */
+static uint32_t
+ngx_http_kvroute_health_full(ngx_http_kvroute_zone_t *zone)
+{
+    kvr_index_t  *index;
+
+    index = zone->sh->index;
+
+    return kvr_since_full(zone->sh->history,
+                          kvr_index_fill(index, (uint64_t) ngx_random()),
+                          kvr_get(&index->evicted), (uint32_t) ngx_time());
 }
 
 
@@ -223,6 +234,24 @@ ngx_http_kvroute_status_json_since(cJSON *json,
 
     if (p->reason) {
         cJSON_AddStringToObject(json, "reason", p->reason);
+    }
+}
+
+
+/* Adds when a zone was created, and since when its index is full. */
+void
+ngx_http_kvroute_status_json_ages(cJSON *json, ngx_http_kvroute_zone_t *zone)
+{
+    uint32_t  full;
+
+    full = ngx_http_kvroute_health_full(zone);
+
+    ngx_http_kvroute_status_json_time(json, "created",
+                                      zone->sh->created * 1000);
+
+    if (full) {
+        ngx_http_kvroute_status_json_time(json, "full_since",
+                                          (uint64_t) full * 1000);
     }
 }
 

@@ -196,7 +196,6 @@ static cJSON *
 ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone)
 {
     cJSON                               *json;
-    uint32_t                             full;
     const kvr_hook_t                    *hook;
     kvr_counter_zone_t                   z;
     const ngx_http_kvroute_extension_t  *ext;
@@ -208,16 +207,7 @@ ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone)
     ngx_http_kvroute_status_json_rows(json, KVR_COUNTER_ZONE, &z, 0);
     ngx_http_kvroute_status_json_rows(json, KVR_COUNTER_INDEX, zone->sh->index,
                                       0);
-    ngx_http_kvroute_status_json_time(json, "created",
-                                      zone->sh->created * 1000);
-
-    full = kvr_since_full(zone->sh->history, z.fill,
-                          kvr_get(&zone->sh->index->evicted),
-                          (uint32_t) ngx_time());
-    if (full) {
-        ngx_http_kvroute_status_json_time(json, "full_since",
-                                          (uint64_t) full * 1000);
-    }
+    ngx_http_kvroute_status_json_ages(json, zone);
 
     ngx_http_kvroute_json_file(json, zone);
 
