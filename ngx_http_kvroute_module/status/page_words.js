@@ -236,8 +236,8 @@ const advice = {
     : "add engines; raise this cap only if they have room",
   "slow": () => look,
   "starved": () => look,
-  "hot": () => "nothing, unless it lasts: then set max_pending=256k",
-  "old_metrics": () => "check kvroute_probe: path, key, TLS",
+  "hot": () => "nothing, unless it lasts: then set max_pending=auto",
+  "old_metrics": () => "check kvroute_probe: url=, key, TLS",
   "not_sharing": (w) => stores[w.reason]
     || "start the store, or check server= of kvroute_share",
   "drained": () => "undrain them when the work is done",

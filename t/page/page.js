@@ -538,7 +538,7 @@ const main = async () => {
     { "X-Pin": peer, "X-Engine-Fault": "slow=300" }, 8));
   await incident("hot", new RegExp(`^${name(peer)} is hot: \\d+ of \\d+ `
     + "requests in flight$"), "amber",
-    "nothing, unless it lasts: then set max_pending=256k", "hot");
+    "nothing, unless it lasts: then set max_pending=auto", "hot");
   await Promise.all(hot);
   await page.selectOption("#upstream", "llm");
 

@@ -58,7 +58,7 @@ const cases = [
    "check the engine's log; it returns by itself once it answers"],
   [{ code: "old_metrics", number: 1, of: 2, servers: [known("404")] },
    "old metrics, because the probe fails: a:1 (404 no such path)",
-   "check kvroute_probe: path, key, TLS"],
+   "check kvroute_probe: url=, key, TLS"],
   [{ code: "not_up", number: 1, of: 2, servers: [
      { name: "a:1", state: "ejected", reason: "slow" }] },
    "1 of 2 servers not up: a:1 (ejected: slow first tokens)", look],
@@ -101,10 +101,10 @@ const cases = [
     + "share is 125", look],
   [{ code: "hot", active: 40, of: 60, servers: [a] }, "10.0.0.1:8000 is hot: 40 "
     + "of 60 requests in flight",
-   "nothing, unless it lasts: then set max_pending=256k"],
+   "nothing, unless it lasts: then set max_pending=auto"],
   [{ code: "old_metrics", number: 1, of: 2, servers: [known("timeout")] },
    "old metrics, because the probe fails: a:1 (timed out)",
-   "check kvroute_probe: path, key, TLS"],
+   "check kvroute_probe: url=, key, TLS"],
   [{ code: "not_sharing", seconds: 45 }, "nothing is shared with other hosts",
    "start the store, or check server= of kvroute_share"],
   [{ code: "not_sharing", seconds: 45, reason: "refused" }, "nothing is shared "
