@@ -2,8 +2,8 @@
 
 # The commands that search for defects work, and find none in some seconds: one
 # run of chaos (make chaos), and a kill at each store to shared memory of a
-# dozen operations (make step-kill).  Chaos has kvroute_share, kvroute_events and
-# kvroute_prefill.
+# dozen operations (make step-kill).  Chaos has kvroute_share, kvroute_events,
+# kvroute_prefill, kvroute_continue and kvroute_budget.
 
 use FindBin;
 use File::Basename qw(dirname);

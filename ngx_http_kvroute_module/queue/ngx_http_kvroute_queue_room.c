@@ -186,8 +186,8 @@ ngx_http_kvroute_queue_matched(kvr_view_t *view, ngx_http_kvroute_lookup_t *l)
 
 
 /*
- * Looks for room in a list of peers.  known: the prompt was looked up, or
- * cannot be; then the reservation is made, under the lock.
+ * Looks for room in a list of peers. known: the prompt was looked up, or
+ * cannot be.  Only then is the reservation made, under the lock.
  */
 static ngx_uint_t
 ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,

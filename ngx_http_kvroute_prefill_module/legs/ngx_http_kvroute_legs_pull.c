@@ -40,7 +40,7 @@ ngx_http_kvroute_legs_pull(ngx_http_kvroute_legs_t *legs,
 
     l = ngx_http_kvroute_lookup(ctx, legs->decode, 1);
 
-    /* usually nobody has as much */
+    /* usually no server has that much cached */
 
     if (l == NULL || l->best * legs->decode->zone->core.unit < legs->conf->min)
     {
@@ -73,7 +73,7 @@ ngx_http_kvroute_legs_pull(ngx_http_kvroute_legs_t *legs,
     if (e == KVR_DISAGGREGATE_YES
         && ngx_http_kvroute_legs_pull_body(legs, ctx) != NGX_OK)
     {
-        /* it has to be computed, so the server is chosen for that */
+        /* the prompt must be computed, so the server is chosen for that */
 
         e = KVR_DISAGGREGATE_UNREAD;
         ctx->leg = NULL;

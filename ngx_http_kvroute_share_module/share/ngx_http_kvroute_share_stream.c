@@ -22,8 +22,8 @@
  * checked for each new connection, and when nothing has arrived, since each
  * host adds a batch per second.
  *
- * An entry that is longer than an answer may be is not ours.  If not even one
- * entry can be read, reading continues behind the last one.
+ * An entry longer than the limit of an answer is not ours.  If not even one
+ * entry can be read, reading continues behind the last entry of the stream.
  */
 
 
@@ -380,7 +380,7 @@ ngx_http_kvroute_share_stream_more(ngx_event_t *ev)
 
     full = entries->elements >= share->count;
 
-    /* there would be time for twice as many */
+    /* the answer was small and quick: ask for twice as many entries */
 
     if (share->read.fed < NGX_HTTP_KVROUTE_SHARE_REPLY / 4
         && ngx_current_msec - share->asked < NGX_HTTP_KVROUTE_SHARE_ANSWER / 2)
@@ -413,7 +413,7 @@ ngx_http_kvroute_share_stream_drop(ngx_http_kvroute_share_t *share)
 
 
 /*
- * applies an entry and adds its size; core/share counts those that are no
+ * applies an entry and adds its size; core/share counts entries that are not a
  * batch
  */
 static ngx_int_t

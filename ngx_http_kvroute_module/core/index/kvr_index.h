@@ -84,16 +84,16 @@ void kvr_index_init(kvr_index_t *ix, uint64_t nlines, uint32_t max_peers);
 /* Starts or restarts a peer: forgets all that it held, in O(1). */
 void kvr_index_flush(kvr_index_t *ix, unsigned peer);
 
-/* Forgets what was inserted for a peer before its clock was here. */
+/* Forgets what was inserted for a peer before its clock had this value. */
 void kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock);
 
 /* Returns a peer's clock in units. */
 uint64_t kvr_index_clock(kvr_index_t *ix, unsigned peer);
 
 /*
- * Tells whether the engine reports what it stores, and confirms inserts: at
- * most a quarter of the capacity, or the units expected of requests in flight,
- * is unconfirmed.
+ * Tells whether the engine reports what it stores, and its reports keep up
+ * with the inserts: the part of the clock that they have not confirmed is at
+ * most a quarter of the capacity, or the units expected of requests in flight.
  */
 int kvr_index_heard(kvr_index_t *ix, unsigned peer, uint64_t expected);
 
@@ -138,8 +138,8 @@ uint32_t kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain,
     uint32_t inserted, unsigned peer, uint32_t most, uint32_t *age);
 
 /*
- * Inserts a prompt of so many units that a peer is about to compute; it holds
- * the first matched ones.
+ * Inserts a prompt that a peer is about to compute.  The peer already holds
+ * the first "matched" of its units.
  */
 void kvr_index_insert(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, kvr_index_undo_t *undo);
@@ -152,10 +152,10 @@ void kvr_index_refresh(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, kvr_index_undo_t *undo);
 
 /*
- * Inserts n entries, from the one numbered first on, that the peer has computed
- * in so many units.  behind: units by which the clock is ahead of the peer,
- * because inserts move it when a request is sent, and the peer computes or uses
- * other prompts after this one.
+ * Inserts the entries first .. first + n - 1, which the peer has computed.
+ * behind: by how many units the clock is ahead of the peer.  Inserts move the
+ * clock when a request is sent, and the peer computes or uses other prompts
+ * after this one.
  */
 void kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
     uint32_t n, uint32_t units, unsigned peer, uint32_t behind);
@@ -169,18 +169,18 @@ void kvr_index_prefetch(kvr_index_t *ix, const uint64_t *value, uint32_t n,
     int lines);
 
 /*
- * The age in units of what a peer has of a chain's value; returns 0 if it is
- * not known.
+ * Sets *age to the age of a peer's block, in units.  Returns 0 if it is not
+ * known.
  */
 int kvr_index_age(kvr_index_t *ix, uint64_t value, unsigned peer,
     uint32_t *age);
 
 /*
- * The ages of a prompt's blocks, from the deepest on: each is that of the
- * youngest copy that a peer holds or held, in parts of what that peer can hold,
- * KVR_INDEX_WHOLE being all of it.  A block in front of others is as young as
- * those.  The first known entries are in the index.  Returns the number of
- * ages, at most KVR_INDEX_REUSES.
+ * Returns the ages of a prompt's blocks, from the deepest on.  The age of a
+ * block is that of its youngest copy at any peer, evicted or not, in parts of
+ * what that peer can hold: KVR_INDEX_WHOLE is all of it.  A block is at least
+ * as young as those behind it.  The first "known" entries are in the index.
+ * The result is the number of ages, at most KVR_INDEX_REUSES.
  */
 #define KVR_INDEX_WHOLE   1024
 #define KVR_INDEX_REUSES  16
@@ -211,7 +211,7 @@ uint32_t kvr_index_undo_age(kvr_index_t *ix, const kvr_index_undo_t *undo);
 void kvr_index_undo(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     const kvr_index_undo_t *undo);
 
-/* Returns the peers of a set that hold what a key stands for: a model, text */
+/* Returns the peers of a set that hold a key, which stands for a model. */
 kvr_set_t kvr_index_holds(kvr_index_t *ix, uint64_t key, kvr_set_t set);
 
 /* Makes the peer a holder of a key, as if it had computed it now. */
@@ -237,12 +237,11 @@ double kvr_index_fill(kvr_index_t *ix, uint64_t seed);
 
 
 /*
- * The entries that hosts publish of what a peer holds, when it is used again:
- * the last one, since a deep block proves those before it, and each 12th.  A
- * prompt that branches off elsewhere is then short of at most 11 entries.  For
- * a table that has lost the others, the gaps are small enough for a lookup.
- * The entries by which kvr_index_refresh() detects recent inserts are not among
- * them.
+ * When a prompt is used again, hosts publish only its last entry, since a deep
+ * block proves those before it, and each 12th one.  A prompt that branches off
+ * elsewhere then misses at most 11 entries.  In a table that has lost the
+ * others, the gaps are small enough for a lookup.  The entries by which
+ * kvr_index_refresh() detects recent inserts are not published.
  */
 #define KVR_INDEX_PUBLISHED     12
 #define KVR_INDEX_PUBLISHED_AT  9

@@ -503,7 +503,9 @@ kvr_insert_other(kvr_insert_walk_t *t, uint32_t k, uint64_t key, uint32_t stamp,
 }
 
 
-/* Handles an absent entry, for which a line was put there, or not. */
+/*
+ * Handles an absent entry. line: its new line, or NULL if there was no place.
+ */
 static inline void
 kvr_insert_put(kvr_insert_walk_t *t, kvr_index_line_t *line)
 {

@@ -11,7 +11,10 @@
 
 #define KVR_LINE_RUN      16         /* buckets that are read in a row */
 
-/* capacities of an age, and the age in stamps, that are remembered */
+/*
+ * kvr_line_known(): factor of a capacity, and largest age of a stamp, that
+ * keep a line
+ */
 #define KVR_LINE_LARGER   32
 #define KVR_LINE_OLDEST   (1U << 31)
 

@@ -37,11 +37,11 @@ static uint32_t kvr_lookup_take(kvr_index_t *ix, kvr_line_holders_t *h,
 
 
 /*
- * Finds out which entries are present, from the first on, then reads lines
- * from the last one backwards, as the deepest counts.  The lines of a prompt
- * usually name the same peers, so few are read: the deepest, the marked ones,
- * those before a hole, and as long as a line names a peer that no longer holds
- * it, the line before.
+ * First finds out which entries are present.  Then reads lines from the last
+ * one backwards, because the deepest block counts.  The lines of a prompt
+ * usually name the same peers, so few are read: the deepest, the marked ones
+ * and those before a hole.  If a line names a peer that no longer holds its
+ * block, the line before it is read, too.
  */
 uint32_t
 kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
@@ -489,8 +489,8 @@ kvr_index_reuse(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
 
 /*
- * Sets the age of the first of some entries that is in the index, in parts of
- * the capacity of the peer with the youngest copy.
+ * Looks for the first entry in the range that is in the index.  Sets *age to
+ * its age in parts of the capacity of the peer with the youngest copy.
  */
 static int
 kvr_lookup_young(kvr_index_t *ix, const uint64_t *chain, uint32_t from,

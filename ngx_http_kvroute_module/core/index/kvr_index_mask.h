@@ -27,10 +27,10 @@ typedef struct {
 
 
 /*
- * Returns the mask of a line, and sets *masked to the peers of a set that it
- * names and that still count; depth: of its block, in units.  *below: another
- * peer could count only for a block with the same mask at this depth or before;
- * 0: none could.
+ * Returns the mask of a line.  Sets *masked to the peers of a set that it
+ * names and that still count for a block of this depth, in units. *below: up
+ * to which depth a further peer could count for a block with the same mask; 0:
+ * none could.
  */
 uint64_t kvr_mask_read(kvr_index_t *ix, kvr_index_line_t *line,
     const kvr_set_t *set, uint32_t depth, kvr_mask_view_t *view,

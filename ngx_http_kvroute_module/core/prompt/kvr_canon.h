@@ -40,10 +40,12 @@
 #define kvr_canon_head(role)  "\1" role "\2"
 
 
-/* bytes that an image counts: about a thousand tokens, for any url */
+/* bytes that an image counts as: about a thousand tokens, whatever its URL */
 #define KVR_CANON_MEDIA_LEN  4096
 
-/* media items that count with that length; further ones count a few bytes */
+/*
+ * media items that count as that many bytes; each further one as a few bytes
+ */
 #define KVR_CANON_MEDIA_MAX  64
 
 

@@ -252,8 +252,8 @@ kvr_prompt_body(kvr_prompt_ctx_t *ctx)
 
 
 /*
- * Searches a member for the names.  Returns KVR_DECLINED if this consumed its
- * value, which is then of a key that is not known.
+ * Searches the value of a member for the names.  KVR_DECLINED: the key is not
+ * known, and its value was consumed.
  */
 static int
 kvr_prompt_named(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *known)
@@ -460,8 +460,8 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
     pr->unsized = kvr_prompt_unsized(ctx);
 
     /*
-     * The engine that computes the prompt has the results for its own tokens.
-     * Of several replies the first one would take the transfer from the others.
+     * Only the engine that computes a prompt has the probabilities of its
+     * tokens.  With several replies, the first one would use up the transfer.
      */
 
     pr->one_engine = ctx->one_engine || pr->extra

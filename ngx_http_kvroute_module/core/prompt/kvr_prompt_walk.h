@@ -28,8 +28,8 @@
 #define KVR_WALK_MAX_KEYS  16
 
 /*
- * Steps of an object, see kvr_json_spend().  Keys that are not in the table and
- * seeks count in addition.
+ * Steps that an object costs (kvr_json_spend()).  Unknown keys and seeks cost
+ * further steps.
  */
 #define KVR_WALK_STEPS     3
 

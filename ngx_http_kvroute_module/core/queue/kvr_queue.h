@@ -17,31 +17,31 @@
  *     due     within a tenant: the earlier moment first, which is the deadline,
  *             or else  arrival + work / KVR_QUEUE_AGING
  *
- * Small requests go before large ones, but a waiting large one is passed only
- * by those that arrive within work / KVR_QUEUE_AGING of it: that is its aging
- * bound. The order of two requests never changes while they wait.
+ * Small requests go before large ones, but only those that arrive within work
+ * / KVR_QUEUE_AGING after a large one can pass it: that is its aging bound.
+ * The order of two requests never changes while they wait.
  *
- * The first request of its tenant can also be passed by another that has more
- * of its own prompt cached where there is room (kvr_queue_near): by those due
- * at most KVR_QUEUE_PASS and half of the first one's waiting time later, and
- * never by one due more than KVR_QUEUE_PASS_MAX later, which adds that to the
- * bound. Without this, caches would matter little past saturation, because
- * each peer with room takes the first request (bench/queue: a tenth of the
+ * A tenant's first request can also be passed by another of its requests, if
+ * that one has more of its prompt cached at a peer with room (kvr_queue_near).
+ * The other one may be due later by KVR_QUEUE_PASS and half of the first one's
+ * waiting time, but not by more than KVR_QUEUE_PASS_MAX, which is added to the
+ * bound.  Otherwise each peer with room would take the first request, and
+ * caches would matter little past saturation (bench/queue: a tenth of the
  * throughput).
  *
  * Turns are virtual time, as in start-time fair queueing (Goyal, Vin, Cheng:
  * SIGCOMM 96): an admission moves the tenant's turn by charge / weight, and a
  * tenant that was idle begins where the class is now.  In the long run this
  * equals deficit round robin, without rounds.  The charge is what is left to
- * compute at admission.  Work is what was left at arrival: past saturation
- * caches lose much of it during the wait, and a tenant whose requests wait
- * long would pay for less than it gets.
+ * compute at admission, not at arrival (work): past saturation, caches lose
+ * much of a prompt while it waits, so a tenant whose requests wait long would
+ * pay for less than it gets.
  *
- * Ownership.  Each process has its own waiting requests, in private heaps
- * (kvr_queue_t).  The processes share a state (kvr_queue_shared_t): each has a
- * row, which only it writes, with what would come first there, and how many
- * wait. A row that was not written for KVR_QUEUE_STALE belongs to a process
- * that is gone or stuck, and is ignored.
+ * Ownership.  Each process keeps its own waiting requests in private heaps
+ * (kvr_queue_t).  In the shared state (kvr_queue_shared_t) each process has a
+ * row that only it writes: what comes first there, and how many wait.  A row
+ * that was not written for KVR_QUEUE_STALE belongs to a process that is gone
+ * or stuck, and is ignored.
  *
  * A process that admits a request first reserves room for it, then advances
  * the shared sequence by compare and swap, from its value before the rows were
@@ -158,8 +158,8 @@ _Static_assert(KVR_QUEUE_CLASSES <= 256 && KVR_QUEUE_TENANTS <= 64,
 
 
 /*
- * Reserves room for the item, returns 0 if there is none.  With item NULL takes
- * the last reservation back.
+ * Reserves room for the item; returns 0 if there is none. item NULL: takes the
+ * last reservation back.
  */
 typedef int (*kvr_queue_room_pt)(void *data, kvr_queue_item_t *item);
 
@@ -185,7 +185,7 @@ void kvr_queue_remove(kvr_queue_t *q, kvr_queue_item_t *item);
 kvr_queue_item_t *kvr_queue_first(kvr_queue_t *q, kvr_queue_shared_t *shared,
     kvr_queue_key_t *key);
 
-/* Returns the ms by which items that pass this one may be due later. */
+/* Returns by how many ms an item that passes this one may be due later. */
 static inline uint32_t
 kvr_queue_pass(const kvr_queue_item_t *item, uint64_t now)
 {
@@ -198,17 +198,17 @@ kvr_queue_pass(const kvr_queue_item_t *item, uint64_t now)
 }
 
 /*
- * Finds the items of the same class and tenant that can be admitted before an
- * item that is the first of them, ordered by due, beginning with itself;
- * returns their number, at most n.  A long queue is not searched completely.
+ * item is the first of its class and tenant.  Finds those of them that may be
+ * admitted before it, ordered by due; the first one found is the item itself.
+ * Returns their number, at most n.  A long queue is not searched completely.
  */
 uint32_t kvr_queue_near(kvr_queue_item_t *item, uint64_t now,
     kvr_queue_item_t **near, uint32_t n);
 
 /*
- * Tells whether an item may still wait for a better place: for twice as long as
- * that peer takes for its work, but at most twice its aging bound.  rate: bytes
- * per ms of the better place, 0 if unknown.
+ * Tells whether an item may still wait for a better peer: for twice the time
+ * that this peer takes for the item's work, but at most for twice the aging
+ * bound. rate: bytes per ms of the better peer; 0: unknown.
  */
 static inline int
 kvr_queue_may_wait(const kvr_queue_item_t *item, uint64_t now, uint64_t rate)
@@ -221,10 +221,10 @@ kvr_queue_may_wait(const kvr_queue_item_t *item, uint64_t now, uint64_t rate)
 kvr_queue_item_t *kvr_queue_last(kvr_queue_t *q, unsigned class);
 
 /*
- * Returns the item of the same class to be displaced by a new one, or NULL: of
- * the tenant that has most waiting here for its weight, if that is more than
- * the item's own tenant would have.  So a tenant that fills the queue keeps
- * out only itself.
+ * Returns the waiting item that a new one of the same class displaces, or
+ * NULL.  It belongs to the tenant with the most waiting items for its weight,
+ * if these are more than the new item's tenant would have.  So a tenant that
+ * fills the queue keeps out only itself.
  */
 kvr_queue_item_t *kvr_queue_rival(kvr_queue_t *q, kvr_queue_item_t *item);
 
@@ -233,10 +233,11 @@ void kvr_queue_publish(kvr_queue_shared_t *shared, uint32_t row,
     kvr_queue_t *q, uint64_t now);
 
 /*
- * Admits an item if no waiting one anywhere comes before it and there is room;
- * else returns KVR_DECLINED.  The item is waiting here, and is then removed, or
- * has just arrived.  A waiting one counts as the first of its class and tenant:
- * kvr_queue_near() tells which others may replace it.
+ * Admits an item if there is room and no item waiting in any process comes
+ * before it; else returns KVR_DECLINED.  The item has just arrived, or it
+ * waits here, and is removed when it is admitted.  A waiting one counts as the
+ * first of its class and tenant: kvr_queue_near() tells which others may
+ * replace it.
  */
 int kvr_queue_admit(kvr_queue_shared_t *shared, uint32_t row, kvr_queue_t *q,
     kvr_queue_item_t *item, uint64_t now, kvr_queue_room_pt room, void *data);
@@ -248,9 +249,9 @@ uint64_t kvr_queue_bytes(kvr_queue_shared_t *shared, uint64_t now);
 
 /*
  * Tells whether the fleet is past saturation, where caches are full: more than
- * KVR_QUEUE_DEEP wait per peer, or more than one did for most of the last
- * KVR_QUEUE_LONG, about.  A burst below saturation is soon over, and should not
- * wait for room in the caches.
+ * KVR_QUEUE_DEEP requests wait per peer, or more than one per peer did for
+ * most of the last KVR_QUEUE_LONG, about.  A burst below saturation is soon
+ * over, and should not wait for room in the caches.
  */
 int kvr_queue_long(kvr_queue_shared_t *shared, uint32_t peers, uint64_t now);
 

@@ -24,9 +24,8 @@ kvr_queue_item_t *kvr_heap_meld(kvr_queue_item_t *a, kvr_queue_item_t *b);
 kvr_queue_item_t *kvr_heap_pairs(kvr_queue_item_t *list);
 
 /*
- * Finds items of a heap that are due before a moment, in no order, behind the
- * first of all, which is always included: up to n, from 1.  Examines a few
- * times as many.
+ * Finds up to n items of a heap, n from 1: its root, always first, then items
+ * due before a moment, in no order.  Examines at most a few times n items.
  */
 uint32_t kvr_heap_before(kvr_queue_item_t *heap, uint32_t due,
     kvr_queue_item_t **item, uint32_t n);

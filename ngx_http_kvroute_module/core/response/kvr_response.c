@@ -183,8 +183,8 @@ kvr_response_read(kvr_response_t *u, const uint8_t *data, size_t len,
 
 
 /*
- * Reads a line if it is complete, and empty or of data.  Returns the byte after
- * it, or NULL.
+ * Reads a complete line that is empty or has data.  Returns the byte after it;
+ * NULL: the line is incomplete, or another one.
  */
 static const uint8_t *
 kvr_response_line(kvr_response_t *u, const uint8_t *data, const uint8_t *end,
@@ -304,8 +304,8 @@ kvr_response_skip(const uint8_t *p, const uint8_t *end)
 
 
 /*
- * Takes a line that differs from the last one only in a piece of text, like
- * most lines of a reply, without parsing it.  Returns whether it is one.
+ * Takes a line without parsing it if it differs from the last one only in its
+ * piece of text, as most lines of a reply do.  Returns 0 for any other line.
  */
 static int
 kvr_response_repeats(kvr_response_t *u, const uint8_t *data, size_t len,

@@ -113,7 +113,7 @@ int kvr_json_seek(kvr_json_t *j, uint64_t offset);
 
 /*
  * Counts n steps; returns KVR_JSON_COSTLY if the text has no more.  Callers
- * count everything that an object or an array can have any number of.
+ * count whatever a client can repeat in an object or an array.
  */
 static inline int kvr_json_spend(kvr_json_t *j, int n);
 int kvr_json_grant(kvr_json_t *j);

@@ -353,7 +353,7 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_node_t *table,
 
             } else {
 
-                /* names of tables have no escapes */
+                /* no name in a table has an escape */
 
                 p->key_len = KVR_PUSH_KEY_LEN + 1;
                 state = KVR_PUSH_KEY_ESCAPE;

@@ -61,7 +61,7 @@ typedef struct {
 } kvr_push_node_t;
 
 
-/* these factors reject most keys of engines that no table names */
+/* with these factors the filter rejects most keys that are in no table */
 #define kvr_push_slot(key, len)                                               \
     (((unsigned) (len) * 8 + (key)[0] * 4 + (key)[(len) / 2] * 5) % 256)
 

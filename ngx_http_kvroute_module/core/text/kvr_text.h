@@ -39,10 +39,10 @@ struct kvr_text_ops_s {
     int           (*skip_container)(kvr_json_t *j);
 
     /*
-     * Stops at the next string in a container that begins with one of a few
-     * letters or with a backslash; it can stop at another string, too.  *depth
-     * is the number of open brackets, 0 before the first one.  KVR_DECLINED:
-     * the container has ended.
+     * Moves through a container to the next string that begins with one of a
+     * few letters or with a backslash.  It can stop at another string, too.
+     * *depth is the number of open brackets, 0 before the first one.
+     * KVR_DECLINED: the container has ended.
      */
     int           (*find_string)(kvr_json_t *j, size_t *depth,
                                  const char *first);

@@ -165,8 +165,8 @@ kvr_window_large(const kvr_piece_t *piece)
 
 
 /*
- * Returns whether no small piece follows, so that copying is useless.  Usually
- * the first bytes of a body come with the header, and the rest is elsewhere.
+ * Returns whether no small piece follows, so that copying is useless: usually
+ * only the first bytes of a body, which came with the header, are small.
  */
 static int
 kvr_window_alone(kvr_window_t *w, const kvr_piece_t *piece)

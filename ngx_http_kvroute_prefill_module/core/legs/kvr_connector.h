@@ -31,7 +31,7 @@
  *               own, and a room, a number unique to the request.  Each server
  *               waits for the other, for minutes if necessary, and cannot serve
  *               a request alone
- *     mooncake  vLLM's MooncakeConnector: likewise, but a server can serve a
+ *     mooncake  vLLM's MooncakeConnector: as sglang, but a server can serve a
  *               request alone, and the prefill leg asks for one token.  The
  *               prefill server's address is its engine_id
  *     pull      vLLM's P2P tier: there is one leg.  Its body names another
@@ -39,8 +39,9 @@
  *               of the prompt that it lacks.  A miss is computed
  *
  * Sources: vLLM, docs/features/nixl_connector_usage.md and its
- * toy_proxy_server.py, and vllm/v1/kv_offload/tiering/p2p of 0.32; llm-d, the sidecar's x-prefiller-host-port; LMCache's
- * shared storage examples; requests of other routers (t/legs).
+ * toy_proxy_server.py, and vllm/v1/kv_offload/tiering/p2p of 0.32; llm-d, the
+ * sidecar's x-prefiller-host-port; LMCache's shared storage examples; requests
+ * of other routers (t/legs).
  */
 
 
@@ -113,8 +114,8 @@ typedef struct {
 const kvr_connector_t *kvr_connector(kvr_connector_e connector);
 
 /*
- * Returns whether an endpoint supports the connector, by the end of its path.
- * Its limits are at the root of the body, or it supports meetings.
+ * Returns whether a connector supports an endpoint, by the end of its path:
+ * the endpoint has its limits at the root of the body, or supports meetings.
  */
 int kvr_connector_serves(const kvr_connector_t *c, const uint8_t *path,
     size_t len);

@@ -9,10 +9,10 @@
 
 
 /*
- * Whether a pool of servers could do all the work there is, whatever part of it
- * they are given.
+ * Tells whether a pool of servers could do all the work, also while it is
+ * given only a part of it.
  *
- * It models the queue that would form if they were given all of it: each
+ * It models the queue that would form if the pool were given all of it: each
  * request adds its work, and the servers work all the time.  If the queue
  * grows beyond KVR_DEMAND_MOST, there is more work than they can do, until the
  * queue would have been empty once.  The queue is bounded by KVR_DEMAND_KEPT,

@@ -24,18 +24,20 @@
  *
  *     time + 5 * more < streams * lacks
  *
- * The queue at the prefill servers does not count in this: if only some prompts
- * are computed there, nearly every answer has a gap caused by another prompt,
- * and all waiting was for nothing.  "more" counts five times, because computing
- * what a decode server has cached also delays others at the prefill server.
+ * The queue at the prefill servers does not count here.  Waiting there pays
+ * only if all prompts are computed there: if some are not, nearly every answer
+ * has a gap caused by another prompt.  "more" counts five times, because
+ * computing what a decode server has cached also delays others at the prefill
+ * server.
  *
  * This holds while the prefill servers and their links can do all the work
  * (kvr_demand.h; the work of a prompt is spread over all of them).  If they
  * cannot, the queue there never ends.  Then two servers are better only if the
- * first token comes at most slightly later:
+ * first token comes at most slightly later, by the bytes to prefill before it
+ * (ahead):
  *
- *     ahead of it at the prefill server + time
- *         < ahead of it at the decode server + streams * lacks / 32
+ *     ahead at the prefill server + time
+ *         < ahead at the decode server + streams * lacks / 32
  *
  * Found by simulation: make bench-pd-sim, docs/prefill-decode.md.
  *

@@ -9,18 +9,19 @@
 
 
 /*
- * The third answer beside waiting for the peer that has a prefix cached and
- * computing it again: another peer fetches the prefix from the first one
- * (connector=pull).
+ * A request for a cached prefix can wait for the peer that has it, or another
+ * peer can compute it again.  With connector=pull there is a third way:
+ * another peer fetches it from the first one.
  *
  * The source is the peer with the most cached bytes.  The index knows a prompt
- * from the pick on, before it is computed.  If a prefix is being computed, at
- * least its bytes are pending, so a peer is a source only if fewer are.
+ * from the pick on, before it is computed.  While a prefix is being computed,
+ * at least its bytes are pending, so a peer is a source only if fewer bytes
+ * are pending there.
  *
  * Each peer is then a candidate as if it had these bytes cached.  The transfer
  * takes transfer * missing, which counts as a load from a lower tier of the
- * cache.  What comes takes space in the cache as if it were computed, so it
- * counts 3/4 and its turnover; what others will use does not count
+ * cache.  Fetched bytes take space in the cache like computed ones, so 3/4 of
+ * them and their turnover count, except for what other requests will use
  * (kvr_score.h).  If a transfer takes as long as computing, there is none.
  *
  * Found by simulation: make bench-burst, bench/sim/LAB.md.

@@ -34,10 +34,9 @@
  * hosts that have read it skip it.  A gap in the numbers is a lost batch,
  * which is counted and costs some cache misses.
  *
- * An owner that was stopped for long may continue while another one works,
- * with the confirmation of an old batch.  So a confirmation counts only for
- * the batch that this process framed last, and all stores are
- * compare-and-swap.
+ * An owner that was stopped for long may get the confirmation of an old batch
+ * while another owner works.  So a confirmation counts only for the batch that
+ * this process framed last, and all stores are compare-and-swap.
  *
  * Load.  Each host publishes its whole load, never a difference.  The load of
  * a host that is silent for the lease no longer counts.  The sum of the others
@@ -55,10 +54,10 @@
  * of eight hosts alone would never see enough requests to replicate a prefix.
  *
  * Help for a new host.  A host that has never read the stream asks for help
- * for some seconds.  One of the others publishes all lines of its index, a
- * part with each batch: the one whose turn it is, or the next one if nothing
- * comes.  Only hosts that asked use them.  A batch that is sent again has no
- * further lines, and the next one continues behind its last line.
+ * for some seconds.  The host whose turn it is publishes all lines of its
+ * index, a part with each batch; if nothing comes, the next host does.  Only
+ * hosts that asked use these lines.  A batch that is sent again has no further
+ * lines, and the next one continues behind its last line.
  *
  * Names.  If a peer's slot gets another name, reports of other hosts about it
  * are forgotten, and older records in the ring about it are not sent.

@@ -15,7 +15,7 @@
 /* lines examined for a batch, at most: most of a large table may be free */
 #define KVR_SHARE_HELP_LINES    16384
 
-/* "want" of a host that is being helped: it asks until it has read that */
+/* "want" of a host that is being helped: it asks until it has read the help */
 #define KVR_SHARE_HELPING       UINT64_MAX
 
 

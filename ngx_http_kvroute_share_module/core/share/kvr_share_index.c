@@ -131,7 +131,7 @@ kvr_share_index_undo(kvr_index_t *ix, const uint64_t *value, uint32_t first,
         s = kvr_line_slot(line, kvr_get(&line->ids), peer, &stamp);
         begun = stamp + ((kvr_chain_depth(first + i) - 1) << KVR_INDEX_STAMP);
 
-        /* an older stamp is of a request that the peer did compute */
+        /* an older stamp belongs to a request that the peer did compute */
 
         if (s != KVR_INDEX_HOLDERS
             && (clock - begun) >> KVR_INDEX_STAMP <= units)

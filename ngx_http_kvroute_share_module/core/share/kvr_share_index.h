@@ -33,16 +33,16 @@ int kvr_share_index_read(kvr_index_t *ix, uint64_t line, uint32_t now,
     kvr_share_index_t *k);
 
 /*
- * Makes the peer a holder of a block, which was inserted so many units of the
- * peer's clock ago.  A younger stamp stays: it may be from before the clock was
+ * Makes the peer a holder of a block. age: units of the peer's clock since the
+ * insert.  A younger stamp stays: it may be from before the clock was
  * published.
  */
 void kvr_share_index_write(kvr_index_t *ix, uint64_t key, unsigned peer,
     uint32_t age, int marked);
 
 /*
- * Undoes an update: the peer holds none of n entries from "first" on, if its
- * clock has moved by at most so many units since.
+ * Undoes an update: removes the peer from n entries, from "first" on, if they
+ * are at most "units" of its clock old.
  */
 void kvr_share_index_undo(kvr_index_t *ix, const uint64_t *value,
     uint32_t first, uint32_t n, uint32_t units, unsigned peer);
@@ -51,9 +51,10 @@ void kvr_share_index_undo(kvr_index_t *ix, const uint64_t *value,
 uint64_t kvr_share_index_units(kvr_index_t *ix, unsigned peer);
 
 /*
- * Another host has counted so many.  Moves the clock there if that is far more
- * than here, or any more and this table is new: the next update may lie deeper
- * in a prompt than the clock could tell.
+ * Another host has counted so many units since the floor.  Moves the clock to
+ * that number if it is far above the own one, or above it at all and this
+ * table is new: else the next update could lie deeper in a prompt than the
+ * clock is.
  */
 void kvr_share_index_advance(kvr_index_t *ix, unsigned peer, uint64_t units,
     int new);
@@ -62,8 +63,8 @@ void kvr_share_index_advance(kvr_index_t *ix, unsigned peer, uint64_t units,
 uint32_t kvr_share_index_expires(kvr_index_t *ix, uint64_t key);
 
 /*
- * Binds a session as published.  All hosts read this in one order, and the
- * first that binds a session has bound it: a later one counts only if it has
+ * Binds a session as published.  All hosts read the bindings in one order.
+ * The first one of a session counts; a later one counts only if its host has
  * moved the session on purpose.
  */
 void kvr_share_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer,

@@ -30,9 +30,9 @@ kvr_share_publish_update(const kvr_zone_t *zone, void *data,
     units = kvr_min(undo->moved, KVR_SHARE_UNITS);
 
     /*
-     * Of the earlier part of the prompt only some values are published, for
-     * hosts that missed them.  Of a very long prompt these are the last ones.
-     * If this prompt was published a short while ago there are none.
+     * Also publish some values of the earlier part of the prompt, for hosts
+     * that missed them: of a very long prompt the last ones, and none if the
+     * prompt was published a short while ago.
      */
 
     from = first - kvr_min((KVR_SHARE_VALUES / 2 - 1) * KVR_INDEX_PUBLISHED,
