@@ -254,8 +254,9 @@ const drawFleet = (u, prev, first, seconds, span) => {
      u.saved ? `${share(u.saved.share, 1)} of prompts`
        + (u.saved.round_robin_share === undefined ? "" : "; any server: "
           + share(u.saved.round_robin_share, 1)) : ""],
-    ["prefill saved", u.saved ? count(u.saved.seconds) + " s" : "–",
-     "of an engine, since start"],
+    ["prefill saved", u.saved && u.saved.seconds
+       ? count(u.saved.seconds) + " s" : "–", u.saved && !u.saved.seconds
+       ? "not known yet" : "of an engine, since start"],
     ["hottest server", hot && hot.active ? hot.name : "–",
      hot && hot.active ? `${hot.active} in flight` : "none in flight"],
     ["requests / s", prev ? rate(delta(total(u, "requests"),
