@@ -33,6 +33,13 @@
       .prefix_min = 3000, .prefix_max = 5000,                                 \
       .question = { 200, 0.5 }, .output = { 100, 0.5 } }
 
+/* each request begins with one of eight prompts */
+
+#define KVS_PROMPTS                                                           \
+    { .shape = KVS_HOT, .prefixes = 8,                                        \
+      .prefix_min = 4000, .prefix_max = 4000,                                 \
+      .question = { 800, 0.5 }, .output = { 200, 0.5 } }
+
 #define KVS_AGENT                                                             \
     { .shape = KVS_AGENTS, .prefixes = 4,                                     \
       .prefix_min = 1000, .prefix_max = 3000, .task = { 3000, 0.5 },          \
@@ -66,6 +73,7 @@ static const struct {
 } kvs_tiers_cases[] = {
     { "host_documents", KVS_BELOW(KVS_HOST), KVS_DOCUMENTS(240), 30 },
     { "host_documents_busy", KVS_BELOW(KVS_HOST), KVS_DOCUMENTS(240), 40 },
+    { "host_prompts", KVS_BELOW(KVS_HOST), KVS_PROMPTS, 40 },
     { "host_agents", KVS_BELOW(KVS_HOST, .closed = 120), KVS_AGENT, 0 },
     { "disk_documents", KVS_BELOW(KVS_DISK), KVS_DOCUMENTS(960), 25 },
     { "disk_agents", KVS_BELOW(KVS_DISK, .closed = 200), KVS_AGENT, 0 },

@@ -96,6 +96,15 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
                           0);
     }
 
+    if (ro->conf.tiers && ro->conf.state == KVS_STATE_TRUE
+        && (sim->fleet.host > 0 || sim->fleet.disk > 0))
+    {
+        for (i = 0; i < sim->n; i++) {
+            kvr_set(&ro->zone.registry.peer[i].tier[KVR_TIER_GPU].until,
+                    sim->blocks);
+        }
+    }
+
     if (ro->conf.fetch || ro->conf.wait) {
         memset(&px, 0, sizeof(px));
         ro->computing = kvs_prefix_create(&px);
@@ -200,8 +209,6 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 
     for (k = 0; k < ch.n; k++) {
         ch.cand[k].current_weight = ro->current[ch.cand[k].place];
-
-        ch.cand[k].load += ro->load[ch.cand[k].place];
     }
 
     if (ro->computing) {

@@ -102,8 +102,6 @@ typedef struct {
     kvr_candidate_t       plain[KVS_REPLICAS];  /* without fetching */
 
     kvs_rng_t             lose;
-    uint64_t              load[KVS_REPLICAS];   /* KVS_STATE_TRUE: bytes that
-                                                   the prompt's loads cost */
 } kvs_router_t;
 
 

@@ -99,9 +99,11 @@ kvs_router_true(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
         kve_replica_reach(ro->sim->replica[i], rq->chain, rq->units,
                           rq->tokens, tokens);
 
-        ro->load[i] = (uint64_t) (KVS_TOKEN_BYTES
-                      * (tokens[KVE_HOST] * ro->sim->price[KVE_HOST]
-                         + tokens[KVE_DISK] * ro->sim->price[KVE_DISK]));
+        ch->loads[i] = (uint32_t) ((tokens[KVE_HOST] * ro->sim->price[KVE_HOST]
+                                    + tokens[KVE_DISK]
+                                      * ro->sim->price[KVE_DISK])
+                                   / KVS_UNIT_TOKENS);
+        ch->view.loads = ch->loads;
     }
 
     kvs_prefix_match(ro->coming, rq->chain, rq->units, ch->set, now, coming,

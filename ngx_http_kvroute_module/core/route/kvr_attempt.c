@@ -207,9 +207,9 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
         a->loaded = kvr_tier_split(peer->tier, kvr_min(held, a->inserted),
                                    a->age, store ? held : 0);
 
-        /* what is loaded from a store was not written by this peer */
+        /* what is loaded takes as much of the GPU's memory as what is new */
 
-        held -= store ? a->loaded.disk : 0;
+        held -= a->loaded.host + a->loaded.disk;
     }
 
     /* entries that another attempt may undo get stamps of this one too */

@@ -156,8 +156,9 @@ kvr_candidate_deliver(const kvr_zone_t *zone, const kvr_pool_t *pool,
         peer = &zone->registry->peer[id];
         loads[id] = 0;
 
-        if (stored || (matched[id] && kvr_get(&peer->tier[KVR_TIER_GPU].until)))
-        {
+        if (stored || kvr_get(&peer->tier[KVR_TIER_GPU].until)) {
+            tiers = 1;
+
             if (matched[id] == 0
                 || !kvr_index_age(zone->index,
                                   chain[kvr_chain_entries(matched[id]) - 1],
@@ -168,7 +169,6 @@ kvr_candidate_deliver(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
             split = kvr_tier_split(peer->tier, matched[id], age, stored);
             loads[id] = kvr_tier_cost(&upstream->loads, &split);
-            tiers |= loads[id] != 0;
 
             matched[id] = kvr_max(matched[id], stored);
         }
@@ -213,6 +213,39 @@ kvr_candidate_extra(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
 
     if (pool->slow_start && kvr_candidate_cold(v, peer, member)) {
         c->cold = 1;
+    }
+}
+
+
+/*
+ * A request waits if the contexts in flight and its own exceed the GPU's
+ * memory.  So do those behind it: each that waits now adds 3/4 of this one's
+ * size, but all no more than what is missing.
+ *
+ * What other requests may need of the prompt makes it no cheaper there.  With
+ * such a rebate each peer would get each hot prefix whenever its memory is
+ * full, and more memory would be missing.
+ */
+void
+kvr_candidate_tiers(const kvr_view_t *v, kvr_candidate_t *c, uint32_t peer)
+{
+    uint64_t  gpu, context;
+
+    c->load = v->loads[peer] * v->zone->unit;
+
+    gpu = v->zone->unit * (uint64_t)
+          kvr_get(&v->zone->registry->peer[peer].tier[KVR_TIER_GPU].until);
+
+    if (gpu == 0) {
+        return;
+    }
+
+    c->shared = 0;
+    context = c->resident + v->bytes;
+
+    if (context > gpu) {
+        c->pending += kvr_min(context - gpu, (c->unanswered + 1) * v->bytes)
+                      * 3 / 4;
     }
 }
 

@@ -84,9 +84,9 @@ typedef struct {
 void kvr_candidate_view(kvr_view_t *v);
 
 /*
- * What peers can deliver of the units that they have: fewer, if the model does
- * not resume there.  Sets loads[], by peer, and returns 1 if some are in lower
- * tiers.
+ * Sets what peers can deliver of the units that they have: fewer, if the model
+ * does not resume there.  If a peer has lower tiers, sets loads[], by peer, to
+ * what loading costs, and returns 1.
  */
 int kvr_candidate_deliver(const kvr_zone_t *zone, const kvr_pool_t *pool,
     const uint64_t *chain, kvr_set_t set, uint32_t *matched, uint32_t *loads);
@@ -105,6 +105,10 @@ void kvr_candidate_hot(const kvr_zone_t *zone, const uint64_t *chain,
  */
 void kvr_candidate_extra(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     uint32_t member);
+
+/* The same for upstreams whose peers have lower tiers: view->loads is set. */
+void kvr_candidate_tiers(const kvr_view_t *v, kvr_candidate_t *c,
+    uint32_t peer);
 
 /*
  * Tells whether a peer is at its cap of work.  fit: bytes that must fit into
@@ -196,7 +200,7 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     }
 
     if (kvr_unlikely(v->loads != NULL)) {
-        c->load = v->loads[peer] * v->zone->unit;
+        kvr_candidate_tiers(v, c, peer);
     }
 
     if (kvr_unlikely(kvr_drain_on(&known->drain))) {

@@ -14,6 +14,9 @@
 /* deliveries of an age this part above a report disprove it */
 #define KVR_CAPACITY_CLASS  4
 
+/* the oldest blocks of a tier of a known size, in multiples of it */
+#define KVR_CAPACITY_TOLD   16
+
 /* ms after a lost message during which events are not trusted */
 #define KVR_CAPACITY_DOUBT  60000
 
@@ -195,6 +198,7 @@ kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
     told = kvr_max(kvr_get(&peer->tier[KVR_TIER_HOST].told),
                    kvr_get(&peer->tier[KVR_TIER_DISK].told));
+    told = kvr_min(told, UINT32_MAX);
 
     if (units == 0 && told) {
         source = KVR_INDEX_CONFIGURED;
@@ -205,9 +209,12 @@ kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
     if (told > units) {
 
-        /* what is used all the time leaves less for the rest */
-
         source = KVR_INDEX_CONFIGURED;
+
+        if (kvr_capacity_beyond(zone, pool, id, told)) {
+            told *= KVR_CAPACITY_TOLD;
+        }
+
         learned = kvr_capacity_learned(zone, pool, id, told);
         units = kvr_max(units, learned);
 

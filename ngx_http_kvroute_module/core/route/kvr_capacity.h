@@ -23,9 +23,9 @@
  * This is GPU memory.  With lower tiers (host memory or disk, kvr_tier.h) the
  * capacity is that of the largest tier: as configured ("capacity=64m+256m"), or
  * learned if KV events name such tiers, or replies deliver much older blocks
- * than the engine reports.  What replies show to be lost lowers the configured
- * one, too: the clock counts what is computed, so blocks that are used all the
- * time make the others leave at a lower age.
+ * than the engine reports.  Replies raise and lower the configured one, too:
+ * the clock counts each load of a block, so the age at which blocks leave is
+ * no size.
  *
  * A report can be wrong.  So it counts for at most four times what responses
  * prove, and at most twice what the peer was sent since it was last empty, or

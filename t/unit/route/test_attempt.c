@@ -615,6 +615,52 @@ TEST(test_attempt_store)
 }
 
 
+/* a request waits for room in the GPU's memory if there is a lower tier */
+TEST(test_attempt_room)
+{
+    uint32_t          loads[KVR_PEERS] = { 0 };
+    kvr_view_t        v = { 0 };
+    kvr_candidate_t   c = { 0 };
+    kvr_tier_t       *gpu;
+
+    setup();
+
+    gpu = &s.zone.registry->peer[s.peer].tier[KVR_TIER_GPU];
+
+    v.zone = &s.zone;
+    v.bytes = 1000;
+    v.loads = loads;
+
+    c.resident = 3000;
+    c.pending = 10;
+    c.shared = 500;
+    c.unanswered = 2;
+    loads[s.peer] = 3;
+
+    kvr_candidate_tiers(&v, &c, s.peer);
+    util_check(c.pending == 10 && c.shared == 500 && c.load == 3 * UNIT,
+               "no lower tier");
+
+    kvr_set(&gpu->until, 5000 / UNIT);
+    kvr_candidate_tiers(&v, &c, s.peer);
+    util_check(c.pending == 10 && c.shared == 0, "there is room");
+
+    kvr_set(&gpu->until, 3200 / UNIT);
+    kvr_candidate_tiers(&v, &c, s.peer);
+    util_check(c.pending == 10 + (4000 - 3200 / UNIT * UNIT) * 3 / 4,
+               "what is missing: %lu", (unsigned long) c.pending);
+
+    c.pending = 10;
+    kvr_set(&gpu->until, 1);
+    c.resident = UINT64_MAX / 2;
+    kvr_candidate_tiers(&v, &c, s.peer);
+    util_check(c.pending == 10 + 3 * 1000 * 3 / 4,
+               "this one and two that wait: %lu", (unsigned long) c.pending);
+
+    teardown();
+}
+
+
 /* whatever is configured and reported, loads are no more than the prompt */
 TEST(test_attempt_hostile)
 {

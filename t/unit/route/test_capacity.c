@@ -501,6 +501,56 @@ TEST(test_capacity_beyond)
 }
 
 
+/* a configured size is a guess, which replies raise and lower */
+TEST(test_capacity_told)
+{
+    unsigned          i;
+    kvr_retention_t  *seen;
+
+    seen = &s.zone.registry->peer[s.peer].feedback.retention;
+
+    report(400 * UNIT / 4, 5000);
+    kvr_capacity_told(&s.zone, &s.pool, s.peer, 900, 0, 5000);
+    is(KVR_INDEX_CONFIGURED, 900, 5000);
+
+    for (i = 0; i < 20; i++) {
+        kvr_retention_note(seen, 500, 1);
+        kvr_retention_note(seen, 700, 0);
+    }
+
+    is(KVR_INDEX_CONFIGURED, 640, 5000);
+
+    for (i = 0; i < 60; i++) {
+        kvr_retention_note(seen, 700, 1);
+        kvr_retention_note(seen, 3000, 1);
+    }
+
+    is(KVR_INDEX_CONFIGURED, 900 * 16, 5000);
+
+    for (i = 0; i < 20; i++) {
+        kvr_retention_note(seen, 6000, 0);
+    }
+
+    is(KVR_INDEX_CONFIGURED, 5120, 5000);
+
+    /* the operator takes the tier away, or writes nonsense */
+
+    memset((void *) seen, 0, sizeof(kvr_retention_t));
+
+    kvr_capacity_told(&s.zone, &s.pool, s.peer, 100, 0, 5000);
+    is(KVR_INDEX_REPORTED, 400, 5000);
+
+    kvr_capacity_told(&s.zone, &s.pool, s.peer, 0, UINT64_MAX, 5000);
+    is(KVR_INDEX_CONFIGURED, 1U << 28, 5000);
+
+    kvr_retention_note(seen, UINT32_MAX, 1);
+    is(KVR_INDEX_CONFIGURED, 1U << 28, 5000);
+
+    kvr_capacity_told(&s.zone, &s.pool, s.peer, 0, 0, 5000);
+    is(KVR_INDEX_REPORTED, 400, 5000);
+}
+
+
 /* events of blocks in host memory: the report is of GPU memory only */
 TEST(test_capacity_below)
 {
