@@ -14,8 +14,8 @@
 /* deliveries of an age this part above a report disprove it */
 #define KVR_CAPACITY_CLASS  4
 
-/* the oldest blocks of a tier of a known size, in multiples of it */
-#define KVR_CAPACITY_TOLD   16
+/* age of the oldest blocks of a tier, in multiples of its size: a first guess */
+#define KVR_CAPACITY_TOLD   4
 
 /* ms after a lost message during which events are not trusted */
 #define KVR_CAPACITY_DOUBT  60000
@@ -210,9 +210,10 @@ kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
     if (told > units) {
 
         source = KVR_INDEX_CONFIGURED;
+        told *= KVR_CAPACITY_TOLD;
 
         if (kvr_capacity_beyond(zone, pool, id, told)) {
-            told *= KVR_CAPACITY_TOLD;
+            told = UINT32_MAX;
         }
 
         learned = kvr_capacity_learned(zone, pool, id, told);

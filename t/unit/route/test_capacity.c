@@ -511,7 +511,7 @@ TEST(test_capacity_told)
 
     report(400 * UNIT / 4, 5000);
     kvr_capacity_told(&s.zone, &s.pool, s.peer, 900, 0, 5000);
-    is(KVR_INDEX_CONFIGURED, 900, 5000);
+    is(KVR_INDEX_CONFIGURED, 4 * 900, 5000);
 
     for (i = 0; i < 20; i++) {
         kvr_retention_note(seen, 500, 1);
@@ -525,13 +525,14 @@ TEST(test_capacity_told)
         kvr_retention_note(seen, 3000, 1);
     }
 
-    is(KVR_INDEX_CONFIGURED, 900 * 16, 5000);
+    is(KVR_INDEX_CONFIGURED, 4 * 900, 5000);
 
     for (i = 0; i < 20; i++) {
-        kvr_retention_note(seen, 6000, 0);
+        kvr_retention_note(seen, 9000, 1);
+        kvr_retention_note(seen, 12000, 0);
     }
 
-    is(KVR_INDEX_CONFIGURED, 5120, 5000);
+    is(KVR_INDEX_CONFIGURED, 10240, 5000);
 
     /* the operator takes the tier away, or writes nonsense */
 
@@ -541,9 +542,6 @@ TEST(test_capacity_told)
     is(KVR_INDEX_REPORTED, 400, 5000);
 
     kvr_capacity_told(&s.zone, &s.pool, s.peer, 0, UINT64_MAX, 5000);
-    is(KVR_INDEX_CONFIGURED, 1U << 28, 5000);
-
-    kvr_retention_note(seen, UINT32_MAX, 1);
     is(KVR_INDEX_CONFIGURED, 1U << 28, 5000);
 
     kvr_capacity_told(&s.zone, &s.pool, s.peer, 0, 0, 5000);
