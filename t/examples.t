@@ -188,9 +188,9 @@ my $log = "$t->{dir}/llm.log";
 
     wait_for(sub { 5 <= grep { /reason=/ } split /\n/, Kvroute::slurp($log) });
 
-    my $out = `awk -f $dir/nginx/hit-share.awk $log`;
+    my $out = `awk -f $dir/nginx/matched-share.awk $log`;
     like($out, qr/^127\.0\.0\.1:\d+ +5 requests  matched +79\.\d%  regret +0\.0%$/m,
-         'hit-share.awk');
+         'matched-share.awk');
 
     like(awk("$dir/nginx/README.md"),
          qr/^127\.0\.0\.1:\d+ matched 79\.\d% regret 0\.0%$/m,

@@ -1,6 +1,6 @@
 # Matched share and regret of each peer, from an access log in simple.conf's format:
 #
-#     awk -f hit-share.awk /var/log/nginx/llm.log
+#     awk -f matched-share.awk /var/log/nginx/llm.log
 
 {
     for (i = 1; i <= NF; i++) {
