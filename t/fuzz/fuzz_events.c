@@ -115,6 +115,9 @@ fuzz_event(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e)
     fuzz_note(f, v->session, 0);
     fuzz_note(f, v->tokens, (uint64_t) v->block << 32 | v->group << 3
                             | v->rooted << 2 | v->elsewhere << 1 | v->part);
+    fuzz_note(f, v->below, 0);
+
+    util_check(!v->below || v->elsewhere, "below");
 
     f->events++;
 

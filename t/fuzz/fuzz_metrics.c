@@ -47,6 +47,12 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     util_check(!(whole.m.set & KVR_METRICS_KV)
                || (whole.m.kv >= 0 && whole.m.kv < 1.01), "kv");
 
+    /* 0, negative and absurd sizes, and what is no number, are none */
+
+    util_check(!(whole.m.set & KVR_METRICS_CAPACITY)
+               || (whole.m.capacity >= 1
+                   && whole.m.capacity < 1000000000000000ULL), "capacity");
+
     return 0;
 }
 

@@ -7,7 +7,7 @@
 #include "core/learn/kvr_retention.h"
 
 
-#define KVR_RETENTION_FULL  64       /* observations of a class: then halved */
+#define KVR_RETENTION_FULL  64       /* a class with so many is halved */
 
 
 static int32_t kvr_retention_worth(const kvr_retention_sum_t *sum,
@@ -70,7 +70,7 @@ kvr_retention_all(const kvr_retention_sum_t *sum)
 
     best = kvr_retention_best(sum, &at);
 
-    /* nothing was delivered, or the few losses may be chance */
+    /* the peer delivered nothing, or lost so little that it may be chance */
 
     if (best == 0
         || best - kvr_retention_worth(sum, KVR_RETENTION_CLASSES)
@@ -140,7 +140,7 @@ kvr_retention_beyond(const kvr_retention_sum_t *sum, uint32_t age)
 }
 
 
-/* Returns what was delivered below a class, less what was lost. */
+/* Returns the blocks delivered less those lost in the classes below. */
 static int32_t
 kvr_retention_worth(const kvr_retention_sum_t *sum, uint32_t class)
 {
@@ -156,8 +156,9 @@ kvr_retention_worth(const kvr_retention_sum_t *sum, uint32_t class)
 
 
 /*
- * Finds the class that best divides what was delivered, below it, from what was
- * lost, from it on.  Of equal ones it is the last.
+ * Finds the class where the retention explains most observations: the classes
+ * before it have the most blocks delivered less blocks lost.  Of several such
+ * classes it is the last.  Returns that number.
  */
 static int32_t
 kvr_retention_best(const kvr_retention_sum_t *sum, uint32_t *at)
@@ -182,7 +183,7 @@ kvr_retention_best(const kvr_retention_sum_t *sum, uint32_t *at)
 }
 
 
-/* Returns the class of an age: four to a doubling, in even steps. */
+/* Returns the class of an age.  Those of one doubling are equally wide. */
 static uint32_t
 kvr_retention_class(uint32_t age)
 {

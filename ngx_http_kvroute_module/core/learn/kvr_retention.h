@@ -9,26 +9,29 @@
 
 
 /*
- * The age at which a peer no longer delivers a block: the capacity of its
- * cache, in units of its clock, learned from its responses.
+ * Learns from responses at which age a peer loses blocks.  An age is a number
+ * of units of the peer's clock.  This age, the retention, is the capacity of
+ * its cache.
  *
- * Each response to a prompt that was inserted for the peer before is one
- * observation: its deepest block had this age, and was delivered or lost.
- * Observations are counted by age, four classes to a doubling.  The retention
- * is the age that divides them best: most were delivered below it and lost
- * above it.  With few observations it is unknown, and also if the engine has
- * never delivered anything, since it may always report 0.  Then the assumed
- * capacity counts.
+ * A response to a prompt that the peer was sent before is one observation: its
+ * deepest block had some age, and the peer delivered it or had lost it.  Each
+ * class of ages counts both; four classes make a doubling.
  *
- * The peers of an upstream are mostly alike, and each has few observations, so
- * these are added up.  A peer has its own retention if its own observations are
- * divided significantly better by another age.
+ * A retention explains an observation if a younger block was delivered or an
+ * older one was lost.  The retention that explains most observations is taken.
+ * If it explains few more than "nothing is ever lost" does, it is unknown.  It
+ * is also unknown if the peer never delivered anything: such an engine may
+ * always report 0.  Then the assumed capacity counts.
  *
- * Blocks that no longer count as held are observed too, as long as their lines
- * exist, so the retention can grow again.
+ * Peers of an upstream are mostly alike, and one peer has few observations.
+ * So the observations of all peers are added.  A peer has a retention of its
+ * own if that explains its observations significantly better.
  *
- * In shared memory, one for each peer, with a word for each class: of two
- * processes that write at once one observation can be lost, and nothing else.
+ * The index keeps some blocks that are too old to count as held.  These are
+ * observed too, so the retention can rise.
+ *
+ * Shared memory has one structure for each peer and one word for each class.
+ * If two processes write a word at once, one observation is lost.
  */
 
 
@@ -37,7 +40,7 @@
 
 #define KVR_RETENTION_FIRST    8     /* the first class ends at 2^8 units */
 #define KVR_RETENTION_CLASSES  76    /* up to 2^27 units */
-#define KVR_RETENTION_ENOUGH   4     /* losses that are significant */
+#define KVR_RETENTION_ENOUGH   4     /* observations that are significant */
 
 
 typedef struct {
@@ -45,34 +48,34 @@ typedef struct {
 } kvr_retention_t;
 
 
-/* observations of several peers: delivered less lost */
+/* for each class of ages: blocks delivered less blocks lost */
 typedef struct {
     int32_t            worth[KVR_RETENTION_CLASSES];
 } kvr_retention_sum_t;
 
 
-/* Adds an observation: a block of this age, in units. */
+/* Counts a block of this age, in units, as delivered or lost. */
 void kvr_retention_note(kvr_retention_t *h, uint32_t age, int delivered);
 
-/* Returns the age in units from which on blocks are lost; 0: unknown. */
+/* Returns the retention of one peer in units; 0: unknown. */
 uint32_t kvr_retention_get(const kvr_retention_t *h);
 
-/* Adds the observations of one peer to a sum, which starts zeroed. */
+/* Adds the observations of a peer to a sum, which starts zeroed. */
 void kvr_retention_add(kvr_retention_sum_t *sum, const kvr_retention_t *h);
 
-/* Returns the same for a sum. */
+/* Returns the retention of all peers in a sum; 0: unknown. */
 uint32_t kvr_retention_all(const kvr_retention_sum_t *sum);
 
 /*
- * Whether blocks older than this are delivered: as many of them, up to some
- * age, as prove something.
+ * Tells whether the peers in a sum deliver blocks older than this.  There must
+ * be an age up to which significantly more of these were delivered than lost.
  */
 int kvr_retention_beyond(const kvr_retention_sum_t *sum, uint32_t age);
 
 /*
- * Returns the same for a peer whose observations, and those of peers that are
- * likely to be alike, are in sum: theirs, unless its own are divided
- * significantly better elsewhere.
+ * Returns the retention of a peer in units; 0: unknown.  The sum has its own
+ * observations and those of its upstream's other peers.  It is that of the sum,
+ * unless another one explains the peer's own observations significantly better.
  */
 uint32_t kvr_retention_among(const kvr_retention_t *h,
     const kvr_retention_sum_t *sum);

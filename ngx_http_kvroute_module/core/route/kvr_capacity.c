@@ -14,7 +14,7 @@
 /* deliveries of an age this part above a report disprove it */
 #define KVR_CAPACITY_CLASS  4
 
-/* age of the oldest blocks of a tier, in multiples of its size: a first guess */
+/* a guess: the age of a tier's oldest blocks, in multiples of its size */
 #define KVR_CAPACITY_TOLD   4
 
 /* ms after a lost message during which events are not trusted */
@@ -198,7 +198,7 @@ kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
     told = kvr_max(kvr_get(&peer->tier[KVR_TIER_HOST].told),
                    kvr_get(&peer->tier[KVR_TIER_DISK].told));
-    told = kvr_min(told, UINT32_MAX);
+    told = kvr_min(told, KVR_INDEX_CAPACITY_MAX);
 
     if (units == 0 && told) {
         source = KVR_INDEX_CONFIGURED;
@@ -213,7 +213,7 @@ kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
         told *= KVR_CAPACITY_TOLD;
 
         if (kvr_capacity_beyond(zone, pool, id, told)) {
-            told = UINT32_MAX;
+            told = KVR_INDEX_CAPACITY_MAX;
         }
 
         learned = kvr_capacity_learned(zone, pool, id, told);
@@ -234,6 +234,8 @@ kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
         units = kvr_max(units, learned);
     }
 
+    units = kvr_min(units, KVR_INDEX_CAPACITY_MAX);
+
     kvr_capacity_tiers(zone, id, gpu, units);
     kvr_index_capacity(zone->index, id, units, source);
 }
@@ -252,10 +254,10 @@ kvr_capacity_tiers(const kvr_zone_t *zone, uint32_t id, uint64_t gpu,
     gpu = gpu < units ? gpu : 0;
     host = kvr_get(&tier[KVR_TIER_HOST].told);
 
-    kvr_set(&tier[KVR_TIER_GPU].until, (uint32_t) kvr_min(gpu, UINT32_MAX));
+    kvr_set(&tier[KVR_TIER_GPU].until, (uint32_t) gpu);
     kvr_set(&tier[KVR_TIER_HOST].until,
             kvr_get(&tier[KVR_TIER_DISK].told) && host < units
-            ? (uint32_t) kvr_min(kvr_max(host, gpu), UINT32_MAX) : 0);
+            ? (uint32_t) kvr_max(host, gpu) : 0);
 
     if (gpu) {
         kvr_set(zone->registry->tiered, 1);

@@ -549,6 +549,133 @@ TEST(test_capacity_told)
 }
 
 
+/*
+ * Whatever metrics, events, replies and operators say, in any order: the belief
+ * is bounded, and a load costs no more than computing all.
+ */
+TEST(test_capacity_hostile)
+{
+    uint32_t           i, matched[KVR_PEERS], loads[KVR_PEERS];
+    uint64_t           now, believed;
+    util_rng_t         r;
+    kvr_tier_t        *tier;
+    kvr_pool_t         other;
+    kvr_kvevent_t      e, sent[8];
+    kvr_index_peer_t  *p;
+    kvr_candidate_t    c;
+    kvr_view_t         v;
+
+    static const uint64_t  sizes[] = {
+        0, 1, 300, 5000, 1000000000000000000ULL, UINT64_MAX
+    };
+
+    util_seed(&r, "capacity hostile", 0);
+    memset(sent, 0, sizeof(sent));
+
+    p = kvr_index_peer(s.zone.index, s.peer);
+    tier = s.zone.registry->peer[s.peer].tier;
+
+    /* another upstream, of another model, asks the same peer */
+
+    other = s.pool;
+    other.upstream = s.zone.registry->member[
+        kvr_registry_member(s.zone.registry, s.zone.load, s.zone.row, s.peer,
+                            "other", 5)].upstream;
+
+    for (i = 0, now = 5000; i < 20000; i++) {
+
+        now += util_below(&r, 2000);
+
+        switch (util_below(&r, 8)) {
+
+        case 0:
+            report(sizes[util_below(&r, 6)], now);
+            break;
+
+        case 1:
+            kvr_capacity_told(&s.zone, &s.pool, s.peer,
+                              sizes[util_below(&r, 6)],
+                              sizes[util_below(&r, 6)], now);
+            break;
+
+        case 2:
+            kvr_capacity_set(&s.zone, &s.pool, s.peer,
+                             util_below(&r, 4) ? 0 : sizes[util_below(&r, 6)],
+                             now);
+            break;
+
+        case 3:
+            insert(1 + util_below(&r, UNITS), util_below(&r, UNITS));
+            break;
+
+        case 4:
+            kvr_retention_note(&s.zone.registry->peer[s.peer]
+                               .feedback.retention,
+                               (uint32_t) util_next(&r) >> util_below(&r, 32),
+                               util_below(&r, 2));
+            break;
+
+        case 5:
+            kvr_capacity_fade(&s.zone, &s.pool, s.peer, now,
+                              (uint32_t) (now / 1000));
+            break;
+
+        default:
+            memset(&e, 0, sizeof(e));
+
+            e.type = util_below(&r, 20) ? 1 + util_below(&r, 2)
+                                        : util_below(&r, 4);
+            e.elsewhere = util_below(&r, 2);
+            e.below = util_below(&r, 2);
+            e.rooted = util_below(&r, 2);
+            e.block = util_below(&r, 3) ? BLOCK : (uint32_t) util_next(&r);
+            e.blocks = util_next(&r) >> (40 + util_below(&r, 24));
+            e.tokens = e.blocks * e.block;
+            e.hash[0] = e.last = util_below(&r, 100);
+
+            /* again, later, in another order */
+
+            sent[util_below(&r, 8)] = e;
+            (void) kvr_hear_event(&s.heard, s.peer, 0,
+                                  &sent[util_below(&r, 8)], now);
+        }
+
+        kvr_capacity_update(&s.zone, util_below(&r, 2) ? &s.pool : &other,
+                            s.peer, now);
+
+        believed = kvr_get(&p->capacity);
+
+        util_check(believed <= 1U << 28
+                   && kvr_get(&tier[KVR_TIER_GPU].until) <= believed
+                   && kvr_get(&tier[KVR_TIER_HOST].until) <= believed,
+                   "%lu", (unsigned long) believed);
+
+        memset(matched, 0, sizeof(matched));
+        kvr_index_lookup(s.zone.index, s.chain, UNITS, s.pool.set, matched);
+
+        memset(&v, 0, sizeof(v));
+        memset(&c, 0, sizeof(c));
+
+        if (kvr_candidate_deliver(&s.zone, util_below(&r, 2) ? &s.pool : &other,
+                                  s.chain, s.pool.set, matched, loads))
+        {
+            v.zone = &s.zone;
+            v.bytes = UNITS * UNIT;
+            v.loads = loads;
+            c.resident = util_next(&r) >> util_below(&r, 64);
+            c.unanswered = util_below(&r, 100);
+
+            kvr_candidate_tiers(&v, &c, s.peer);
+        }
+
+        util_check(matched[s.peer] <= UNITS && c.load <= UNITS * UNIT
+                   && c.pending <= 100 * UNITS * UNIT, "%u, %lu, %lu",
+                   matched[s.peer], (unsigned long) c.load,
+                   (unsigned long) c.pending);
+    }
+}
+
+
 /* events of blocks in host memory: the report is of GPU memory only */
 TEST(test_capacity_below)
 {
