@@ -204,7 +204,6 @@ typedef struct {
 typedef struct {
     ngx_http_kvroute_shm_t      *shm;
 
-    uint64_t                     unit;
     uint64_t                     max_peers;
     uint64_t                     processes;
     uint64_t                     lines;
@@ -229,7 +228,6 @@ struct ngx_http_kvroute_zone_s {
     ngx_shm_zone_t              *shm_zone;
     ngx_str_t                    name;      /* ends in '\0' */
 
-    ngx_uint_t                   unit;      /* blocks per entry */
     ngx_uint_t                   max_peers;
     ngx_uint_t                   processes;
     ngx_uint_t                   hosts;     /* hosts with the same peers */

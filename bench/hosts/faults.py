@@ -467,7 +467,7 @@ def cost(args):
         tells = Process([
             *fleet.net.within("h1"), os.path.join(BUILD, "bench/hosts/teller"),
             fleet.store.address, str(fleet.store.port), "kvroute:{llm}",
-            secret, "256", "7", "1000", "30",
+            secret, "7", "1000", "30",
             *re.findall(r"server (\S+)", fleet.servers)])
 
         wait(lambda: sum(o["alive"] for o in host.share()["hosts"]) == 7,

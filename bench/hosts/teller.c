@@ -2,7 +2,7 @@
  * Hosts that tell another one what they decide, without any requests: so what
  * listening costs is measured at a given rate, with a store in between.
  *
- *     teller ADDRESS PORT STREAM KEY UNIT HOSTS RATE SECONDS SERVER...
+ *     teller ADDRESS PORT STREAM KEY HOSTS RATE SECONDS SERVER...
  *
  * KEY is a file with the secret as it is in the zone.  Each host makes RATE
  * decisions a second: a conversation goes on, of 128 entries at most of which 8
@@ -118,7 +118,7 @@ decide(teller_t *t, uint32_t servers, uint64_t now)
 
 
 static void
-begin(teller_t *t, uint32_t i, uint64_t unit, char **server, uint32_t n)
+begin(teller_t *t, uint32_t i, char **server, uint32_t n)
 {
     uint32_t     k;
     kvr_zone_t  *z;
@@ -126,7 +126,6 @@ begin(teller_t *t, uint32_t i, uint64_t unit, char **server, uint32_t n)
     kvs_zone_create(&t->zone, 1, 0, 0);
 
     z = &t->zone.core;
-    z->unit = unit;
     t->self.share = kvs_zone_alloc(sizeof(kvr_share_t));
 
     kvr_share_init(t->self.share, number());
@@ -147,7 +146,7 @@ begin(teller_t *t, uint32_t i, uint64_t unit, char **server, uint32_t n)
     t->self.zone = z;
     t->self.lease = 3000;
     snprintf((char *) t->self.name, KVR_SHARE_NAME, "teller%u", i);
-    kvr_share_batch_key(&t->self.key, secret, unit, KVR_ZONE_SNAPSHOT_FORMAT);
+    kvr_share_batch_key(&t->self.key, secret, KVR_ZONE_SNAPSHOT_FORMAT);
 }
 
 
@@ -164,8 +163,8 @@ main(int argc, char **argv)
     redisContext   *c;
     struct timespec pause;
 
-    if (argc < 10) {
-        fail("ADDRESS PORT STREAM KEY UNIT HOSTS RATE SECONDS SERVER...");
+    if (argc < 9) {
+        fail("ADDRESS PORT STREAM KEY HOSTS RATE SECONDS SERVER...");
     }
 
     f = fopen(argv[4], "rb");
@@ -176,10 +175,10 @@ main(int argc, char **argv)
 
     fclose(f);
 
-    hosts = (uint32_t) atoi(argv[6]);
-    rate = atof(argv[7]);
-    seconds = atof(argv[8]);
-    servers = (uint32_t) argc - 9;
+    hosts = (uint32_t) atoi(argv[5]);
+    rate = atof(argv[6]);
+    seconds = atof(argv[7]);
+    servers = (uint32_t) argc - 8;
     state = (uint64_t) time(NULL) << 20;
 
     if (hosts == 0 || hosts > HOSTS) {
@@ -187,7 +186,7 @@ main(int argc, char **argv)
     }
 
     for (i = 0; i < hosts; i++) {
-        begin(&teller[i], i, strtoull(argv[5], NULL, 10), argv + 9, servers);
+        begin(&teller[i], i, argv + 8, servers);
     }
 
     c = redisConnect(argv[1], atoi(argv[2]));

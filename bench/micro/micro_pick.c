@@ -64,7 +64,7 @@ micro_shared(micro_case_t *c, unsigned n)
                 now - ((uint64_t) (i >> 1 & 3) << KVR_PREFILL_MINUTE));
 
         kvr_hot_add(&p->hot, &p->keys, now);
-        kvr_hot_view(&p->hot, &p->keys, KVR_BLOCK, now, &p->view);
+        kvr_hot_view(&p->hot, &p->keys, now, &p->view);
 
         for (i = 0; i < c->size; i++) {
             sum += kvr_hot_shared(&p->view, i % 4 ? 0 : 64,
@@ -127,7 +127,6 @@ micro_decide(micro_case_t *c, unsigned n)
     conf.secret = micro_secret;
     conf.path = (const uint8_t *) "/v1/chat/completions";
     conf.path_len = 20;
-    conf.unit = 1;
     conf.digests = w->digests;
     conf.max_digests = sizeof(w->digests) / sizeof(uint64_t);
     conf.chain = w->chain;

@@ -88,7 +88,6 @@ micro_snapshot(cJSON *results)
     lines = kvr_index_lines(MICRO_ZONE, KVR_PEERS_FEW);
 
     memset(&a, 0, sizeof(a));
-    a.unit = KVR_BLOCK;
     a.registry = micro_registry(&registry[0]);
     a.index = micro_alloc_shared(kvr_index_size(lines, KVR_PEERS_FEW));
 

@@ -49,7 +49,6 @@ micro_text_conf(kvr_prompt_conf_t *conf)
     conf->secret = micro_secret;
     conf->path = (const uint8_t *) "/v1/chat/completions";
     conf->path_len = 20;
-    conf->unit = 1;
     conf->digests = micro_digests;
     conf->max_digests = MICRO_DIGESTS;
     conf->chain = micro_chain;

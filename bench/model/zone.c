@@ -49,7 +49,6 @@ kvs_zone_create_of(kvs_zone_t *z, uint32_t rows, uint32_t n, uint64_t capacity,
 
     core = &z->core;
 
-    core->unit = KVS_UNIT_BYTES;
 
     peers = kvr_max(n, KVR_PEERS_FEW);
     size = index * kvr_set_words(peers);

@@ -71,7 +71,7 @@ ngx_http_kvroute_budget_charge_estimate(ngx_http_kvroute_budget_t *b,
 
     if (conf) {
         l = ngx_http_kvroute_lookup(ctx, conf, 1);
-        cached = l ? l->best * conf->zone->sh->unit * KVR_BLOCK : 0;
+        cached = l ? (uint64_t) l->best * KVR_BLOCK : 0;
     }
 
     kvr_budget_estimate(b->account, ctx->bytes + ctx->extra, cached,

@@ -241,5 +241,5 @@ ngx_http_kvroute_events_json(cJSON *json, ngx_http_kvroute_srv_conf_t *kscf,
 
     cJSON_AddBoolToObject(item, "trusted", state == KVR_HEAR_FRESH);
     cJSON_AddNumberToObject(item, "age",
-                            (double) (kvr_events_age(e) * h->zone->unit));
+                            (double) (kvr_events_age(e) * KVR_BLOCK));
 }

@@ -245,7 +245,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
     if (kvr_unlikely(at->ctx->leg && at->ctx->leg->decode)) {
         d->matched = (at->matched == NULL || id == KVR_REGISTRY_NONE) ? 0
-                     : ngx_min(at->matched[id] * view.zone->unit,
+                     : ngx_min((uint64_t) at->matched[id] * KVR_BLOCK,
                                at->ctx->bytes);
     }
 

@@ -290,8 +290,8 @@ ngx_http_kvroute_shadow_begin(ngx_peer_connection_t *pc,
     }
 
     if (at->matched && begin.peer != KVR_REGISTRY_NONE) {
-        begin.matched = ngx_min(at->matched[begin.peer]
-                                * at->conf->zone->core.unit, ctx->bytes);
+        begin.matched = ngx_min((uint64_t) at->matched[begin.peer]
+                                * KVR_BLOCK, ctx->bytes);
     }
 
     begin.pending = ctx->bytes + ctx->extra;

@@ -74,7 +74,6 @@ ngx_http_kvroute_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     zone = &z->zone;
 
     zone->cycle = cf->cycle;
-    zone->unit = 1;
     zone->max_peers = KVR_PEERS_FEW;
     zone->hosts = 1;
 

@@ -96,7 +96,7 @@ ngx_http_kvroute_queue_item(ngx_http_kvroute_wait_t *w)
     l = ngx_http_kvroute_queue_lookup(w);
 
     if (l) {
-        work -= ngx_min(work, l->best * w->conf->zone->sh->unit * KVR_BLOCK);
+        work -= ngx_min(work, (uint64_t) l->best * KVR_BLOCK);
     }
 
     kvr_queue_item(&w->item, w->start, class, tenant, weight, work, deadline);

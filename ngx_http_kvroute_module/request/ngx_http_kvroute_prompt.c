@@ -117,7 +117,7 @@ ngx_http_kvroute_prompt_keep(ngx_http_request_t *r,
     ngx_http_kvroute_prompt_free_chain(ctx);
 
     ctx->zone = zone;
-    ctx->units = pr->blocks / (uint32_t) zone->unit;
+    ctx->units = pr->blocks;
     ctx->entries = pr->n;
 
     /* without the salt, because tenants share a loaded model */
@@ -157,7 +157,6 @@ ngx_http_kvroute_prompt_reply(ngx_http_request_t *r,
 
     if (ctx->reply
         && kvr_reply_init(ctx->reply, pr, zone->sh->secret,
-                          (unsigned) zone->unit,
                           ctx->endpoint == KVR_ENDPOINT_MESSAGES)
            != KVR_OK)
     {
@@ -329,7 +328,6 @@ ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
     conf.path = r->uri.data;
     conf.path_len = r->uri.len;
     conf.no_prefill = !kvr_endpoint_computes(ctx->endpoint);
-    conf.unit = (unsigned) zone->unit;
     conf.digests = ngx_http_kvroute_digests;
     conf.max_digests = ngx_http_kvroute_max_digests;
     conf.chain = ngx_http_kvroute_chain;

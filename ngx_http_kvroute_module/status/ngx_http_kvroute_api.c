@@ -501,7 +501,7 @@ ngx_http_kvroute_api_capacity(ngx_http_kvroute_call_t *call,
     } while (conf && !kvr_set_test(&conf->set, peer));
 
     kvr_capacity_set(&zone->core, conf ? &conf->pool : &none, peer,
-                     (call->size + zone->core.unit - 1) / zone->core.unit,
+                     (call->size + KVR_BLOCK - 1) / KVR_BLOCK,
                      (uint64_t) ngx_current_msec);
 }
 
@@ -602,7 +602,7 @@ ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone)
         cJSON_AddNumberToObject(item, "pending", (double) load.pending);
         cJSON_AddNumberToObject(item, "capacity_bytes",
                                 (double) kvr_get(&ip->capacity)
-                                * (double) (sh->unit * KVR_BLOCK));
+                                * KVR_BLOCK);
         cJSON_AddStringToObject(item, "capacity_source",
                                 kvr_capacity_source(kvr_get(&ip->source)));
     }

@@ -356,7 +356,7 @@ ngx_http_kvroute_status_snapshot_zone(ngx_http_kvroute_zone_t *zone,
     ngx_memzero(z, sizeof(kvr_counter_zone_t));
 
     z->size = zone->shm_zone->shm.size;
-    z->block = sh->unit * KVR_BLOCK;
+    z->block = KVR_BLOCK;
     z->lines = sh->lines;
     z->fill = kvr_index_fill(sh->index, (uint64_t) ngx_random());
     z->max_peers = sh->max_peers;

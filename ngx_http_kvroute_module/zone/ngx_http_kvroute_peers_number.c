@@ -200,8 +200,8 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
 
     while (kvr_set_next(&set, &id)) {
         kvr_capacity_told(&zone->core, &conf->pool, id,
-                          conf->host / (zone->unit * KVR_BLOCK),
-                          conf->disk / (zone->unit * KVR_BLOCK),
+                          conf->host / KVR_BLOCK,
+                          conf->disk / KVR_BLOCK,
                           (uint64_t) ngx_current_msec);
 
         kvr_capacity_configured(&zone->core, &conf->pool, id, conf->fixed,
@@ -259,7 +259,7 @@ ngx_http_kvroute_number_target(ngx_http_kvroute_srv_conf_t *conf,
     registry = sh->registry;
     host = &conf->upstream->host;
 
-    units = conf->capacity / (zone->unit * KVR_BLOCK);
+    units = conf->capacity / KVR_BLOCK;
     head = list->id[t - rank];
 
     known = KVR_REGISTRY_NONE;

@@ -162,7 +162,6 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     shm = (ngx_http_kvroute_shm_t *) p;
 
-    shm->unit = zone->unit;
     shm->max_peers = zone->max_peers;
     shm->processes = zone->processes;
     shm->lines = lines;
@@ -213,7 +212,6 @@ ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
 
     sh->shm = shm;
 
-    sh->unit = shm->unit;
     sh->max_peers = shm->max_peers;
     sh->processes = shm->processes;
     sh->lines = shm->lines;
@@ -235,7 +233,6 @@ ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
     zone->core.load = sh->load;
     zone->core.hot = (kvr_hot_t *) (p + shm->parts.hot);
     zone->core.index = sh->index;
-    zone->core.unit = sh->unit * KVR_BLOCK;
 
     zone->sh = sh;
 }

@@ -44,7 +44,6 @@ typedef struct {
 /* the head of a zone */
 struct ngx_http_kvroute_shm_s {
     uint64_t                     layout;    /* checksum of all structures */
-    uint64_t                     unit;
     uint64_t                     max_peers;
     uint64_t                     processes;
     uint64_t                     lines;

@@ -57,7 +57,7 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_lookup_t  *l;
 
     l = ngx_http_kvroute_lookup(ctx, legs->decode, 1);
-    d->held = l ? l->best * legs->decode->zone->core.unit : 0;
+    d->held = l ? (uint64_t) l->best * KVR_BLOCK : 0;
 
     e = kvr_disaggregate_worth(d);
 

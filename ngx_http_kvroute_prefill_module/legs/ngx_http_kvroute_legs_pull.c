@@ -42,7 +42,7 @@ ngx_http_kvroute_legs_pull(ngx_http_kvroute_legs_t *legs,
 
     /* usually no server has that much cached */
 
-    if (l == NULL || l->best * legs->decode->zone->core.unit < legs->conf->min)
+    if (l == NULL || (uint64_t) l->best * KVR_BLOCK < legs->conf->min)
     {
         return KVR_DISAGGREGATE_SHORT;
     }

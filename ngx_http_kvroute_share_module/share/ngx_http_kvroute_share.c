@@ -105,7 +105,7 @@ ngx_http_kvroute_share_create(ngx_cycle_t *cycle,
                share->conf->name.len);
 
     kvr_share_batch_key(&share->self.key, conf->zone->sh->secret,
-                        conf->zone->core.unit, KVR_ZONE_SNAPSHOT_FORMAT);
+                        KVR_ZONE_SNAPSHOT_FORMAT);
 
     ctx = (ngx_http_conf_ctx_t *) ngx_get_conf(cycle->conf_ctx,
                                                ngx_http_module);

@@ -94,7 +94,6 @@ fuzz_alias(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e,
     r.prompt = r.cached + 1 + (uint32_t) kvr_min(kvr_events_tokens(v),
                                                  1U << 30);
     r.bytes = v->last % 100000;
-    r.unit = 1 + v->last % 300;
     r.from = v->last % 40;
     r.n = v->last % FUZZ_KEYS;
     r.key = key;

@@ -33,7 +33,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     conf.path = (const uint8_t *) "/v1/chat/completions";
     conf.path_len = 20;
-    conf.unit = 1 + util_below(&r, 3);
 
     line = size && data[0] == '/' ? memchr(data, '\n', size) : NULL;
 

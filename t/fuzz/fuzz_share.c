@@ -46,7 +46,6 @@ begin(void)
         secret[i] = (uint8_t) (i * 167 + 13);
     }
 
-    zone.unit = 256;
     zone.registry = util_registry(PEERS);
     zone.load = util_zeroed(kvr_load_size(2, kvr_registry_columns(PEERS)));
     kvr_load_init(zone.load, 2, kvr_registry_columns(PEERS));
@@ -66,7 +65,7 @@ begin(void)
 
     self.zone = &zone;
     self.lease = 3000;
-    kvr_share_batch_key(&self.key, secret, zone.unit, 1);
+    kvr_share_batch_key(&self.key, secret, 1);
     kvr_share_names(&self, &owner.names, now);
 }
 

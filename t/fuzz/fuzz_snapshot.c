@@ -43,7 +43,6 @@ clear(kvr_zone_t *z)
     util_registry_clear(z->registry, PEERS);
     memset((void *) z->index, 0, kvr_index_size(LINES, PEERS));
 
-    z->unit = 256;
     kvr_index_init(z->index, LINES, PEERS);
 }
 

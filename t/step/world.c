@@ -87,7 +87,6 @@ world_place(void)
     living.hot = &world->hot;
     living.load = (kvr_load_t *) (void *) (p + load);
     living.index = (kvr_index_t *) (void *) (p + index);
-    living.unit = UNIT;
 }
 
 

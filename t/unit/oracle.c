@@ -300,12 +300,12 @@ sampled(oracle_t *o, node_t *body)
 }
 
 
-/* is there an entry of the index for this unit of the chain, from 1? */
+/* is there an entry of the index for this block of the chain, from 1? */
 static int
-entry(uint64_t unit)
+entry(uint64_t n)
 {
-    return unit <= 64 || (unit <= 192 && unit % 2 == 0)
-           || (unit <= 448 && unit % 4 == 0) || unit % 8 == 0;
+    return n <= 64 || (n <= 192 && n % 2 == 0) || (n <= 448 && n % 4 == 0)
+           || n % 8 == 0;
 }
 
 
@@ -581,9 +581,7 @@ chain(oracle_t *o, node_t *body, const kvr_prompt_conf_t *conf,
     for (k = 0; k < all; k++) {
         h = util_mix(h, out[k]);
 
-        if ((k + 1) % conf->unit == 0 && entry((k + 1) / conf->unit)
-            && pr->n < ORACLE_MAX_CHAIN)
-        {
+        if (entry(k + 1) && pr->n < ORACLE_MAX_CHAIN) {
             res->chain[pr->n++] = h;
         }
     }

@@ -85,7 +85,7 @@ typedef struct {
 } oracle_result_t;
 
 
-/* Reads a body; conf has salt, path and unit. */
+/* Reads a body; conf has salt and path. */
 void oracle_read(oracle_result_t *res, const kvr_prompt_conf_t *conf,
     const uint8_t *body, size_t len, util_cut_e cut, size_t n);
 

@@ -18,7 +18,7 @@ util_hot_count(kvr_hot_t *p, uint32_t key, uint64_t now)
     kvr_hot_keys_t  keys = { .n = 1, .entries = 1, .key = { key } };
     kvr_hot_view_t  view;
 
-    kvr_hot_view(p, &keys, 1, now, &view);
+    kvr_hot_view(p, &keys, now, &view);
 
     return view.n ? view.count[0] : 0;
 }

@@ -47,7 +47,7 @@ util_scene(util_scene_t *s)
 
     z = &s->zone;
 
-    util_zone(z, UTIL_SCENE_PEERS, 4096, UTIL_SCENE_UNIT);
+    util_zone(z, UTIL_SCENE_PEERS, 4096);
     s->heard.zone = z;
     s->heard.events = util_zeroed(UTIL_SCENE_PEERS * sizeof(kvr_events_t));
     s->hook.call = &kvr_hear_hooks;

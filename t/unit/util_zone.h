@@ -14,7 +14,7 @@
 
 /* A zone for at most this many peers, with two rows, one of this process. */
 static inline void
-util_zone(kvr_zone_t *z, uint32_t max_peers, uint64_t lines, uint64_t unit)
+util_zone(kvr_zone_t *z, uint32_t max_peers, uint64_t lines)
 {
     uint32_t  columns;
 
@@ -30,7 +30,6 @@ util_zone(kvr_zone_t *z, uint32_t max_peers, uint64_t lines, uint64_t unit)
     kvr_index_init(z->index, lines, KVR_PEERS_FEW);
 
     z->hot = util_zeroed(sizeof(kvr_hot_t));
-    z->unit = unit;
 }
 
 

@@ -600,7 +600,6 @@ kvs_router_extend(kvs_router_t *ro, kvs_request_t *rq, double now)
 
     reply.first = kvr_min(kvr_chain_entries(rq->units), n);
     reply.n = kvr_min(n - reply.first, KVR_REPLY_VALUES);
-    reply.unit = 1;
     reply.start = rq->units;
     reply.blocks = rq->req.nhashes;
 

@@ -319,7 +319,7 @@ kvr_alias_tie(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
 
     for (k = r->n; k-- > 0; /* void */ ) {
 
-        at = kvr_chain_depth(r->from + k) * r->unit;
+        at = (uint64_t) kvr_chain_depth(r->from + k) * KVR_BLOCK;
 
         /* before the anchor: a line from the start to it */
 

@@ -125,7 +125,6 @@ typedef struct {
     uint32_t           prompt;       /* tokens */
     uint32_t           cached;       /* of them */
     uint64_t           bytes;        /* of the prompt */
-    uint64_t           unit;         /* bytes of a unit of the chain */
     uint32_t           from;         /* entry of the first key */
     uint32_t           n;            /* keys, to the last entry */
     const uint64_t    *key;

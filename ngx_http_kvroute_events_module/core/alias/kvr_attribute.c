@@ -107,7 +107,7 @@ kvr_attribute_put(const kvr_heard_t *h, uint32_t peer,
     word[4] = r->session;
     word[5] = (uint64_t) r->prompt << 32 | r->cached;
     word[6] = r->bytes;
-    word[7] = r->unit << 1 | r->unknown;
+    word[7] = r->unknown;
 
     part[0] = (kvr_fifo_part_t) { word, KVR_ATTRIBUTE_WORDS };
     part[1] = (kvr_fifo_part_t) { r->key, r->n };
@@ -136,7 +136,7 @@ kvr_attribute_event(const kvr_heard_t *h, uint32_t id, unsigned source,
 
     removed = event->type == KVR_KVEVENT_REMOVED;
     n = kvr_min(event->blocks, KVR_KVEVENT_HASHES);
-    units = kvr_load_get(h->zone->load, id).pending / h->zone->unit;
+    units = kvr_load_get(h->zone->load, id).pending / KVR_BLOCK;
 
     /* what leaves GPU memory stays in the tier below it */
 
@@ -340,12 +340,11 @@ kvr_attribute_take(const kvr_heard_t *h, const uint64_t *word, uint32_t n,
     r.prompt = (uint32_t) (word[5] >> 32);
     r.cached = (uint32_t) word[5];
     r.bytes = word[6];
-    r.unit = word[7] >> 1;
     r.unknown = word[7] & 1;
     r.key = &word[KVR_ATTRIBUTE_WORDS];
     r.n = n - KVR_ATTRIBUTE_WORDS;
 
-    if (r.prompt == 0 || r.unit == 0) {
+    if (r.prompt == 0) {
         return KVR_DECLINED;
     }
 

@@ -44,7 +44,7 @@ kvr_hear_event(const kvr_heard_t *h, uint32_t id, unsigned source,
     }
 
     units = kvr_feedback_bytes(&zone->registry->peer[id].feedback)
-            / (double) zone->unit;
+            / KVR_BLOCK;
 
     add = (double) kvr_events_tokens(event) * units;
     add = kvr_min(add, KVR_INDEX_CAPACITY_MAX);

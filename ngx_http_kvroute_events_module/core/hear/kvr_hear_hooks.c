@@ -191,7 +191,6 @@ kvr_hear_settled(const kvr_zone_t *zone, void *data, const kvr_settled_t *s)
     r.cached = (uint32_t) kvr_min(cached, r.prompt);
     r.unknown = 0;
     r.bytes = s->bytes;
-    r.unit = zone->unit;
 
     /* from the end of the previous prompt: its reply is cached */
 

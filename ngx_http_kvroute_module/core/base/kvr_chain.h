@@ -14,11 +14,13 @@
 /*
  * Selects the values of a prompt's chain that get an entry in the index: each
  * of the first KVR_CHAIN_RUN, then as many of every 2nd and of every 4th, then
- * every 8th, since a deep value implies those before it.  Depths are in units:
- * the blocks per entry of the zone.  In units of 256 bytes 32 KB have 96
- * entries, two megabytes 1,160.
+ * every 8th, since a deep value implies those before it.  Depths are in units,
+ * the blocks of a prompt: 32 KB have 96 entries, two megabytes 1,160.
  */
 
+
+/* bytes of a block */
+#define KVR_BLOCK      256
 
 /* entries with the same distance */
 #define KVR_CHAIN_RUN  64

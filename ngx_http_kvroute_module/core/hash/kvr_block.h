@@ -20,10 +20,9 @@
  */
 
 
-#include "core/base/kvr_core.h"
+#include "core/base/kvr_chain.h"
 
 
-#define KVR_BLOCK       256
 #define KVR_SECRET_LEN  192
 
 /* a text kernel always copies 64 bytes to a stage, also at its end */

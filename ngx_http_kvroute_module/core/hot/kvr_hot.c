@@ -223,7 +223,7 @@ kvr_hot_decayed(uint64_t word, uint32_t now)
 
 void
 kvr_hot_view(kvr_hot_t *p, const kvr_hot_keys_t *keys,
-    uint64_t unit, uint64_t now, kvr_hot_view_t *view)
+    uint64_t now, kvr_hot_view_t *view)
 {
     uint32_t  i, n, count, part;
     uint64_t  word;
@@ -259,5 +259,4 @@ kvr_hot_view(kvr_hot_t *p, const kvr_hot_keys_t *keys,
     }
 
     view->n = n;
-    view->unit = (double) (int64_t) unit;
 }

@@ -65,7 +65,6 @@ typedef struct {
     uint32_t           n;
     uint32_t           depth[KVR_HOT_POINTS];  /* units, falling */
     double             count[KVR_HOT_POINTS];  /* rising, from 1 / 4 */
-    double             unit;                       /* bytes */
 } kvr_hot_view_t;
 
 
@@ -81,12 +80,12 @@ void kvr_hot_add(kvr_hot_t *p, const kvr_hot_keys_t *keys,
     uint64_t now);
 
 /*
- * Reads the counts of a chain in units of so many bytes.  Counts that differ
- * by less than an eighth become the least of them: usually there is one common
- * part and one of the session's own.
+ * Reads the counts of a chain.  Counts that differ by less than an eighth
+ * become the least of them: usually there is one common part and one of the
+ * session's own.
  */
 void kvr_hot_view(kvr_hot_t *p, const kvr_hot_keys_t *keys,
-    uint64_t unit, uint64_t now, kvr_hot_view_t *view);
+    uint64_t now, kvr_hot_view_t *view);
 
 
 /*
@@ -110,7 +109,7 @@ kvr_hot_shared(const kvr_hot_view_t *view, uint32_t units,
                   * kvr_score_hot(view->count[i], active, rest);
     }
 
-    return (uint64_t) (int64_t) (shared * view->unit);
+    return (uint64_t) (int64_t) (shared * KVR_BLOCK);
 }
 
 

@@ -23,7 +23,7 @@
  */
 
 
-#include "core/base/kvr_core.h"
+#include "core/base/kvr_chain.h"
 
 
 #define KVR_RESUME_STEP    256       /* tokens; smaller steps are blocks */
@@ -59,13 +59,12 @@ kvr_resume_step(const kvr_resume_t *r)
 
 /* Returns how many of the units a peer can deliver; bytes: of a token. */
 static inline uint32_t
-kvr_resume_units(const kvr_resume_t *r, uint32_t units, double bytes,
-    uint64_t unit)
+kvr_resume_units(const kvr_resume_t *r, uint32_t units, double bytes)
 {
     double    step;
     uint32_t  whole;
 
-    step = kvr_resume_step(r) * bytes / (double) unit;
+    step = kvr_resume_step(r) * bytes / KVR_BLOCK;
     whole = kvr_get(&r->whole);
 
     if (!(step > 0)) {

@@ -17,7 +17,6 @@ typedef struct {
     uint64_t  *entry;
     size_t     k;                /* entries so far */
     size_t     max;
-    size_t     unit;
     size_t     left;             /* blocks to the next entry */
 } kvr_prompt_links_t;
 
@@ -433,8 +432,7 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
     l.entry = ctx->conf->chain;
     l.k = 0;
     l.max = ctx->conf->max_chain;
-    l.unit = ctx->conf->unit;
-    l.left = l.unit;
+    l.left = 1;
 
     pos = 0;
 
@@ -538,7 +536,7 @@ kvr_prompt_link(kvr_prompt_links_t *l, const uint64_t *digest, size_t n)
     h = l->h;
     k = l->k;
     left = l->left;
-    step = kvr_chain_step((uint32_t) k) * l->unit;
+    step = kvr_chain_step((uint32_t) k);
 
     for (last = digest + n; digest < last; digest++) {
 
@@ -555,7 +553,7 @@ kvr_prompt_link(kvr_prompt_links_t *l, const uint64_t *digest, size_t n)
         l->entry[k++] = h;
 
         if (k % KVR_CHAIN_RUN == 0) {
-            step = kvr_chain_step((uint32_t) k) * l->unit;
+            step = kvr_chain_step((uint32_t) k);
         }
 
         left = step;

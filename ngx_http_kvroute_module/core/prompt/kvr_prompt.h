@@ -66,7 +66,6 @@ typedef struct {
     const uint8_t      *path;    /* of the request, without arguments */
     size_t              path_len;
     unsigned            no_prefill:1; /* the path caches no KV */
-    unsigned            unit;    /* blocks of KVR_BLOCK bytes per entry */
 
     uint64_t           *digests; /* scratch */
     size_t              max_digests;

@@ -18,7 +18,7 @@ static void kvr_reply_put(kvr_reply_t *r, const uint8_t *p, size_t len);
 
 int
 kvr_reply_init(kvr_reply_t *r, const kvr_prompt_t *pr, const uint8_t *secret,
-    unsigned unit, unsigned parts)
+    unsigned parts)
 {
     memset(r, 0, offsetof(kvr_reply_t, value));
 
@@ -30,8 +30,7 @@ kvr_reply_init(kvr_reply_t *r, const kvr_prompt_t *pr, const uint8_t *secret,
     r->h = pr->last;
     r->blocks = pr->blocks;
     r->start = pr->blocks;
-    r->unit = unit;
-    r->first = kvr_chain_entries(pr->blocks / unit);
+    r->first = kvr_chain_entries(pr->blocks);
     r->parts = parts;
     r->secret = secret;
     r->digest = kvr_text_ops()->digest;
@@ -304,8 +303,7 @@ kvr_reply_put(kvr_reply_t *r, const uint8_t *p, size_t len)
         r->blocks++;
 
         if (r->n < KVR_REPLY_VALUES
-            && r->blocks == (uint64_t) kvr_chain_depth(r->first + r->n)
-                            * r->unit)
+            && r->blocks == kvr_chain_depth(r->first + r->n))
         {
             r->value[r->n++] = r->h;
         }

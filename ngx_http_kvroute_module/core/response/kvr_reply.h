@@ -29,7 +29,6 @@
 typedef struct {
     uint64_t           h;
     uint32_t           blocks;
-    uint32_t           unit;
     uint32_t           first;    /* next entry of the chain */
     uint32_t           n;        /* entries */
     uint32_t           start;    /* blocks of the prompt */
@@ -60,7 +59,7 @@ typedef struct {
  * KVR_DECLINED: the prompt is no chat.
  */
 int kvr_reply_init(kvr_reply_t *r, const kvr_prompt_t *pr,
-    const uint8_t *secret, unsigned unit, unsigned parts);
+    const uint8_t *secret, unsigned parts);
 
 /* Takes a piece of the reply; a kvr_response_part_pt. */
 void kvr_reply_part(void *data, kvr_response_part_e part, const uint8_t *p,

@@ -160,7 +160,8 @@ kvr_admission_cost(const kvr_admission_t *a, const kvr_offer_t *offer,
         s.pending = kvr_prefill_left(prefill, load.pending, v->now);
 
         if (v->matched) {
-            *held = kvr_min(v->matched[offer->peer] * v->zone->unit, a->bytes);
+            *held = kvr_min((uint64_t) v->matched[offer->peer] * KVR_BLOCK,
+                            a->bytes);
         }
 
         if (v->hot) {

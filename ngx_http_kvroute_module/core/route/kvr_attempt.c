@@ -195,7 +195,7 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
         since = a->age - kvr_min(a->age, a->inserted);
 
         a->speculative = k && (a->inserted == 0
-                               || since * zone->unit < a->others);
+                               || (uint64_t) since * KVR_BLOCK < a->others);
 
         a->prompted = kvr_index_prompted(zone->index, in->chain, a->inserted,
                                          id, KVR_REPLY_VALUES, &a->age);
@@ -290,7 +290,8 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     if (f->stream) {
         load = kvr_tier_cost(&zone->registry->upstream[pool->upstream].loads,
-                             &a->loaded) * zone->unit;
+                             &a->loaded);
+        load *= KVR_BLOCK;
         kvr_prefill_waited(&peer->prefill, a->ahead + load, a->matched, ms,
                            a->rate, now);
     }
@@ -311,7 +312,7 @@ kvr_attempt_price(kvr_attempt_t *a, const kvr_zone_t *zone,
     uint64_t     bytes;
     kvr_peer_t  *peer;
 
-    bytes = (uint64_t) (a->loaded.host + a->loaded.disk) * zone->unit;
+    bytes = (uint64_t) (a->loaded.host + a->loaded.disk) * KVR_BLOCK;
 
     if (kvr_likely(bytes == 0)) {
         return;
@@ -369,8 +370,8 @@ kvr_attempt_timed(kvr_attempt_t *a, const kvr_zone_t *zone,
                         zone->registry->member[a->reservation.member].upstream];
 
     first.bytes = a->bytes;
-    first.inserted = (uint64_t) a->inserted * zone->unit;
-    first.reply = (uint64_t) (a->inserted - a->prompted) * zone->unit;
+    first.inserted = (uint64_t) a->inserted * KVR_BLOCK;
+    first.reply = (uint64_t) (a->inserted - a->prompted) * KVR_BLOCK;
     first.ms = ms;
     first.given = a->timed;
 
@@ -456,11 +457,11 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     r.key = a->predicted;
     r.clock = a->clock;
     r.kind = s->kind;
-    r.block = (uint32_t) zone->unit;
+    r.block = KVR_BLOCK;
     r.capacity = kvr_get(&p->source) >= KVR_INDEX_EXACT ? kvr_get(&p->capacity)
                                                         : 0;
     r.speculative = a->speculative;
-    r.inserted = (uint64_t) a->prompted * zone->unit;
+    r.inserted = (uint64_t) a->prompted * KVR_BLOCK;
     r.age = a->age;
     r.unsized = s->unsized;
     r.sampled = s->sampled;
@@ -592,7 +593,7 @@ kvr_attempt_computed(kvr_attempt_t *a, const kvr_zone_t *zone, uint32_t found)
 {
     uint32_t  units;
 
-    units = (uint32_t) (a->matched / zone->unit);
+    units = (uint32_t) (a->matched / KVR_BLOCK);
     a->more = units - kvr_min(units, found);
 
     if (a->more && !kvr_capacity_heard(zone, a->reservation.peer)) {
@@ -626,7 +627,7 @@ kvr_attempt_report(kvr_attempt_t *a, const kvr_zone_t *zone,
     s.chain = chain;
     s.entries = a->entries;
     s.units = a->units;
-    s.held = (uint32_t) (a->matched / zone->unit);
+    s.held = (uint32_t) (a->matched / KVR_BLOCK);
     s.prompted = a->prompted;
     s.bytes = a->bytes;
     s.start = a->start;
@@ -652,14 +653,13 @@ kvr_attempt_extend(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     /* with KV events the clock has moved already */
 
-    units = kvr_capacity_heard(zone, id) ? 0
-            : (uint32_t) ((reply->blocks - reply->start) / reply->unit);
+    units = kvr_capacity_heard(zone, id) ? 0 : reply->blocks - reply->start;
 
     /* other requests use their blocks after this; not older than its prompt */
 
     others = kvr_load_get(zone->load,
                           kvr_registry_resident(zone->registry, id)).pending;
-    behind = (uint32_t) kvr_min(others / zone->unit, UINT32_MAX);
+    behind = (uint32_t) kvr_min(others / KVR_BLOCK, UINT32_MAX);
 
     if (a->entries) {
         behind = kvr_min(behind, kvr_index_undo_age(zone->index, &a->undo));

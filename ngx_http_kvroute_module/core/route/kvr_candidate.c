@@ -111,12 +111,12 @@ kvr_candidate_hot(const kvr_zone_t *zone, const uint64_t *chain,
     uint32_t units, uint64_t now, kvr_hot_keys_t *keys,
     kvr_hot_view_t *view)
 {
-    if (units * zone->unit <= KVR_SCORE_FLOOR) {
+    if ((uint64_t) units * KVR_BLOCK <= KVR_SCORE_FLOOR) {
         units = 0;
     }
 
     kvr_hot_keys(chain, kvr_chain_entries(units), keys);
-    kvr_hot_view(zone->hot, keys, zone->unit, now, view);
+    kvr_hot_view(zone->hot, keys, now, view);
 }
 
 
@@ -175,8 +175,7 @@ kvr_candidate_deliver(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
         if (matched[id]) {
             matched[id] = kvr_resume_units(resume, matched[id],
-                                           kvr_feedback_bytes(&peer->feedback),
-                                           zone->unit);
+                                           kvr_feedback_bytes(&peer->feedback));
         }
     }
 
@@ -231,9 +230,9 @@ kvr_candidate_tiers(const kvr_view_t *v, kvr_candidate_t *c, uint32_t peer)
 {
     uint64_t  gpu, context;
 
-    c->load = v->loads[peer] * v->zone->unit;
+    c->load = (uint64_t) v->loads[peer] * KVR_BLOCK;
 
-    gpu = v->zone->unit * (uint64_t)
+    gpu = KVR_BLOCK * (uint64_t)
           kvr_get(&v->zone->registry->peer[peer].tier[KVR_TIER_GPU].until);
 
     if (gpu == 0) {

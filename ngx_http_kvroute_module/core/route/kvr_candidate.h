@@ -176,7 +176,7 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     if (v->matched) {
         units = v->matched[peer];
 
-        c->matched = kvr_min(units * v->zone->unit, v->bytes);
+        c->matched = kvr_min((uint64_t) units * KVR_BLOCK, v->bytes);
         c->turnover = kvr_index_turnover(v->zone->index, peer, v->now);
 
         if (v->hot) {
@@ -209,7 +209,7 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
         c->common = v->hot
                     && kvr_hot_common(v->hot,
                                       (uint32_t) (c->matched
-                                                  / v->zone->unit));
+                                                  / KVR_BLOCK));
     }
 
     if (kvr_unlikely(kvr_get(&known->engine.pressure) > v->now)) {

@@ -68,7 +68,7 @@ kvr_capacity_reported(const kvr_zone_t *zone, const kvr_pool_t *pool,
         return age;
     }
 
-    bytes = kvr_feedback_bytes(&peer->feedback) / (double) zone->unit;
+    bytes = kvr_feedback_bytes(&peer->feedback) / KVR_BLOCK;
     *most = (uint64_t) ((double) tokens * bytes);
 
     units = kvr_feedback_usable(&peer->feedback, tokens,
@@ -138,7 +138,7 @@ kvr_capacity_replies(const kvr_zone_t *zone, uint32_t id)
 uint64_t
 kvr_capacity_expected(const kvr_zone_t *zone, uint32_t id)
 {
-    return kvr_load_get(zone->load, id).pending / zone->unit;
+    return kvr_load_get(zone->load, id).pending / KVR_BLOCK;
 }
 
 
@@ -169,7 +169,7 @@ kvr_capacity_age(const kvr_zone_t *zone, uint32_t id)
     used = kvr_load_get(zone->load,
                         kvr_registry_resident(zone->registry, id)).pending;
 
-    return kvr_max(age, used / zone->unit);
+    return kvr_max(age, used / KVR_BLOCK);
 }
 
 
@@ -407,7 +407,7 @@ kvr_capacity_whatif(const kvr_zone_t *zone, kvr_whatif_t *w, uint32_t id,
     capacity = kvr_get(&kvr_index_peer(zone->index, id)->capacity);
 
     used = kvr_load_get(zone->load, kvr_registry_resident(zone->registry, id))
-           .pending / zone->unit * KVR_WHATIF_ONE / kvr_max(capacity, 1);
+           .pending / KVR_BLOCK * KVR_WHATIF_ONE / kvr_max(capacity, 1);
 
     kvr_whatif_prompt(w, units, held, used);
 

@@ -34,8 +34,8 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
                                   kvr_registry_resident(zone->registry, peer))
                     .active;
 
-    s->capacity = kvr_get(&ip->capacity) * zone->unit;
-    s->gpu = kvr_get(&p->tier[KVR_TIER_GPU].until) * zone->unit;
+    s->capacity = kvr_get(&ip->capacity) * KVR_BLOCK;
+    s->gpu = kvr_get(&p->tier[KVR_TIER_GPU].until) * KVR_BLOCK;
     s->source = kvr_get(&ip->source);
     s->throttled = kvr_get(&p->engine.pressure) > now;
     o = &zone->registry->member[member].outlier;

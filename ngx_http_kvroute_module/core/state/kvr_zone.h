@@ -51,7 +51,6 @@ typedef struct {
     const kvr_hook_t  *hooks;        /* of extensions, or NULL */
     kvr_united_t      *united;       /* NULL: this host decides alone */
 
-    uint64_t           unit;         /* bytes of a unit of the index */
     uint32_t           row;          /* of this process in load */
     uint32_t           listens;      /* 1: KV events move the peers' clocks */
 } kvr_zone_t;

@@ -142,7 +142,7 @@ kvr_zone_snapshot_head(const kvr_zone_t *zone, const uint8_t *secret,
 
     head->magic = KVR_ZONE_SNAPSHOT_MAGIC;
     head->format = KVR_ZONE_SNAPSHOT_FORMAT;
-    head->unit = (uint32_t) zone->unit;
+    head->unit = KVR_BLOCK;
     head->key = XXH3_64bits_withSecret(label, sizeof(label), secret,
                                        KVR_SECRET_LEN);
 }

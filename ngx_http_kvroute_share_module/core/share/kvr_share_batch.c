@@ -41,14 +41,14 @@ kvr_share_batch_word_at(const uint8_t *p, size_t n)
 
 
 void
-kvr_share_batch_key(kvr_share_key_t *key, const uint8_t *secret, uint64_t unit,
+kvr_share_batch_key(kvr_share_key_t *key, const uint8_t *secret,
     uint32_t format)
 {
     struct {
         char      label[16];
-        uint64_t  unit;
+        uint64_t  block;
         uint64_t  format;
-    } all = { "kvroute share", unit, format };
+    } all = { "kvroute share", KVR_BLOCK, format };
 
     key->secret = secret;
     key->fingerprint = XXH3_64bits_withSecret(&all, sizeof(all), secret,

@@ -145,9 +145,9 @@ typedef struct {
 #define kvr_share_upper(w)     ((uint32_t) ((w) >> 32))
 
 
-/* Makes the key of a zone.  unit: bytes of a unit; secret: that of the zone. */
+/* Makes the key of a zone.  secret: that of the zone. */
 void kvr_share_batch_key(kvr_share_key_t *key, const uint8_t *secret,
-    uint64_t unit, uint32_t format);
+    uint32_t format);
 
 /* Returns the digest of a peer's name. */
 uint64_t kvr_share_batch_peer(const kvr_share_key_t *key, const uint8_t *name,

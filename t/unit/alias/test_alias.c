@@ -140,7 +140,6 @@ end(prompt_t *p)
     r->prompt = p->blocks * BLOCK + 3;
     r->cached = p->cached * BLOCK + p->more;
     r->bytes = (uint64_t) r->prompt * 4;
-    r->unit = UNIT;
     r->from = p->r.from;
     r->n = kvr_chain_entries(p->blocks / PER) - r->from;
     r->key = &p->key[r->from];
@@ -283,7 +282,7 @@ TEST(test_alias_end)
 
     a.r = (kvr_alias_request_t) {
         .start = 9500, .first = 10000, .now = 12000, .prompt = 40 * BLOCK + 3,
-        .bytes = 10 * UNIT, .unit = UNIT, .n = 10, .key = a.key
+        .bytes = 10 * UNIT, .n = 10, .key = a.key
     };
 
     ck_assert_int_eq(kvr_alias_attribute(&v, &a.r), KVR_ALIAS_ATTRIBUTED);
@@ -411,7 +410,7 @@ TEST(test_alias_anchor)
 
     a.r = (kvr_alias_request_t) {
         .start = 9500, .first = 10000, .now = 12000, .prompt = 64 * BLOCK,
-        .bytes = 64 * BLOCK * 2, .unit = UNIT, .n = 8, .key = a.key
+        .bytes = 64 * BLOCK * 2, .n = 8, .key = a.key
     };
 
     ck_assert_int_eq(kvr_alias_attribute(&v, &a.r), KVR_ALIAS_ATTRIBUTED);
@@ -693,7 +692,6 @@ TEST(test_alias_bounds)
         r.prompt = util_below(&rng, 2000) + 1;
         r.cached = util_below(&rng, r.prompt + 1);
         r.bytes = util_below(&rng, 20) ? r.prompt * 4 : util_below(&rng, 9);
-        r.unit = UNIT;
         r.from = util_below(&rng, 20);
         r.n = util_below(&rng, 30);
         r.key = a.key;

@@ -168,7 +168,7 @@ TEST(test_room)
 
     pool.max_waiting = -1;
 
-    util_zone(&z, PEERS, 256, 256);
+    util_zone(&z, PEERS, 256);
 
     for (i = 0; i < PEERS; i++) {
         snprintf(name, sizeof(name), "a:%u", i);

@@ -58,7 +58,7 @@ view(unsigned entries, uint64_t now, kvr_hot_view_t *v)
     kvr_hot_keys_t      keys;
 
     kvr_hot_keys(chain, entries, &keys);
-    kvr_hot_view(&hot, &keys, KVR_BLOCK, now, v);
+    kvr_hot_view(&hot, &keys, now, v);
 }
 
 

@@ -165,7 +165,7 @@ TEST(test_resume)
 
     /* 100 units of 256 bytes at 4 bytes: 6,400 tokens, 12 steps, two thirds */
 
-    i = kvr_resume_units(&resume, 100, 4, 256);
+    i = kvr_resume_units(&resume, 100, 4);
     util_check(i >= 63 && i <= 67, "%u", i);
 
     /* one number that does not fit, and it is none */
@@ -210,7 +210,7 @@ TEST(test_resume_any)
         kvr_resume_take(&resume, n, util_below(&r, 2) ? n / 512 * 512 : 512);
 
         units = (uint32_t) util_below(&r, 1 << 20);
-        n = kvr_resume_units(&resume, units, 0.25 + (double) (i % 16), 256);
+        n = kvr_resume_units(&resume, units, 0.25 + (double) (i % 16));
         lost = kvr_resume_lost(&resume);
 
         util_check(n <= units, "%u of %u", n, units);

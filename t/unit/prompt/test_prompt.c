@@ -70,7 +70,6 @@ get(oracle_result_t *res, const char *body, const char *path, const char *salt)
                                                      conf.path_len));
     conf.salt = (const uint8_t *) salt;
     conf.salt_len = salt ? strlen(salt) : 0;
-    conf.unit = 1;
 
     util_note("%s", body);
 

@@ -24,7 +24,6 @@ conf_init(util_rng_t *r, kvr_prompt_conf_t *conf, const char *path)
     conf->path_len = strlen(path);
     conf->no_prefill = !kvr_endpoint_computes(kvr_endpoint(conf->path,
                                                       conf->path_len));
-    conf->unit = 1u << util_below(r, 3);
 
     if (util_below(r, 2)) {
         conf->salt = (const uint8_t *) "tenant";

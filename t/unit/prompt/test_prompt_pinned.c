@@ -118,7 +118,6 @@ pinned_chain(unsigned _i)
     conf.secret = util_secret;
     conf.path = (const uint8_t *) "/v1/chat/completions";
     conf.path_len = 20;
-    conf.unit = 1;
     conf.digests = digests;
     conf.max_digests = PINNED_MAX;
     conf.chain = chain;

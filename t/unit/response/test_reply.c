@@ -18,7 +18,7 @@ static uint64_t  digests[4096], chain[4096], later[4096];
 
 
 static void
-prompt(kvr_prompt_t *pr, const util_buf_t *b, uint64_t *to, unsigned unit)
+prompt(kvr_prompt_t *pr, const util_buf_t *b, uint64_t *to)
 {
     kvr_json_text_t    text;
     kvr_prompt_conf_t  conf = { 0 };
@@ -26,7 +26,6 @@ prompt(kvr_prompt_t *pr, const util_buf_t *b, uint64_t *to, unsigned unit)
     conf.secret = util_secret;
     conf.path = (const uint8_t *) "/v1/chat/completions";
     conf.path_len = 20;
-    conf.unit = unit;
     conf.digests = digests;
     conf.max_digests = 4096;
     conf.chain = to;
@@ -91,7 +90,7 @@ feed(kvr_reply_t *rep, kvr_response_part_e part, const util_buf_t *b,
 
 TEST(test_reply_random)
 {
-    unsigned      i, k, n, unit, calls, parts, learned;
+    unsigned      i, k, n, calls, parts, learned;
     util_buf_t    first = { 0 }, next = { 0 }, a = { 0 }, b = { 0 };
     util_rng_t    r;
     kvr_reply_t   rep;
@@ -102,7 +101,6 @@ TEST(test_reply_random)
     for (i = 0; i < util_cases(3000); i++) {
 
         util_seed(&r, "reply", i);
-        unit = 1 + util_below(&r, 3);
         parts = util_below(&r, 2);
         calls = util_below(&r, 3);
         n = util_below(&r, 60);
@@ -120,9 +118,9 @@ TEST(test_reply_random)
         util_put(&next, first.p, first.len);
         util_puts(&first, "]}");
 
-        prompt(&pr, &first, chain, unit);
+        prompt(&pr, &first, chain);
         util_check(pr.tailed, "tail");
-        util_check(kvr_reply_init(&rep, &pr, util_secret, unit, parts)
+        util_check(kvr_reply_init(&rep, &pr, util_secret, parts)
                    == KVR_OK, "init");
 
         util_puts(&next, ",{\"role\":\"assistant\",\"content\":");
@@ -181,7 +179,7 @@ TEST(test_reply_random)
 
         util_puts(&next, "\"}]}");
 
-        prompt(&qr, &next, later, unit);
+        prompt(&qr, &next, later);
 
         util_check(!rep.bad, "%.*s", (int) kvr_min(next.len - first.len, 900),
                        next.p + first.len - 2);
@@ -192,8 +190,8 @@ TEST(test_reply_random)
 
         for (k = 0; k < rep.n; k++) {
             util_check(rep.value[k] == later[pr.n + k],
-                       "entry %u of %u, unit %u, parts %u, calls %u: %.*s", k,
-                       rep.n, unit, parts, calls,
+                       "entry %u of %u, parts %u, calls %u: %.*s", k, rep.n,
+                       parts, calls,
                        (int) kvr_min(next.len - first.len, 900),
                        next.p + first.len - 2);
         }
@@ -217,36 +215,36 @@ TEST(test_reply_bad)
     kvr_prompt_t  pr;
 
     util_puts(&b, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}");
-    prompt(&pr, &b, chain, 1);
+    prompt(&pr, &b, chain);
 
 #define piece(part, s)                                                        \
     kvr_reply_part(&rep, part, (const uint8_t *) s, sizeof(s) - 1)
 
-    kvr_reply_init(&rep, &pr, util_secret, 1, 0);
+    kvr_reply_init(&rep, &pr, util_secret, 0);
     piece(KVR_RESPONSE_REASONING, "hm");
     util_check(rep.bad, "reasoning");
 
-    kvr_reply_init(&rep, &pr, util_secret, 1, 0);
+    kvr_reply_init(&rep, &pr, util_secret, 0);
     kvr_reply_part(&rep, KVR_RESPONSE_REASONING, NULL, 0);
     util_check(!rep.bad, "reasoning that is empty");
 
-    kvr_reply_init(&rep, &pr, util_secret, 1, 0);
+    kvr_reply_init(&rep, &pr, util_secret, 0);
     kvr_reply_part(&rep, KVR_RESPONSE_OTHER, NULL, 0);
     util_check(rep.bad, "another choice");
 
-    kvr_reply_init(&rep, &pr, util_secret, 1, 0);
+    kvr_reply_init(&rep, &pr, util_secret, 0);
     piece(KVR_RESPONSE_CONTENT, "a\\x");
     util_check(rep.bad, "no such escape");
 
-    kvr_reply_init(&rep, &pr, util_secret, 1, 0);
+    kvr_reply_init(&rep, &pr, util_secret, 0);
     piece(KVR_RESPONSE_CONTENT, "a\\u00");
     kvr_reply_part(&rep, KVR_RESPONSE_CONTENT, NULL, 0);
     util_check(rep.bad, "half an escape");
 
     b.len = 0;
     util_puts(&b, "{\"prompt\":\"x\"}");
-    prompt(&pr, &b, chain, 1);
-    util_check(kvr_reply_init(&rep, &pr, util_secret, 1, 0) == KVR_DECLINED,
+    prompt(&pr, &b, chain);
+    util_check(kvr_reply_init(&rep, &pr, util_secret, 0) == KVR_DECLINED,
                "no chat");
 
     util_drop(&b);

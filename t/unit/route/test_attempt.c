@@ -44,7 +44,7 @@ setup(void)
 
     z = &s.zone;
 
-    util_zone(z, 4, LINES, UNIT);
+    util_zone(z, 4, LINES);
 
     s.peer = kvr_registry_peer(z->registry, z->load, z->row, z->index,
                                "a:1", 3, 1 << 20);
@@ -373,7 +373,6 @@ replied(unsigned others)
 
     reply.first = UNITS;
     reply.n = 1;
-    reply.unit = 1;
     reply.start = UNITS;
     reply.blocks = UNITS + 1;
     reply.value[0] = whole[UNITS];

@@ -219,7 +219,6 @@ TEST(test_capacity_replies)
     start = clock_now();
 
     at.reservation.peer = s.peer;
-    reply.unit = 1;
     reply.blocks = 100;
 
     for (i = 0; i < 100; i++) {

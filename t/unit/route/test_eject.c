@@ -30,7 +30,7 @@ setup(void)
 
     memset(&pool, 0, sizeof(kvr_pool_t));
 
-    util_zone(&zone, SERVERS, LINES, 256);
+    util_zone(&zone, SERVERS, LINES);
 
     for (i = 0; i < SERVERS; i++) {
         snprintf(name, sizeof(name), "a:%u", i);

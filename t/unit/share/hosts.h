@@ -71,7 +71,6 @@ hosts_begin(void)
         memset(&host[h], 0, sizeof(host_t));
         z = &host[h].zone;
 
-        z->unit = 256;
         z->registry = util_registry(KVR_PEERS_FEW);
         z->load = util_zeroed(kvr_load_size(4, kvr_registry_columns(KVR_PEERS_FEW)));
         kvr_load_init(z->load, 4, kvr_registry_columns(KVR_PEERS_FEW));
@@ -96,7 +95,7 @@ hosts_begin(void)
         host[h].self.zone = z;
         host[h].self.lease = LEASE;
         snprintf((char *) host[h].self.name, KVR_SHARE_NAME, "h%u", h);
-        kvr_share_batch_key(&host[h].self.key, secret, z->unit, 1);
+        kvr_share_batch_key(&host[h].self.key, secret, 1);
     }
 }
 

@@ -345,7 +345,7 @@ TEST(test_share_ignored)
     len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
 
     secret[0]++;
-    kvr_share_batch_key(&host[1].self.key, secret, 256, 1);
+    kvr_share_batch_key(&host[1].self.key, secret, 1);
     util_check(kvr_share_apply(&host[1].self, &host[1].owner,
                                (uint8_t *) buffer, len, now, 1)
                == KVR_SHARE_FOREIGN, "another key");
@@ -356,7 +356,7 @@ TEST(test_share_ignored)
                && kvr_get(&s->host[0].id) == 0, "nothing was taken");
 
     secret[0]--;
-    kvr_share_batch_key(&host[1].self.key, secret, 256, 1);
+    kvr_share_batch_key(&host[1].self.key, secret, 1);
 
     /* it calls the engine something else */
 

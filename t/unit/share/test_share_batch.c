@@ -38,7 +38,7 @@ begin(void)
         secret[1][i] = (uint8_t) (i * 59 + 7);
     }
 
-    kvr_share_batch_key(&key, secret[0], 256, 1);
+    kvr_share_batch_key(&key, secret[0], 1);
 
     for (i = 0; i < 3; i++) {
         digest[10 + i] = 100 + i;
@@ -183,23 +183,19 @@ TEST(test_share_batch_foreign)
     len = make();
     p = (uint8_t *) memory;
 
-    kvr_share_batch_key(&other, secret[1], 256, 1);
+    kvr_share_batch_key(&other, secret[1], 1);
     util_check(kvr_share_batch_open(&r, &other, p, len) == KVR_SHARE_FOREIGN,
                "another key");
     util_check(r.host == 77 && memcmp(r.name, name, KVR_SHARE_NAME) == 0,
                "whose it is");
 
-    kvr_share_batch_key(&other, secret[0], 512, 1);
-    util_check(kvr_share_batch_open(&r, &other, p, len) == KVR_SHARE_FOREIGN,
-               "another block");
-
-    kvr_share_batch_key(&other, secret[0], 256, 2);
+    kvr_share_batch_key(&other, secret[0], 2);
     util_check(kvr_share_batch_open(&r, &other, p, len) == KVR_SHARE_FOREIGN,
                "another version of prompts");
 
     /* peers are not called alike by hosts of two keys */
 
-    kvr_share_batch_key(&other, secret[1], 256, 1);
+    kvr_share_batch_key(&other, secret[1], 1);
     util_check(kvr_share_batch_peer(&key, (uint8_t *) "a:1", 3)
                != kvr_share_batch_peer(&other, (uint8_t *) "a:1", 3), "peer");
 

@@ -45,7 +45,6 @@ make_for(kvr_zone_t *z, uint64_t lines, uint32_t max_peers)
 {
     memset(z, 0, sizeof(kvr_zone_t));
 
-    z->unit = 256;
     z->registry = util_registry(max_peers);
 
     z->load = util_zeroed(kvr_load_size(2, kvr_registry_columns(max_peers)));
@@ -412,9 +411,9 @@ TEST(test_refused)
                                             NOW, &r),
                      KVR_ZONE_SNAPSHOT_KEY);
 
-    b.unit = 512;
+    file.p[13]++;
     refused(UNIT);
-    b.unit = 256;
+    file.p[13]--;
 
     file.p[8]++;
     refused(VERSION);

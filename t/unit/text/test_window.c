@@ -428,7 +428,6 @@ work_read(kvr_prompt_t *pr, kvr_json_fetch_pt get, void *data)
     conf.secret = util_secret;
     conf.path = (uint8_t *) "/v1/chat/completions";
     conf.path_len = 20;
-    conf.unit = 1;
     conf.digests = digests;
     conf.max_digests = 20000;
     conf.chain = chain;
