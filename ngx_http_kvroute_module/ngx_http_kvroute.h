@@ -200,30 +200,13 @@ typedef struct {
 } ngx_http_kvroute_loc_conf_t;
 
 
-/* this process's view of a zone: copies of constants, and pointers */
-typedef struct {
-    ngx_http_kvroute_shm_t      *shm;
-
-    uint64_t                     max_peers;
-    uint64_t                     processes;
-    uint64_t                     lines;
-    uint64_t                     created;
-
-    const uint8_t               *secret;
-
-    kvr_registry_t               parts;
-    kvr_registry_t              *registry;  /* &parts */
-    kvr_load_t                  *load;
-    kvr_sketch_t                *sketch;
-    kvr_index_t                 *index;
-    kvr_receipts_t              *receipts;
-    kvr_history_t               *history;
-} ngx_http_kvroute_shctx_t;
-
-
 struct ngx_http_kvroute_zone_s {
-    ngx_http_kvroute_shctx_t    *sh;        /* NULL, or the view */
-    ngx_http_kvroute_shctx_t     view;
+    ngx_http_kvroute_shm_t      *shm;       /* the head of its memory */
+    const uint8_t               *secret;    /* in there */
+    kvr_sketch_t                *sketch;
+    kvr_history_t               *history;
+    kvr_registry_t               registry;  /* this process's view, of core */
+
     ngx_slab_pool_t             *shpool;
     ngx_shm_zone_t              *shm_zone;
     ngx_str_t                    name;      /* ends in '\0' */

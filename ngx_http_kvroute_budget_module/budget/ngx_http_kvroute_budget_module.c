@@ -253,7 +253,7 @@ ngx_http_kvroute_budget_attach(ngx_cycle_t *cycle)
 
     for (i = 0; i < budgets->nelts; i++) {
 
-        kvr_budget_secret(bc[i]->shm_zone->data, bc[i]->zone->sh->secret);
+        kvr_budget_secret(bc[i]->shm_zone->data, bc[i]->zone->secret);
 
         for (k = 0; bc[k]->zone != bc[i]->zone; k++) { /* void */ }
 

@@ -108,16 +108,12 @@ static void
 ngx_http_kvroute_events_look(ngx_event_t *ev)
 {
     ngx_uint_t                         i;
-    ngx_http_kvroute_srv_conf_t       *kscf, **kscfp;
-    ngx_http_kvroute_main_conf_t      *kmcf;
+    ngx_http_kvroute_srv_conf_t       *kscf;
     ngx_http_kvroute_events_source_t  *source, **last;
 
     if (ngx_exiting || ngx_terminate || ngx_quit) {
         return;
     }
-
-    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
-                                               ngx_http_kvroute_module);
 
     for (source = ngx_http_kvroute_events_sources; source;
          source = source->next)
@@ -127,11 +123,9 @@ ngx_http_kvroute_events_look(ngx_event_t *ev)
 
     ngx_http_kvroute_events_find_unseen();
 
-    kscfp = kmcf->upstreams.elts;
+    i = 0;
 
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        kscf = kscfp[i];
-
+    while ((kscf = ngx_http_kvroute_zone_next(NULL, &i)) != NULL) {
         if (ngx_http_kvroute_events_get(kscf) && kscf->zone) {
             ngx_http_kvroute_events_servers(kscf, ev->log);
         }
@@ -330,7 +324,7 @@ ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     kvr_events_t                      *e;
     ngx_http_kvroute_events_source_t  *source;
 
-    generation = conf->zone->sh->registry->peer[id].generation;
+    generation = conf->zone->core.registry->peer[id].generation;
     number = conf->ranks ? 0 : (uint32_t) rank;
     moved = 0;
 

@@ -33,17 +33,14 @@ ngx_http_kvroute_events_attribute_init(ngx_cycle_t *cycle)
 {
     ngx_uint_t                       i, n;
     ngx_event_t                     *ev;
-    ngx_http_kvroute_srv_conf_t    **kscf;
-    ngx_http_kvroute_main_conf_t    *kmcf;
+    ngx_http_kvroute_srv_conf_t     *kscf;
     ngx_http_kvroute_events_conf_t  *events;
 
-    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
-
-    kscf = kmcf->upstreams.elts;
+    i = 0;
     n = 0;
 
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        events = ngx_http_kvroute_events_get(kscf[i]);
+    while ((kscf = ngx_http_kvroute_zone_next(NULL, &i)) != NULL) {
+        events = ngx_http_kvroute_events_get(kscf);
 
         n += events && events->heard && events->heard->aliases;
     }
@@ -70,22 +67,18 @@ ngx_http_kvroute_events_attribute(ngx_event_t *ev)
     uint64_t                         self;
     ngx_uint_t                       i, more;
     kvr_aliases_t                   *aliases;
-    ngx_http_kvroute_srv_conf_t    **kscf;
-    ngx_http_kvroute_main_conf_t    *kmcf;
+    ngx_http_kvroute_srv_conf_t     *kscf;
     ngx_http_kvroute_events_conf_t  *events;
 
     if (ngx_exiting || ngx_terminate || ngx_quit) {
         return;
     }
 
-    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
-                                               ngx_http_kvroute_module);
-
-    kscf = kmcf->upstreams.elts;
+    i = 0;
     more = 0;
 
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        events = ngx_http_kvroute_events_get(kscf[i]);
+    while ((kscf = ngx_http_kvroute_zone_next(NULL, &i)) != NULL) {
+        events = ngx_http_kvroute_events_get(kscf);
 
         if (events == NULL || events->heard == NULL
             || events->heard->aliases == NULL)
@@ -94,7 +87,7 @@ ngx_http_kvroute_events_attribute(ngx_event_t *ev)
         }
 
         aliases = events->heard->aliases;
-        self = ngx_http_kvroute_events_self(kscf[i]->zone);
+        self = ngx_http_kvroute_events_self(kscf->zone);
 
         if (!ngx_http_kvroute_events_attribute_owned) {
             kvr_set(&aliases->owner, self);

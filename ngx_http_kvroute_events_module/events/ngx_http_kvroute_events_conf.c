@@ -220,12 +220,9 @@ ngx_http_kvroute_events_conf_check(ngx_conf_t *cf,
             || (events->port & NGX_HTTP_KVROUTE_EVENTS_ADD
                 && port + (events->port & 0xffff) > 65535))
         {
-            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                          "\"kvroute_events\" in upstream \"%V\" in %s:%ui "
+            ngx_http_kvroute_conf_check_warn(cf, uscf, "kvroute_events",
                           "has no port for server \"%V\": its events are not "
-                          "read",
-                          &uscf->host, uscf->file_name, uscf->line,
-                          &server[i].name);
+                          "read", &server[i].name);
             continue;
         }
 
@@ -244,12 +241,10 @@ ngx_http_kvroute_events_conf_check(ngx_conf_t *cf,
             {
                 warned = 1;
 
-                ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                              "\"kvroute_events\" in upstream \"%V\" in "
-                              "%s:%ui has one publisher for servers \"%V\" "
-                              "and \"%V\": write \"%s+N\", which adds N to "
-                              "the port of each server", &uscf->host,
-                              uscf->file_name, uscf->line, &server[k].name,
+                ngx_http_kvroute_conf_check_warn(cf, uscf, "kvroute_events",
+                              "has one publisher for servers \"%V\" and "
+                              "\"%V\": write \"%s+N\", which adds N to the "
+                              "port of each server", &server[k].name,
                               &server[i].name, fixed);
             }
         }

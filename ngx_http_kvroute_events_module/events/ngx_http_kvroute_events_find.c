@@ -71,7 +71,7 @@ ngx_http_kvroute_events_find(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     ngx_http_kvroute_fetch_t        *fetch;
     ngx_http_kvroute_events_find_t  *find;
 
-    generation = conf->zone->sh->registry->peer[id].generation;
+    generation = conf->zone->core.registry->peer[id].generation;
 
     for (find = ngx_http_kvroute_events_finds; find; find = find->next) {
 

@@ -215,7 +215,7 @@ ngx_http_kvroute_events_read_restarted(ngx_http_kvroute_events_source_t *source)
         return;
     }
 
-    peer = &source->conf->zone->sh->registry->peer[source->id];
+    peer = &source->conf->zone->core.registry->peer[source->id];
 
     ngx_log_error(NGX_LOG_NOTICE, source->timer.log, 0,
                   "kvroute: KV events show a restart of peer %*s: its cache is "
@@ -418,7 +418,7 @@ ngx_http_kvroute_events_read_event(ngx_http_kvroute_events_source_t *source,
         return;
     }
 
-    peer = &source->conf->zone->sh->registry->peer[source->id];
+    peer = &source->conf->zone->core.registry->peer[source->id];
 
     ngx_log_error(NGX_LOG_NOTICE, source->timer.log, 0,
                   "kvroute: peer %*s cleared its cache",

@@ -266,7 +266,7 @@ ngx_http_kvroute_attempt_alive(ngx_http_kvroute_attempt_t *at)
     }
 
     now = (uint64_t) ngx_current_msec;
-    s = &at->conf->zone->sh->registry->peer[peer].engine;
+    s = &at->conf->zone->core.registry->peer[peer].engine;
 
     if (now - kvr_get(&s->success) >= NGX_HTTP_KVROUTE_ALIVE) {
         kvr_set(&s->success, now);
@@ -277,16 +277,16 @@ ngx_http_kvroute_attempt_alive(ngx_http_kvroute_attempt_t *at)
 static void
 ngx_http_kvroute_attempt_ttft(ngx_http_kvroute_attempt_t *at)
 {
-    uint64_t                   ttft;
-    kvr_member_t              *member;
-    kvr_upstream_t            *upstream;
-    ngx_http_kvroute_shctx_t  *sh;
+    uint64_t                  ttft;
+    kvr_member_t             *member;
+    kvr_upstream_t           *upstream;
+    ngx_http_kvroute_zone_t  *zone;
 
-    sh = at->conf->zone->sh;
+    zone = at->conf->zone;
     ttft = at->ctx->ttft;
 
-    member = &sh->registry->member[at->member];
-    upstream = &sh->registry->upstream[member->upstream];
+    member = &zone->core.registry->member[at->member];
+    upstream = &zone->core.registry->upstream[member->upstream];
 
     /* other responses start when they are complete: count them separately */
 
@@ -296,7 +296,8 @@ ngx_http_kvroute_attempt_ttft(ngx_http_kvroute_attempt_t *at)
     kvr_stats_observe(&upstream->stats,
                       at->stream ? KVR_STATS_TTFT : KVR_STATS_TTFT_WHOLE,
                       1000 * ttft);
-    kvr_receipt_ttft(sh->receipts, at->receipt, (uint32_t) ttft, at->stream);
+    kvr_receipt_ttft(&zone->shm->receipts, at->receipt, (uint32_t) ttft,
+                     at->stream);
 }
 
 
@@ -498,7 +499,7 @@ ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
         return;
     }
 
-    registry = at->conf->zone->sh->registry;
+    registry = at->conf->zone->core.registry;
     member = &registry->member[at->member];
 
     if (state & NGX_PEER_FAILED) {
@@ -540,7 +541,7 @@ ngx_http_kvroute_attempt_tally(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = at->ctx;
-    registry = at->conf->zone->sh->registry;
+    registry = at->conf->zone->core.registry;
 
     ngx_http_kvroute_attempt_read(at);
     kvr_response_tokens(&ctx->usage, &tokens);
@@ -565,7 +566,7 @@ ngx_http_kvroute_attempt_tally(ngx_http_kvroute_attempt_t *at,
         counts.computed = counts.tokens - counts.cached;
         counts.output = ngx_max(tokens.completion, 0);
 
-        kvr_receipt_usage(at->conf->zone->sh->receipts, at->receipt,
+        kvr_receipt_usage(&at->conf->zone->shm->receipts, at->receipt,
                           tokens.prompt, tokens.cached, tokens.completion);
     }
 

@@ -104,14 +104,14 @@ static void
 ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at)
 {
     uint64_t                    last, root;
+    kvr_zone_t                 *zone;
     kvr_upstream_t             *upstream;
-    ngx_http_kvroute_shctx_t   *sh;
     ngx_http_kvroute_models_t   models;
 
-    sh = at->conf->zone->sh;
+    zone = &at->conf->zone->core;
     root = at->ctx->model_root;
 
-    upstream = &sh->registry->upstream[at->conf->number];
+    upstream = &zone->registry->upstream[at->conf->number];
     last = kvr_get(&upstream->model);
 
     if (last != root) {
@@ -134,7 +134,7 @@ ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at)
     /* not reported: it may be a model, or an adapter that no peer has */
 
     if (kvr_set_empty(&models.loaded, KVR_SET_WORDS)) {
-        models.loaded = kvr_index_holds(sh->index, root, at->conf->set);
+        models.loaded = kvr_index_holds(zone->index, root, at->conf->set);
         models.evicts = kvr_set_none();
     }
 
@@ -167,7 +167,7 @@ ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at,
         return;
     }
 
-    registry = at->conf->zone->sh->registry;
+    registry = at->conf->zone->core.registry;
     lora = kvr_metrics_lora(at->ctx->model.data, at->ctx->model.len);
 
     for (set = at->conf->set; kvr_set_next(&set, &id); /* void */ ) {
@@ -247,7 +247,7 @@ ngx_http_kvroute_match_key(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = at->ctx;
-    sketch = at->conf->zone->sh->sketch;
+    sketch = at->conf->zone->sketch;
 
     if (!ctx->parsed || ctx->entries == 0) {
         return NULL;
@@ -295,7 +295,7 @@ ngx_http_kvroute_match_pin(ngx_http_request_t *r,
         value.len -= 2;
     }
 
-    id = kvr_registry_find_peer(at->conf->zone->sh->registry, value.data,
+    id = kvr_registry_find_peer(at->conf->zone->core.registry, value.data,
                                 value.len);
 
     if (id != KVR_REGISTRY_NONE && kvr_set_test(&at->conf->set, id)) {

@@ -121,7 +121,7 @@ ngx_http_kvroute_rank_member(ngx_http_kvroute_attempt_t *at,
         return NULL;
     }
 
-    return &at->conf->zone->sh->registry->member[member];
+    return &at->conf->zone->core.registry->member[member];
 }
 
 

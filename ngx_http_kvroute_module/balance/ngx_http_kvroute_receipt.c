@@ -53,13 +53,13 @@ void
 ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, kvr_decision_t *d)
 {
-    ngx_time_t                *tp;
-    kvr_member_t              *member;
-    ngx_table_elt_t           *h;
-    kvr_receipt_t              receipt;
-    kvr_upstream_t            *upstream;
-    ngx_http_kvroute_ctx_t    *ctx;
-    ngx_http_kvroute_shctx_t  *sh;
+    ngx_time_t               *tp;
+    kvr_member_t             *member;
+    kvr_receipt_t             receipt;
+    kvr_upstream_t           *upstream;
+    ngx_table_elt_t          *h;
+    ngx_http_kvroute_ctx_t   *ctx;
+    ngx_http_kvroute_zone_t  *zone;
 
     ctx = at->ctx;
 
@@ -82,9 +82,9 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
         return;
     }
 
-    sh = at->conf->zone->sh;
-    member = &sh->registry->member[at->member];
-    upstream = &sh->registry->upstream[member->upstream];
+    zone = at->conf->zone;
+    member = &zone->core.registry->member[at->member];
+    upstream = &zone->core.registry->upstream[member->upstream];
 
     kvr_add(&member->requests, 1);
     kvr_add(&member->reason[d->reason], 1);
@@ -125,7 +125,7 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
         (void) kvr_receipt_trace(h->value.data, h->value.len, receipt.trace);
     }
 
-    at->receipt = kvr_receipt_put(sh->receipts, &receipt);
+    at->receipt = kvr_receipt_put(&zone->shm->receipts, &receipt);
 
     kvr_stats_observe(&upstream->stats, KVR_STATS_DECISION,
                       ngx_http_kvroute_receipt_clock() - at->began);

@@ -24,9 +24,9 @@ ngx_http_kvroute_engine_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
 {
     kvr_peer_t  *peer;
 
-    peer = &zone->sh->registry->peer[id];
+    peer = &zone->core.registry->peer[id];
 
-    kvr_index_flush(zone->sh->index, id);
+    kvr_index_flush(zone->core.index, id);
 
     kvr_hooks(&zone->core, flushed, id, UINT64_MAX);
 
@@ -45,7 +45,7 @@ ngx_http_kvroute_engine_lost(ngx_http_kvroute_zone_t *zone, uint32_t id,
 {
     kvr_registry_t  *registry;
 
-    registry = zone->sh->registry;
+    registry = zone->core.registry;
 
     if (id != KVR_REGISTRY_NONE
         && u->state && u->state->connect_time == (ngx_msec_t) -1)
@@ -94,7 +94,7 @@ ngx_http_kvroute_engine_busy(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
         return 0;
     }
 
-    registry = conf->zone->sh->registry;
+    registry = conf->zone->core.registry;
     peer = &registry->peer[id];
 
     h = ngx_http_kvroute_headers_next(&u->headers_in.headers,

@@ -224,7 +224,7 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_slot_t   *slot;
     ngx_http_kvroute_fetch_t  *fetch;
 
-    generation = conf->zone->sh->registry->peer[id].generation;
+    generation = conf->zone->core.registry->peer[id].generation;
 
     for (slot = ngx_http_kvroute_slots, n = 0; slot; slot = slot->next, n++) {
 
@@ -339,20 +339,20 @@ ngx_http_kvroute_probe_remove(ngx_http_kvroute_slot_t *slot)
 static void
 ngx_http_kvroute_probe_before(ngx_http_kvroute_slot_t *slot)
 {
-    uint32_t                   k, id, ranks;
-    ngx_http_kvroute_shctx_t  *sh;
+    uint32_t     k, id, ranks;
+    kvr_zone_t  *zone;
 
-    sh = slot->conf->zone->sh;
+    zone = &slot->conf->zone->core;
 
     ranks = slot->conf->ranks == NGX_HTTP_KVROUTE_RANKS_AUTO
-            ? kvr_get(&sh->registry->peer[slot->id].ranks)
+            ? kvr_get(&zone->registry->peer[slot->id].ranks)
             : (uint32_t) slot->conf->ranks;
 
     for (k = 0; k < ngx_max(ranks, 1); k++) {
-        id = kvr_registry_find_rank(sh->registry, slot->id, k);
+        id = kvr_registry_find_rank(zone->registry, slot->id, k);
 
         slot->before[k] = id == KVR_REGISTRY_NONE
-                          ? 0 : kvr_load_get(sh->load, id).active;
+                          ? 0 : kvr_load_get(zone->load, id).active;
     }
 }
 
@@ -433,7 +433,7 @@ ngx_http_kvroute_probe_done(ngx_http_kvroute_fetch_t *fetch, ngx_int_t rc)
     ngx_http_kvroute_slot_t  *slot;
 
     slot = fetch->data;
-    registry = slot->conf->zone->sh->registry;
+    registry = slot->conf->zone->core.registry;
 
     if (slot->generation == registry->peer[slot->id].generation) {
 

@@ -48,7 +48,7 @@ ngx_http_kvroute_probe_answer_metrics(ngx_http_kvroute_slot_t *slot,
     kvr_metrics_t              m;
     kvr_registry_t            *registry;
 
-    registry = slot->conf->zone->sh->registry;
+    registry = slot->conf->zone->core.registry;
     s = &registry->peer[slot->id].engine;
 
     kvr_add(&s->asked, 1);
@@ -130,7 +130,7 @@ ngx_http_kvroute_probe_answer_ranks(ngx_http_kvroute_slot_t *slot,
         return (uint32_t) ranks;
     }
 
-    if (kvr_registry_ranks(slot->conf->zone->sh->registry, slot->id,
+    if (kvr_registry_ranks(slot->conf->zone->core.registry, slot->id,
                            ngx_max(r->ranks, 1)))
     {
         ngx_log_error(NGX_LOG_NOTICE, slot->event.log, 0,
@@ -153,13 +153,13 @@ ngx_http_kvroute_probe_answer_take(ngx_http_kvroute_slot_t *slot, uint32_t id,
     ngx_http_kvroute_zone_t  *zone;
 
     zone = slot->conf->zone;
-    s = &zone->sh->registry->peer[id].engine;
+    s = &zone->core.registry->peer[id].engine;
 
     if (kvr_engine_past(s, slot->asked)) {
         return;
     }
 
-    after = kvr_load_get(zone->sh->load, id).active;
+    after = kvr_load_get(zone->core.load, id).active;
 
     if (kvr_engine_take(s, m, slot->before[rank], after, ngx_current_msec)
         & KVR_ENGINE_RESTARTED)
@@ -167,7 +167,7 @@ ngx_http_kvroute_probe_answer_take(ngx_http_kvroute_slot_t *slot, uint32_t id,
         ngx_http_kvroute_engine_flush(zone, id, slot->event.log);
     }
 
-    source = kvr_get(&kvr_index_peer(zone->sh->index, id)->source);
+    source = kvr_get(&kvr_index_peer(zone->core.index, id)->source);
 
     if (m->set & (KVR_METRICS_CAPACITY|KVR_METRICS_NO_CACHE)
         || source == KVR_INDEX_REPORTED)
@@ -192,7 +192,7 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
     ngx_http_kvroute_probe_conf_t  *conf;
 
     conf = slot->probe;
-    registry = slot->conf->zone->sh->registry;
+    registry = slot->conf->zone->core.registry;
     peer = &registry->peer[slot->id];
     s = &peer->engine;
     status = slot->fetch.status;
@@ -280,7 +280,7 @@ ngx_http_kvroute_probe_answer_ranked(ngx_http_kvroute_slot_t *slot,
     ngx_http_kvroute_zone_t  *zone;
 
     zone = slot->conf->zone;
-    registry = zone->sh->registry;
+    registry = zone->core.registry;
     last = 0;
 
     for (i = 0; i < registry->max_peers; i++) {
@@ -429,7 +429,7 @@ ngx_http_kvroute_probe_answer_refused(ngx_http_kvroute_slot_t *slot,
         return;
     }
 
-    registry = slot->conf->zone->sh->registry;
+    registry = slot->conf->zone->core.registry;
 
     for (i = 0; i < registry->max_peers; i++) {
         if (kvr_registry_behind(registry, i, slot->id)) {

@@ -68,7 +68,7 @@ ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
 
     ngx_memzero(l->matched, room * sizeof(uint32_t));
 
-    l->best = kvr_index_lookup(conf->zone->sh->index, chain, ctx->entries,
+    l->best = kvr_index_lookup(conf->zone->core.index, chain, ctx->entries,
                                conf->set, l->matched);
 
     l->loads = kvr_candidate_deliver(&conf->zone->core, &conf->pool, chain,

@@ -156,7 +156,7 @@ ngx_http_kvroute_prompt_reply(ngx_http_request_t *r,
     }
 
     if (ctx->reply
-        && kvr_reply_init(ctx->reply, pr, zone->sh->secret,
+        && kvr_reply_init(ctx->reply, pr, zone->secret,
                           ctx->endpoint == KVR_ENDPOINT_MESSAGES)
            != KVR_OK)
     {
@@ -322,7 +322,7 @@ ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
 
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
 
-    conf.secret = zone->sh->secret;
+    conf.secret = zone->secret;
     conf.salt = ctx->salt.data;
     conf.salt_len = ctx->salt.len;
     conf.path = r->uri.data;

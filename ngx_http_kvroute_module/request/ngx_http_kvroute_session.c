@@ -146,7 +146,7 @@ ngx_http_kvroute_session_hash(ngx_http_kvroute_ctx_t *ctx,
     const uint8_t  *secret;
     kvr_digest_pt   digest;
 
-    secret = conf->zone->sh->secret;
+    secret = conf->zone->secret;
     digest = kvr_text_ops()->digest;
     host = &conf->upstream->host;
 
@@ -165,22 +165,22 @@ ngx_http_kvroute_session_bound(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf, ngx_str_t *key,
     ngx_http_kvroute_session_t *s)
 {
-    uint32_t                   peer, generation;
-    ngx_http_kvroute_shctx_t  *sh;
+    uint32_t     peer, generation;
+    kvr_zone_t  *zone;
 
-    sh = conf->zone->sh;
+    zone = &conf->zone->core;
 
     s->key = ngx_http_kvroute_session_hash(ctx, conf, key);
     s->keyed = 1;
 
-    peer = kvr_index_bound(sh->index, s->key, (uint32_t) ngx_time(),
+    peer = kvr_index_bound(zone->index, s->key, (uint32_t) ngx_time(),
                            &generation);
 
     /* another peer has the slot now, or the drain time is over */
 
     if (peer == KVR_PEERS
-        || generation != sh->registry->peer[peer].generation
-        || kvr_drain_over(&sh->registry->peer[peer].drain,
+        || generation != zone->registry->peer[peer].generation
+        || kvr_drain_over(&zone->registry->peer[peer].drain,
                           (uint64_t) ngx_current_msec))
     {
         peer = NGX_HTTP_KVROUTE_UNSET_PEER;
@@ -194,14 +194,15 @@ void
 ngx_http_kvroute_session_bind(ngx_http_kvroute_srv_conf_t *conf, uint64_t key,
     uint32_t peer, time_t seconds)
 {
-    ngx_http_kvroute_shctx_t  *sh;
+    kvr_zone_t  *zone;
 
-    sh = conf->zone->sh;
+    zone = &conf->zone->core;
 
-    kvr_hooks(&conf->zone->core, bound, key, peer, (uint32_t) seconds,
+    kvr_hooks(zone, bound, key, peer, (uint32_t) seconds,
               (uint32_t) ngx_time());
 
-    kvr_index_bind(sh->index, key, peer, sh->registry->peer[peer].generation,
+    kvr_index_bind(zone->index, key, peer,
+                   zone->registry->peer[peer].generation,
                    (uint32_t) (ngx_time() + seconds));
 }
 

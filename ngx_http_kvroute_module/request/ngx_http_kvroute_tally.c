@@ -40,7 +40,7 @@ ngx_http_kvroute_tally_tenant(ngx_http_kvroute_ctx_t *ctx,
         return NGX_DECLINED;
     }
 
-    ctx->tenant_hash = kvr_text_ops()->digest(zone->sh->secret, value.data,
+    ctx->tenant_hash = kvr_text_ops()->digest(zone->secret, value.data,
                                               value.len);
 
     if (klcf->request->name
@@ -75,7 +75,7 @@ ngx_http_kvroute_tally(ngx_http_kvroute_ctx_t *ctx,
     kvr_tally_owner_t             who;
     ngx_http_kvroute_loc_conf_t  *klcf;
 
-    tally = zone->sh->registry->tally;
+    tally = zone->core.registry->tally;
 
     who.upstream = upstream;
 
@@ -90,7 +90,7 @@ ngx_http_kvroute_tally(ngx_http_kvroute_ctx_t *ctx,
 
         who.hash = ctx->parsed && ctx->zone == zone
                    ? ctx->model_root
-                   : kvr_mix(kvr_text_ops()->digest(zone->sh->secret, who.name,
+                   : kvr_mix(kvr_text_ops()->digest(zone->secret, who.name,
                                                     who.len), 1);
     }
 

@@ -396,7 +396,7 @@ ngx_http_kvroute_api_dispatch(ngx_http_request_t *r,
 
     for (i = 0; i < kmcf->zones.nelts; i++) {
 
-        registry = zone[i]->sh->registry;
+        registry = zone[i]->core.registry;
 
         if (call->peer.len) {
             id = kvr_registry_find_peer(registry, call->peer.data,
@@ -413,7 +413,7 @@ ngx_http_kvroute_api_dispatch(ngx_http_request_t *r,
 
         /* an action on an address is one on each of its ranks */
 
-        for (k = 0; k < zone[i]->sh->max_peers; k++) {
+        for (k = 0; k < zone[i]->max_peers; k++) {
             if (k != id && kvr_registry_behind(registry, k, id)) {
                 call->action->act(call, r, zone[i], k);
             }
@@ -432,7 +432,7 @@ ngx_http_kvroute_api_drain(ngx_http_kvroute_call_t *call,
 
     /* all ranks of a server are drained together */
 
-    registry = zone->sh->registry;
+    registry = zone->core.registry;
     peer = registry->peer[peer].address;
 
     /* streams leave once sessions may: without a time, now */
@@ -458,7 +458,7 @@ ngx_http_kvroute_api_undrain(ngx_http_kvroute_call_t *call,
     kvr_peer_t      *p;
     kvr_registry_t  *registry;
 
-    registry = zone->sh->registry;
+    registry = zone->core.registry;
     peer = registry->peer[peer].address;
     p = &registry->peer[peer];
 
@@ -477,7 +477,7 @@ static void
 ngx_http_kvroute_api_flush(ngx_http_kvroute_call_t *call,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
-    kvr_index_flush(zone->sh->index, peer);
+    kvr_index_flush(zone->core.index, peer);
 }
 
 
@@ -514,15 +514,15 @@ ngx_http_kvroute_api_reset(ngx_http_kvroute_call_t *call,
     kvr_queue_shared_t           *shared;
     ngx_http_kvroute_srv_conf_t  *conf;
 
-    kvr_registry_reset(zone->sh->registry, peer);
+    kvr_registry_reset(zone->core.registry, peer);
     kvr_hooks_reset(&zone->core, peer);
 
     if (peer != KVR_REGISTRY_NONE) {
         return;
     }
 
-    kvr_counter_reset(KVR_COUNTER_INDEX, zone->sh->index);
-    kvr_counter_reset(KVR_COUNTER_FILE, &zone->sh->shm->file);
+    kvr_counter_reset(KVR_COUNTER_INDEX, zone->core.index);
+    kvr_counter_reset(KVR_COUNTER_FILE, &zone->shm->file);
 
     i = 0;
 
@@ -568,21 +568,19 @@ ngx_http_kvroute_api_show(ngx_http_request_t *r)
 static cJSON *
 ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone)
 {
-    char                      name[KVR_REGISTRY_NAME_LEN + 1];
-    cJSON                    *json, *item;
-    uint32_t                  i, len;
-    kvr_peer_t               *peer;
-    kvr_index_peer_t         *ip;
-    kvr_load_sum_t            load;
-    ngx_http_kvroute_shctx_t *sh;
+    char               name[KVR_REGISTRY_NAME_LEN + 1];
+    cJSON             *json, *item;
+    uint32_t           i, len;
+    kvr_peer_t        *peer;
+    kvr_load_sum_t     load;
+    kvr_index_peer_t  *ip;
 
-    sh = zone->sh;
     json = cJSON_CreateObject();
 
-    for (i = 0; i < sh->max_peers; i++) {
+    for (i = 0; i < zone->max_peers; i++) {
 
-        peer = &sh->registry->peer[i];
-        ip = kvr_index_peer(sh->index, i);
+        peer = &zone->core.registry->peer[i];
+        ip = kvr_index_peer(zone->core.index, i);
         len = peer->len;
 
         if (len == 0) {
@@ -592,7 +590,7 @@ ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone)
         ngx_memcpy(name, peer->name, len);
         name[len] = '\0';
 
-        load = kvr_load_here(sh->load, i);
+        load = kvr_load_here(zone->core.load, i);
 
         item = cJSON_AddObjectToObject(json, name);
 

@@ -63,7 +63,7 @@ ngx_http_kvroute_status_health(ngx_pool_t *pool,
     }
 
     zone = &u->conf->zone->core;
-    history = u->conf->zone->sh->history;
+    history = u->conf->zone->history;
     rejects = ngx_http_kvroute_zone_rejects(u->conf);
 
     for (i = 0; i < u->number; i++) {
@@ -102,9 +102,9 @@ ngx_http_kvroute_health_full(ngx_http_kvroute_zone_t *zone)
 {
     kvr_index_t  *index;
 
-    index = zone->sh->index;
+    index = zone->core.index;
 
-    return kvr_since_full(zone->sh->history,
+    return kvr_since_full(zone->history,
                           kvr_index_fill(index, (uint64_t) ngx_random()),
                           kvr_get(&index->evicted), (uint32_t) ngx_time());
 }
@@ -135,7 +135,7 @@ ngx_http_kvroute_health_server(ngx_http_kvroute_status_peer_t *p,
     zone = &p->conf->zone->core;
     minute = &p->minute;
 
-    kvr_history_member(p->conf->zone->sh->history, zone, p->member, minute);
+    kvr_history_member(p->conf->zone->history, zone, p->member, minute);
 
     s->requests = minute->requests;
     s->errors = minute->errors;
@@ -173,7 +173,7 @@ ngx_http_kvroute_health_since(ngx_http_kvroute_status_peer_t *p,
         state = NGX_HTTP_KVROUTE_STATE_EJECTED;
     }
 
-    p->since = kvr_since_state(p->conf->zone->sh->history,
+    p->since = kvr_since_state(p->conf->zone->history,
                                &p->conf->zone->core, p->member, state, now);
 
     s->steady = (s->up && now - p->since >= NGX_HTTP_KVROUTE_STEADY
@@ -247,7 +247,7 @@ ngx_http_kvroute_status_json_ages(cJSON *json, ngx_http_kvroute_zone_t *zone)
     full = ngx_http_kvroute_health_full(zone);
 
     ngx_http_kvroute_status_json_time(json, "created",
-                                      zone->sh->created * 1000);
+                                      zone->shm->created * 1000);
 
     if (full) {
         ngx_http_kvroute_status_json_time(json, "full_since",
@@ -549,7 +549,7 @@ ngx_http_kvroute_status_json_history(cJSON *json,
 
     list = cJSON_AddArrayToObject(json, "history");
 
-    n = !u->shared ? 0 : kvr_history_samples(u->conf->zone->sh->history,
+    n = !u->shared ? 0 : kvr_history_samples(u->conf->zone->history,
                                              &u->conf->zone->core,
                                              u->conf->number, s);
 

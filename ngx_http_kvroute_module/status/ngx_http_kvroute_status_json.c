@@ -205,7 +205,7 @@ ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone)
     json = cJSON_CreateObject();
 
     ngx_http_kvroute_status_json_rows(json, KVR_COUNTER_ZONE, &z, 0);
-    ngx_http_kvroute_status_json_rows(json, KVR_COUNTER_INDEX, zone->sh->index,
+    ngx_http_kvroute_status_json_rows(json, KVR_COUNTER_INDEX, zone->core.index,
                                       0);
     ngx_http_kvroute_status_json_ages(json, zone);
 
@@ -235,7 +235,7 @@ ngx_http_kvroute_json_file(cJSON *json, ngx_http_kvroute_zone_t *zone)
         return;
     }
 
-    file = &zone->sh->shm->file;
+    file = &zone->shm->file;
     item = cJSON_AddObjectToObject(json, "snapshot");
 
     ngx_http_kvroute_status_json_string(item, "file",
@@ -266,7 +266,7 @@ ngx_http_kvroute_json_tally(cJSON *json, ngx_http_kvroute_status_upstream_t *u,
         return;
     }
 
-    n = kvr_tally_list(u->conf->zone->sh->registry->tally, kind,
+    n = kvr_tally_list(u->conf->zone->core.registry->tally, kind,
                        u->conf->number, view);
 
     for (i = 0; i < n; i++) {
@@ -327,16 +327,16 @@ ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
     static const char *const  tokens[] = { "prompt_tokens", "cached_tokens",
                                            "completion_tokens" };
 
-    last = kvr_get(&zone->sh->receipts->last);
+    last = kvr_get(&zone->shm->receipts.last);
 
     for (n = last; n > 0 && n + NGX_HTTP_KVROUTE_RECEIPTS > last; n--) {
 
-        if (kvr_receipt_get(zone->sh->receipts, n, &rc) != KVR_OK) {
+        if (kvr_receipt_get(&zone->shm->receipts, n, &rc) != KVR_OK) {
             continue;
         }
 
-        peer = &zone->sh->registry->peer[rc.peer % zone->sh->max_peers];
-        upstream = &zone->sh->registry->upstream[rc.upstream
+        peer = &zone->core.registry->peer[rc.peer % zone->max_peers];
+        upstream = &zone->core.registry->upstream[rc.upstream
                                                  % KVR_REGISTRY_UPSTREAMS];
 
         json = cJSON_CreateObject();

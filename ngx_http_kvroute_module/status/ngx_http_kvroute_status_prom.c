@@ -177,10 +177,10 @@ ngx_http_kvroute_prom_zone(ngx_pool_t *pool, ngx_array_t *targets,
     t->zone = zone;
     t->of = KVR_COUNTER_ZONE;
     t->base[KVR_COUNTER_ZONE] = z;
-    t->base[KVR_COUNTER_INDEX] = zone->sh->index;
+    t->base[KVR_COUNTER_INDEX] = zone->core.index;
 
     if (zone->snapshot) {
-        t->base[KVR_COUNTER_FILE] = &zone->sh->shm->file;
+        t->base[KVR_COUNTER_FILE] = &zone->shm->file;
     }
 
     return NGX_OK;
@@ -284,7 +284,7 @@ ngx_http_kvroute_prom_tally(ngx_pool_t *pool, ngx_array_t *targets,
         return NGX_ERROR;
     }
 
-    n = kvr_tally_list(u->conf->zone->sh->registry->tally, kind,
+    n = kvr_tally_list(u->conf->zone->core.registry->tally, kind,
                        u->conf->number, view);
 
     for (i = 0; i < n; i++) {

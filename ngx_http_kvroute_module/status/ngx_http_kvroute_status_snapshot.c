@@ -274,8 +274,8 @@ static ngx_http_kvroute_status_state_e
 ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, uint32_t id, uint32_t member)
 {
-    uint64_t                   state;
-    ngx_http_kvroute_shctx_t  *sh;
+    uint64_t     state;
+    kvr_zone_t  *zone;
 
     if (ngx_http_kvroute_status_placeholder(&peer->name)) {
         return NGX_HTTP_KVROUTE_STATE_PLACEHOLDER;
@@ -297,10 +297,10 @@ ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
     }
 
     if (id != KVR_REGISTRY_NONE) {
-        sh = conf->zone->sh;
+        zone = &conf->zone->core;
 
-        switch (kvr_drain_state(&sh->registry->peer[id].drain,
-                                kvr_load_get(sh->load, id).active,
+        switch (kvr_drain_state(&zone->registry->peer[id].drain,
+                                kvr_load_get(zone->load, id).active,
                                 (uint64_t) ngx_current_msec))
         {
         case KVR_DRAIN_ON:
@@ -316,7 +316,7 @@ ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
 
     if (conf->health && id != KVR_REGISTRY_NONE) {
 
-        switch (kvr_get(&conf->zone->sh->registry->peer[id].engine.health)) {
+        switch (kvr_get(&conf->zone->core.registry->peer[id].engine.health)) {
 
         case KVR_HEALTH_DOWN:
             return NGX_HTTP_KVROUTE_STATE_UNHEALTHY;
@@ -330,7 +330,7 @@ ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
     }
 
     if (conf->eject.on && member != KVR_REGISTRY_NONE) {
-        state = kvr_get(&conf->zone->sh->registry->member[member]
+        state = kvr_get(&conf->zone->core.registry->member[member]
                         .outlier.state);
 
         if (kvr_outlier_ejected(state)) {
@@ -348,26 +348,23 @@ void
 ngx_http_kvroute_status_snapshot_zone(ngx_http_kvroute_zone_t *zone,
     kvr_counter_zone_t *z)
 {
-    uint32_t                   i;
-    ngx_http_kvroute_shctx_t  *sh;
-
-    sh = zone->sh;
+    uint32_t  i;
 
     ngx_memzero(z, sizeof(kvr_counter_zone_t));
 
     z->size = zone->shm_zone->shm.size;
     z->block = KVR_BLOCK;
-    z->lines = sh->lines;
-    z->fill = kvr_index_fill(sh->index, (uint64_t) ngx_random());
-    z->max_peers = sh->max_peers;
-    z->max_processes = sh->processes;
-    z->generation = sh->shm->generation;
+    z->lines = zone->shm->lines;
+    z->fill = kvr_index_fill(zone->core.index, (uint64_t) ngx_random());
+    z->max_peers = zone->max_peers;
+    z->max_processes = zone->processes;
+    z->generation = zone->shm->generation;
 
-    for (i = 0; i < sh->max_peers; i++) {
-        z->peers += (sh->registry->peer[i].len != 0);
+    for (i = 0; i < zone->max_peers; i++) {
+        z->peers += (zone->core.registry->peer[i].len != 0);
     }
 
-    for (i = 0; i < sh->processes; i++) {
-        z->processes += (sh->load->row[i].owner != 0);
+    for (i = 0; i < zone->processes; i++) {
+        z->processes += (zone->core.load->row[i].owner != 0);
     }
 }

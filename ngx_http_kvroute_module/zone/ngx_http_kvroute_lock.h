@@ -40,7 +40,7 @@
 static ngx_inline void
 ngx_http_kvroute_lock_note(ngx_http_kvroute_zone_t *zone, ngx_atomic_t *lock)
 {
-    kvr_load_hold(zone->sh->load, zone->core.row, (uintptr_t) lock);
+    kvr_load_hold(zone->core.load, zone->core.row, (uintptr_t) lock);
 }
 
 

@@ -116,7 +116,7 @@ ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,
 
     conf->ready = 0;
     conf->config = config;
-    conf->ranked = kvr_get(conf->zone->sh->registry->ranked);
+    conf->ranked = kvr_get(conf->zone->core.registry->ranked);
     conf->set = kvr_set_none();
     conf->numbered = 0;
     conf->edition++;
@@ -158,7 +158,7 @@ ngx_http_kvroute_peers_current(ngx_http_kvroute_srv_conf_t *conf,
         || conf->config
            != ngx_http_kvroute_peers_config(conf->upstream->peer.data)
         || (conf->ranks == NGX_HTTP_KVROUTE_RANKS_AUTO
-            && conf->ranked != kvr_get(conf->zone->sh->registry->ranked)))
+            && conf->ranked != kvr_get(conf->zone->core.registry->ranked)))
     {
         return ngx_http_kvroute_peers_find(conf, NGX_HTTP_KVROUTE_TURN_RANKS,
                                            wait, log);
@@ -406,8 +406,8 @@ ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
         return 0;
     }
 
-    load = conf->zone->sh->load;
-    registry = conf->zone->sh->registry;
+    load = conf->zone->core.load;
+    registry = conf->zone->core.registry;
 
     active = kvr_load_get(load, kvr_registry_column(registry, member)).active;
 
@@ -448,8 +448,8 @@ ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf)
 
     ngx_shmtx_lock(&zone->shpool->mutex);
 
-    for (i = 0; i < zone->sh->registry->max_members; i++) {
-        member = &zone->sh->registry->member[i];
+    for (i = 0; i < zone->core.registry->max_members; i++) {
+        member = &zone->core.registry->member[i];
 
         if (kvr_get(&member->used) && member->upstream == conf->number
             && !kvr_set_test(&conf->set, member->peer))
@@ -494,12 +494,12 @@ ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone)
                 column = list->id[n];
                 names[column / 64] |= (uint64_t) 1 << column % 64;
 
-                column = kvr_registry_column(zone->sh->registry,
+                column = kvr_registry_column(zone->core.registry,
                                              list->member[n]);
                 names[column / 64] |= (uint64_t) 1 << column % 64;
             }
         }
     }
 
-    kvr_load_rename(zone->sh->load, zone->core.row, names);
+    kvr_load_rename(zone->core.load, zone->core.row, names);
 }

@@ -126,7 +126,7 @@ ngx_http_kvroute_number_ranks(ngx_http_kvroute_srv_conf_t *conf, u_char *name,
         return (uint32_t) conf->ranks;
     }
 
-    registry = conf->zone->sh->registry;
+    registry = conf->zone->core.registry;
     id = kvr_registry_find_peer(registry, name, len);
 
     return id == KVR_REGISTRY_NONE
@@ -176,7 +176,7 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
             head = list->id[list->first[i]];
 
             if (head != KVR_REGISTRY_NONE) {
-                kvr_registry_share(zone->sh->registry, head);
+                kvr_registry_share(zone->core.registry, head);
             }
         }
     }
@@ -247,16 +247,14 @@ ngx_http_kvroute_number_target(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_list_t *list, ngx_uint_t t, uint32_t rank, u_char *name,
     size_t len, ngx_http_kvroute_turn_e turn, ngx_uint_t again)
 {
-    uint32_t                   id, head, known, member;
-    uint64_t                   units;
-    ngx_str_t                 *host;
-    kvr_registry_t            *registry;
-    ngx_http_kvroute_zone_t   *zone;
-    ngx_http_kvroute_shctx_t  *sh;
+    uint32_t         id, head, known, member;
+    uint64_t         units;
+    ngx_str_t       *host;
+    kvr_zone_t      *zone;
+    kvr_registry_t  *registry;
 
-    zone = conf->zone;
-    sh = zone->sh;
-    registry = sh->registry;
+    zone = &conf->zone->core;
+    registry = zone->registry;
     host = &conf->upstream->host;
 
     units = conf->capacity / KVR_BLOCK;
@@ -279,16 +277,16 @@ ngx_http_kvroute_number_target(ngx_http_kvroute_srv_conf_t *conf,
     member = KVR_REGISTRY_NONE;
 
     if (rank == 0) {
-        id = kvr_registry_peer(registry, sh->load, zone->core.row, sh->index,
+        id = kvr_registry_peer(registry, zone->load, zone->row, zone->index,
                                name, len, units);
 
     } else if (head != KVR_REGISTRY_NONE) {
-        id = kvr_registry_rank(registry, sh->load, zone->core.row, sh->index,
+        id = kvr_registry_rank(registry, zone->load, zone->row, zone->index,
                                head, rank, units);
     }
 
     if (id != KVR_REGISTRY_NONE) {
-        member = kvr_registry_member(registry, sh->load, zone->core.row, id,
+        member = kvr_registry_member(registry, zone->load, zone->row, id,
                                      host->data, host->len);
     }
 
@@ -304,7 +302,7 @@ ngx_http_kvroute_number_target(ngx_http_kvroute_srv_conf_t *conf,
     /* warm up only peers that were added later */
 
     if (known == KVR_REGISTRY_NONE && !again
-        && ngx_time() > (time_t) sh->created + 5)
+        && ngx_time() > (time_t) conf->zone->shm->created + 5)
     {
         kvr_set(&registry->peer[id].since, (uint32_t) ngx_time());
     }

@@ -121,7 +121,6 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     if (shm_zone->shm.exists) {
         ngx_http_kvroute_zone_view(zone, shpool->data);
-        zone->processes = zone->sh->processes;
         return NGX_OK;
     }
 
@@ -185,10 +184,10 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     ngx_http_kvroute_zone_view(zone, shm);
 
-    zone->sh->history->max_members = zone->sh->registry->max_members;
-    kvr_load_init(zone->sh->load, (uint32_t) zone->processes,
+    zone->history->max_members = zone->core.registry->max_members;
+    kvr_load_init(zone->core.load, (uint32_t) zone->processes,
                   kvr_registry_columns(max_peers));
-    kvr_index_init(zone->sh->index, lines, max_peers);
+    kvr_index_init(zone->core.index, lines, max_peers);
 
     shpool->data = shm;
 
@@ -204,37 +203,24 @@ static void
 ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
     ngx_http_kvroute_shm_t *shm)
 {
-    u_char                    *p;
-    ngx_http_kvroute_shctx_t  *sh;
+    u_char  *p;
 
     p = (u_char *) shm;
-    sh = &zone->view;
 
-    sh->shm = shm;
-
-    sh->max_peers = shm->max_peers;
-    sh->processes = shm->processes;
-    sh->lines = shm->lines;
-    sh->created = shm->created;
-    sh->secret = shm->secret;
-
-    kvr_registry_view(&sh->parts,
+    kvr_registry_view(&zone->registry,
                       (kvr_registry_shared_t *) (p + shm->parts.registry),
                       (uint32_t) shm->max_peers);
 
-    sh->registry = &sh->parts;
-    sh->load = (kvr_load_t *) (p + shm->parts.load);
-    sh->sketch = (kvr_sketch_t *) (p + shm->parts.sketch);
-    sh->index = (kvr_index_t *) (p + shm->parts.index);
-    sh->receipts = &shm->receipts;
-    sh->history = (kvr_history_t *) (p + shm->parts.history);
-
-    zone->core.registry = sh->registry;
-    zone->core.load = sh->load;
+    zone->core.registry = &zone->registry;
+    zone->core.load = (kvr_load_t *) (p + shm->parts.load);
     zone->core.hot = (kvr_hot_t *) (p + shm->parts.hot);
-    zone->core.index = sh->index;
+    zone->core.index = (kvr_index_t *) (p + shm->parts.index);
 
-    zone->sh = sh;
+    zone->secret = shm->secret;
+    zone->sketch = (kvr_sketch_t *) (p + shm->parts.sketch);
+    zone->history = (kvr_history_t *) (p + shm->parts.history);
+    zone->processes = shm->processes;
+    zone->shm = shm;
 }
 
 
@@ -281,8 +267,6 @@ ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
                       "nginx or change its size",
                       &shm_zone->shm.name, shm->processes, processes);
     }
-
-    zone->processes = shm->processes;
 
     if (zone->max_peers != shm->max_peers) {
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
@@ -384,7 +368,7 @@ ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle)
 
     for (i = 0; i < kmcf->zones.nelts; i++) {
         zone[i]->generation = 1 + ngx_atomic_fetch_add(
-                                          &zone[i]->sh->shm->generation, 1);
+                                          &zone[i]->shm->generation, 1);
     }
 
     ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx, ngx_core_module);
@@ -442,7 +426,7 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
 
     for (i = 0; i < kmcf->zones.nelts; i++) {
 
-        load = zone[i]->sh->load;
+        load = zone[i]->core.load;
         self = ngx_http_kvroute_zone_owner(ngx_pid);
 
         /* before the sweep, because locks are noted in the row */
@@ -508,7 +492,7 @@ ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle)
     for (i = 0; i < kmcf->zones.nelts; i++) {
         if (zone[i]->claimed) {
             zone[i]->claimed = 0;
-            kvr_load_release(zone[i]->sh->load, zone[i]->core.row);
+            kvr_load_release(zone[i]->core.load, zone[i]->core.row);
         }
     }
 
@@ -580,7 +564,7 @@ ngx_http_kvroute_zone_drained(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
     kvr_peer_t      *peer;
     kvr_registry_t  *registry;
 
-    registry = zone->sh->registry;
+    registry = zone->core.registry;
 
     for (i = 0; i < registry->max_peers; i++) {
         peer = &registry->peer[i];
@@ -591,7 +575,7 @@ ngx_http_kvroute_zone_drained(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
 
         /* includes other hosts */
 
-        active = kvr_load_get(zone->sh->load, i).active;
+        active = kvr_load_get(zone->core.load, i).active;
 
         if (kvr_drain_report(&peer->drain, active,
                              (uint64_t) ngx_current_msec))

@@ -40,7 +40,7 @@ ngx_http_kvroute_zone_sweep(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
     sweep.zone = zone;
     sweep.log = log;
 
-    n = kvr_load_sweep(zone->sh->load, ngx_http_kvroute_zone_owner(ngx_pid),
+    n = kvr_load_sweep(zone->core.load, ngx_http_kvroute_zone_owner(ngx_pid),
                        ngx_http_kvroute_zone_alive, ngx_http_kvroute_zone_drop,
                        ngx_http_kvroute_zone_heal, &sweep);
 
@@ -175,7 +175,7 @@ ngx_http_kvroute_zone_drop(void *data, kvr_load_row_t *row)
         return KVR_OK;
     }
 
-    load = sweep->zone->sh->load;
+    load = sweep->zone->core.load;
     high = kvr_min(kvr_get(&load->high), load->rows);
 
     for (n = 0; n < high; n++) {
@@ -222,7 +222,7 @@ ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
     }
 
     zone = sweep->zone;
-    registry = zone->sh->registry;
+    registry = zone->core.registry;
 
     column_0 = kvr_registry_column(registry, 0);
 

@@ -40,8 +40,8 @@ ngx_http_kvroute_zone_look(ngx_http_kvroute_zone_t *zone)
     ngx_uint_t                    i;
     ngx_http_kvroute_srv_conf_t  *kscf;
 
-    if (zone->generation != zone->sh->shm->generation
-        || !kvr_history_step(zone->sh->history, (uint64_t) ngx_current_msec))
+    if (zone->generation != zone->shm->generation
+        || !kvr_history_step(zone->history, (uint64_t) ngx_current_msec))
     {
         return;
     }
@@ -51,7 +51,7 @@ ngx_http_kvroute_zone_look(ngx_http_kvroute_zone_t *zone)
     while ((kscf = ngx_http_kvroute_zone_next(zone, &i)) != NULL) {
 
         if (ngx_http_kvroute_zone_upstream(kscf)) {
-            kvr_history_look(zone->sh->history, &zone->core, kscf->number,
+            kvr_history_look(zone->history, &zone->core, kscf->number,
                              ngx_http_kvroute_zone_rejects(kscf),
                              (uint32_t) ngx_time());
         }
@@ -66,7 +66,7 @@ ngx_http_kvroute_zone_upstream(ngx_http_kvroute_srv_conf_t *kscf)
     kvr_upstream_t  *upstream;
 
     host = &kscf->upstream->host;
-    upstream = &kscf->zone->sh->registry->upstream[kscf->number];
+    upstream = &kscf->zone->core.registry->upstream[kscf->number];
 
     if (upstream->len == host->len
         && ngx_memcmp(upstream->name, host->data, host->len) == 0)

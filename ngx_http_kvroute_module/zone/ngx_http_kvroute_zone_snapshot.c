@@ -101,7 +101,7 @@ ngx_http_kvroute_zone_snapshot_read(ngx_http_kvroute_zone_t *zone,
         ngx_log_error(NGX_LOG_WARN, log, ngx_errno,
                       "kvroute_zone \"%V\" starts empty: snapshot \"%V\" is "
                       "not used, %s", &zone->name, name, why);
-        kvr_set(&zone->sh->shm->file.refused, 1);
+        kvr_set(&zone->shm->file.refused, 1);
     }
 
     if (fd != NGX_INVALID_FILE && ngx_close_file(fd) == NGX_FILE_ERROR) {
@@ -156,7 +156,7 @@ ngx_http_kvroute_zone_snapshot_load(ngx_http_kvroute_zone_t *zone, ngx_fd_t fd,
         }
     }
 
-    rc = kvr_zone_snapshot_read(&zone->core, zone->sh->secret, p, len,
+    rc = kvr_zone_snapshot_read(&zone->core, zone->secret, p, len,
                                 (uint64_t) ngx_time(), &r);
 
     ngx_free(p);
@@ -165,7 +165,7 @@ ngx_http_kvroute_zone_snapshot_load(ngx_http_kvroute_zone_t *zone, ngx_fd_t fd,
         return kvr_zone_snapshot_why(rc);
     }
 
-    kvr_set(&zone->sh->shm->file.read, r.lines);
+    kvr_set(&zone->shm->file.read, r.lines);
 
     ngx_log_error(NGX_LOG_NOTICE, log, 0,
                   "kvroute_zone \"%V\" starts with %uL entries of %uD servers "
@@ -231,7 +231,7 @@ ngx_http_kvroute_zone_snapshot_exit(ngx_cycle_t *cycle)
     for (i = 0; i < kmcf->zones.nelts; i++) {
 
         if (zone[i]->snapshot == NULL
-            || zone[i]->sh->shm->generation != zone[i]->generation)
+            || zone[i]->shm->generation != zone[i]->generation)
         {
             continue;
         }
@@ -375,7 +375,7 @@ ngx_http_kvroute_zone_snapshot_open(ngx_http_kvroute_zone_t *zone)
     w->zone = zone;
     w->fd = fd;
 
-    kvr_zone_snapshot_begin(&w->core, &zone->core, zone->sh->secret);
+    kvr_zone_snapshot_begin(&w->core, &zone->core, zone->secret);
 
     return NGX_OK;
 }
@@ -475,7 +475,7 @@ ngx_http_kvroute_zone_snapshot_step(void)
         rc = NGX_OK;
         snapshot->failed = 0;
 
-        file = &w->zone->sh->shm->file;
+        file = &w->zone->shm->file;
 
         kvr_add(&file->written, 1);
         kvr_set(&file->bytes, w->core.bytes);
@@ -512,7 +512,7 @@ static ngx_int_t
 ngx_http_kvroute_zone_failed(ngx_http_kvroute_zone_t *zone,
     ngx_err_t err, const char *what, ngx_str_t *name)
 {
-    kvr_add(&zone->sh->shm->file.failed, 1);
+    kvr_add(&zone->shm->file.failed, 1);
 
     if (!zone->snapshot->failed) {
         zone->snapshot->failed = 1;

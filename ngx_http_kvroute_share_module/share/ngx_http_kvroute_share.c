@@ -104,7 +104,7 @@ ngx_http_kvroute_share_create(ngx_cycle_t *cycle,
     ngx_memcpy(share->self.name, share->conf->name.data,
                share->conf->name.len);
 
-    kvr_share_batch_key(&share->self.key, conf->zone->sh->secret,
+    kvr_share_batch_key(&share->self.key, conf->zone->secret,
                         KVR_ZONE_SNAPSHOT_FORMAT);
 
     ctx = (ngx_http_conf_ctx_t *) ngx_get_conf(cycle->conf_ctx,

@@ -222,8 +222,8 @@ kvr_hot_decayed(uint64_t word, uint32_t now)
 
 
 void
-kvr_hot_view(kvr_hot_t *p, const kvr_hot_keys_t *keys,
-    uint64_t now, kvr_hot_view_t *view)
+kvr_hot_view(kvr_hot_t *p, const kvr_hot_keys_t *keys, uint64_t now,
+    kvr_hot_view_t *view)
 {
     uint32_t  i, n, count, part;
     uint64_t  word;

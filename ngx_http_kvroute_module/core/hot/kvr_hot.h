@@ -84,8 +84,8 @@ void kvr_hot_add(kvr_hot_t *p, const kvr_hot_keys_t *keys,
  * become the least of them: usually there is one common part and one of the
  * session's own.
  */
-void kvr_hot_view(kvr_hot_t *p, const kvr_hot_keys_t *keys,
-    uint64_t now, kvr_hot_view_t *view);
+void kvr_hot_view(kvr_hot_t *p, const kvr_hot_keys_t *keys, uint64_t now,
+    kvr_hot_view_t *view);
 
 
 /*

@@ -42,7 +42,6 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     state = kvr_get(&o->state);
 
     s->ejected = (uint64_t) kvr_outlier_ejected(state);
-    s->probed = s->ejected && !kvr_outlier_sick(state, now);
     s->until = kvr_outlier_sick(state, now) ? KVR_OUTLIER_TIME(state) - now : 0;
     s->why = kvr_get(&o->reason);
     s->last = kvr_get(&o->last);

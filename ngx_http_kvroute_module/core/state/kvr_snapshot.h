@@ -28,7 +28,6 @@ typedef struct {
     kvr_index_source_e    source;    /* of the capacity */
     uint64_t              throttled;  /* 1: it has asked for a pause */
     uint64_t              ejected;   /* 1: as an outlier */
-    uint64_t              probed;    /* 1: half-open: it may be tried */
     uint64_t              until;     /* ms until then */
     uint64_t              why;       /* kvr_outlier_e */
     uint64_t              last;      /* likewise, of the last bad answer */
