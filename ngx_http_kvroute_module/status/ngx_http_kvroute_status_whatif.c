@@ -57,10 +57,14 @@ ngx_http_kvroute_status_whatif(cJSON *json,
         item = cJSON_AddObjectToObject(json, kvr_whatif_name(i));
 
         cJSON_AddNumberToObject(item, "cached", e.cached);
+        cJSON_AddNumberToObject(item, "cached_low", e.low);
+        cJSON_AddNumberToObject(item, "cached_high", e.high);
         cJSON_AddNumberToObject(item, "load", e.load);
 
         if (e.first > 0) {
             cJSON_AddNumberToObject(item, "ttft_p95", e.first);
+            cJSON_AddNumberToObject(item, "ttft_p95_low", e.soonest);
+            cJSON_AddNumberToObject(item, "ttft_p95_high", e.latest);
         }
     }
 }

@@ -157,7 +157,7 @@ const drawHealth = (u, base, span) => {
     }, (li, w) => drawCause(li.children, w));
 };
 
-/* --- what another fleet would bring; errors are those of make bench-whatif */
+/* --- what another fleet would bring */
 
 const drawWhatif = (u) => {
   const f = u.whatif;
@@ -166,15 +166,16 @@ const drawWhatif = (u) => {
   if (!f) return;
 
   const one = (text, e) => e ? [`${text}: cached ${share(f.now.cached, 1)} to `
-    + share(e.cached, 1) + (e.ttft_p95 === undefined ? ""
-      : `, TTFT P95 ${time(f.now.ttft_p95)} to ${time(e.ttft_p95)}`)] : [];
+    + `${share(e.cached, 1)} (${share(e.cached_low, 1)} to `
+    + `${share(e.cached_high, 1)})` + (e.ttft_p95 === undefined ? ""
+      : `, TTFT P95 ${time(f.now.ttft_p95)} to ${time(e.ttft_p95)} `
+        + `(${time(e.ttft_p95_low)} to ${time(e.ttft_p95_high)})`)] : [];
 
   set($("said"), [...one("One more engine", f.one_more),
     ...one("one less", f.one_less),
     ...one("twice the cache each", f.twice),
     ...one("host memory of 4 times the cache", f.host_4)].join("; ")
-    + ". Shares are good to 6 points, times to a quarter, except where about "
-    + "one request in 20 is not cached.");
+    + ". Times can be off by another quarter.");
 
   drawBars("curve", f.curve.length, f.curve.map((x, i) => ({
     age: f.curve.length - 1 - i, label: `${x.capacity}×`,

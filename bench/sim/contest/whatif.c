@@ -118,7 +118,7 @@ typedef struct {
 
 static const kvs_router_conf_t  kvs_whatif_conf = {
     .policy = KVR_POLICY_KV_CACHE, .usage = 1, .timed = 1, .probe = 1,
-    .metrics = 1, .replies = 1, .zone = 64
+    .metrics = 1, .replies = 1, .zone = 256
 };
 
 /* of the process: one run at a time */
@@ -235,6 +235,7 @@ static void
 kvs_whatif_point(const kvs_whatif_t *t, size_t k, uint32_t seed, cJSON *list,
     double *worst)
 {
+    int                     low, soon;
     cJSON                  *json;
     double                  cached, first;
     kvs_whatif_run_t       *today, *changed;
@@ -256,10 +257,16 @@ kvs_whatif_point(const kvs_whatif_t *t, size_t k, uint32_t seed, cJSON *list,
     cached = e.cached - changed->result.cached;
     first = kvs_whatif_error(e.first, changed->result.ttft_p95);
 
-    printf("  %-24s %3.0f %7.3f %7.3f %7.3f %+6.3f %8.3f %7.3f %7.3f %+6.2f\n",
+    low = changed->result.cached >= e.low && changed->result.cached <= e.high;
+    soon = changed->result.ttft_p95 >= e.soonest * (1 - KVS_WHATIF_FIRST)
+           && changed->result.ttft_p95 <= e.latest * (1 + KVS_WHATIF_FIRST);
+
+    printf("  %-24s %3.0f %7.3f %7.3f %7.3f %+6.3f%c %7.3f %7.3f %7.3f %+6.2f%c"
+           "\n",
            kvs_whatif_cases[k].name, (double) (t->options->seed + seed),
            today->result.cached, changed->result.cached, e.cached, cached,
-           today->result.ttft_p95, changed->result.ttft_p95, e.first, first);
+           low ? ' ' : '!', today->result.ttft_p95, changed->result.ttft_p95,
+           e.first, first, soon ? ' ' : '!');
 
     json = cJSON_CreateObject();
     cJSON_AddItemToArray(list, json);
@@ -270,15 +277,22 @@ kvs_whatif_point(const kvs_whatif_t *t, size_t k, uint32_t seed, cJSON *list,
     cJSON_AddNumberToObject(json, "cached_today", today->result.cached);
     cJSON_AddNumberToObject(json, "cached", changed->result.cached);
     cJSON_AddNumberToObject(json, "cached_estimate", e.cached);
+    cJSON_AddNumberToObject(json, "cached_low", e.low);
+    cJSON_AddNumberToObject(json, "cached_high", e.high);
     cJSON_AddNumberToObject(json, "p95_today", today->result.ttft_p95);
     cJSON_AddNumberToObject(json, "p95_today_estimate", now.first);
     cJSON_AddNumberToObject(json, "p95", changed->result.ttft_p95);
     cJSON_AddNumberToObject(json, "p95_estimate", e.first);
+    cJSON_AddNumberToObject(json, "p95_low", e.soonest);
+    cJSON_AddNumberToObject(json, "p95_high", e.latest);
 
     worst[0] = fmax(worst[0], fabs(cached));
     worst[1] = fmax(worst[1], fabs(first));
     worst[2] += fabs(cached) <= KVS_WHATIF_CACHED;
     worst[3] += fabs(first) <= KVS_WHATIF_FIRST;
+    worst[4] += low;
+    worst[5] += soon;
+    worst[6] += fabs(cached);
 }
 
 
@@ -287,7 +301,7 @@ kvs_whatif(const kvs_options_t *o)
 {
     int            rc;
     cJSON         *json, *list;
-    double         worst[4] = { 0, 0, 0, 0 };
+    double         worst[7] = { 0, 0, 0, 0, 0, 0, 0 };
     size_t         k;
     uint32_t       seed;
     kvs_whatif_t   t;
@@ -316,11 +330,15 @@ kvs_whatif(const kvs_options_t *o)
     cJSON_AddNumberToObject(json, "p95_error", worst[1]);
     cJSON_AddNumberToObject(json, "cached_within_0.03", worst[2]);
     cJSON_AddNumberToObject(json, "p95_within_0.25", worst[3]);
+    cJSON_AddNumberToObject(json, "cached_between", worst[4]);
+    cJSON_AddNumberToObject(json, "p95_between", worst[5]);
     cJSON_AddItemToObject(json, "point", list);
 
     printf("\n%d points; worst: cached %.3f, P95 %.2f; within 0.03: %.0f, "
-           "within 0.25: %.0f\n", cJSON_GetArraySize(list), worst[0],
-           worst[1], worst[2], worst[3]);
+           "within 0.25: %.0f; mean: cached %.4f; between what is stated (!: "
+           "not): %.0f, and P95 within 0.25 of it: %.0f\n",
+           cJSON_GetArraySize(list), worst[0], worst[1], worst[2], worst[3],
+           worst[6] / cJSON_GetArraySize(list), worst[4], worst[5]);
 
     rc = o->out ? kvs_report_save(json, o->out) : KVR_OK;
 

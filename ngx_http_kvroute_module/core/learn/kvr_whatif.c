@@ -14,11 +14,15 @@
 #define KVR_WHATIF_AGE    12            /* class of the first of the ages */
 
 /*
- * Blocks of requests in flight are not evicted.  More capacity is for the
- * others alone, who gain that much more.  Found in the simulator: part of what
- * these requests use is used by others too.
+ * Blocks of requests in flight are not evicted.  Another capacity is one for
+ * the others alone.  Found in the simulator: part of what these requests use is
+ * used by others too.
  */
-#define KVR_WHATIF_PINNED  0.25
+#define KVR_WHATIF_PINNED  0.2
+
+/* sizes were wrong by this at most, and shares by that in any case */
+#define KVR_WHATIF_WRONG   1.25
+#define KVR_WHATIF_OFF     0.04
 
 
 /* what a change does; sizes in capacities */
@@ -43,7 +47,8 @@ static const struct {
 _Static_assert(kvr_nelts(kvr_whatif_changes) == KVR_WHATIF_CHANGES, "changes");
 
 
-static double kvr_whatif_scaled(double share, double now, double then);
+static void kvr_whatif_of(const kvr_whatif_t *w, double times, double share,
+    double part, kvr_whatif_estimate_t *e);
 static void kvr_whatif_fade(kvr_whatif_t *w);
 static uint32_t kvr_whatif_log(uint64_t n, uint32_t parts, uint32_t classes);
 static double kvr_whatif_value(double class, uint32_t parts);
@@ -51,7 +56,8 @@ static double kvr_whatif_quantile(const _Atomic uint16_t *seen,
     uint32_t classes, uint32_t parts, double part);
 static double kvr_whatif_bound(uint32_t class);
 static double kvr_whatif_below(const kvr_whatif_t *w, double age);
-static double kvr_whatif_age(const kvr_whatif_t *w, double size);
+static double kvr_whatif_size(const kvr_whatif_t *w, uint32_t class);
+static double kvr_whatif_age(const kvr_whatif_t *w, double times);
 static double kvr_whatif_work(const kvr_whatif_t *w, double age);
 
 
@@ -146,10 +152,9 @@ kvr_whatif_reused(kvr_whatif_t *w, uint32_t units, uint32_t class,
 
 
 void
-kvr_whatif_moved(kvr_whatif_t *w, uint32_t reply, uint32_t moved)
+kvr_whatif_reply(kvr_whatif_t *w, uint32_t units)
 {
-    kvr_set(&w->replies, kvr_get(&w->replies) + reply);
-    kvr_set(&w->moved, kvr_get(&w->moved) + moved);
+    kvr_set(&w->replies, kvr_get(&w->replies) + units);
 }
 
 
@@ -176,9 +181,10 @@ int
 kvr_whatif_estimate(const kvr_whatif_t *w, kvr_whatif_change_e change,
     uint32_t peers, kvr_whatif_estimate_t *e)
 {
-    int       more;
-    double    times, used, now, share, least, work, part;
-    uint32_t  requests;
+    int                     more;
+    double                  times, used, share, part;
+    uint32_t                requests;
+    kvr_whatif_estimate_t   less, most;
 
     requests = kvr_get(&w->requests);
     more = kvr_whatif_changes[change].peers;
@@ -188,12 +194,13 @@ kvr_whatif_estimate(const kvr_whatif_t *w, kvr_whatif_change_e change,
     }
 
     part = (double) ((int) peers + more) / peers;
-    times = kvr_whatif_changes[change].times * part;
 
-    if (!kvr_whatif_changes[change].host) {
-        used = (double) kvr_get(&w->used) / KVR_WHATIF_ONE / requests;
-        times += KVR_WHATIF_PINNED * (times - 1) * used;
-    }
+    /* host memory has no requests in flight */
+
+    used = KVR_WHATIF_PINNED * kvr_get(&w->used) / KVR_WHATIF_ONE / requests;
+    times = kvr_whatif_changes[change].times * part
+            - (kvr_whatif_changes[change].host ? 0 : used);
+    times /= 1 - used;
 
     /* what engines deliver, or what is predicted */
 
@@ -203,20 +210,62 @@ kvr_whatif_estimate(const kvr_whatif_t *w, kvr_whatif_change_e change,
         share = (double) kvr_get(&w->cached) / kvr_get(&w->prompt);
     }
 
-    now = kvr_whatif_share(w, 1);
-    e->cached = share;
+    if (change == KVR_WHATIF_NOW || change == KVR_WHATIF_PERFECT) {
 
-    if (change == KVR_WHATIF_PERFECT) {
-        e->cached *= kvr_get(&w->matched)
-                     ? kvr_whatif_below(w, 1) * kvr_get(&w->units)
-                       / kvr_get(&w->matched)
-                     : 1;
+        e->cached = share;
+        e->first = kvr_whatif_quantile(w->first, KVR_WHATIF_TIMES, 4, 0.95)
+                   / 1e3;
 
-    } else if (change != KVR_WHATIF_NOW && now > 0) {
-        e->cached = kvr_whatif_scaled(share, now, kvr_whatif_share(w, times));
+        if (change == KVR_WHATIF_PERFECT && kvr_get(&w->matched)) {
+            e->cached *= kvr_whatif_below(w, 1) * kvr_get(&w->units)
+                         / kvr_get(&w->matched);
+        }
+
+        e->cached = kvr_min(e->cached, 1);
+        e->load = share < 1 ? (1 - e->cached) / (1 - share) : 1;
+
+        e->low = e->cached;
+        e->high = e->cached;
+        e->soonest = e->first;
+        e->latest = e->first;
+
+        return KVR_OK;
     }
 
-    e->cached = kvr_min(e->cached, 1);
+    kvr_whatif_of(w, times, share, part, e);
+    kvr_whatif_of(w, times / KVR_WHATIF_WRONG, share, part, &less);
+    kvr_whatif_of(w, times * KVR_WHATIF_WRONG, share, part, &most);
+
+    e->low = kvr_max(kvr_min(less.cached, e->cached - KVR_WHATIF_OFF), 0);
+    e->high = kvr_min(kvr_max(most.cached, e->cached + KVR_WHATIF_OFF), 1);
+    e->soonest = kvr_min(most.first, e->first);
+    e->latest = kvr_max(less.first, e->first);
+
+    return KVR_OK;
+}
+
+
+/*
+ * Estimates what caches of so many times of today's size bring, where share is
+ * delivered today.  part: of the peers.  A loss is in proportion to what is
+ * cached, a gain to what is not.
+ */
+static void
+kvr_whatif_of(const kvr_whatif_t *w, double times, double share, double part,
+    kvr_whatif_estimate_t *e)
+{
+    double  now, then, least, work;
+
+    now = kvr_whatif_below(w, 1);
+    then = kvr_whatif_share(w, times);
+
+    e->cached = share;
+
+    if (now > 0 && now < 1) {
+        e->cached = then < now ? share * then / now
+                               : 1 - (1 - share) * (1 - then) / (1 - now);
+    }
+
     e->load = share < 1 ? (1 - e->cached) / (1 - share) / part : 1;
 
     /* the P95, beyond what all first tokens take */
@@ -225,29 +274,10 @@ kvr_whatif_estimate(const kvr_whatif_t *w, kvr_whatif_change_e change,
     least = kvr_whatif_quantile(w->first, KVR_WHATIF_TIMES, 4, 0.05) / 1e3;
     work = kvr_whatif_quantile(w->work, KVR_WHATIF_WORKS, 2, 0.95);
 
-    if (change != KVR_WHATIF_NOW && change != KVR_WHATIF_PERFECT && work > 0) {
+    if (work > 0) {
         e->first = least + (e->first - least)
                    * kvr_whatif_work(w, kvr_whatif_age(w, times)) / work;
     }
-
-    return KVR_OK;
-}
-
-
-/*
- * Returns what will be delivered, where the curve says now and then, and share
- * is delivered now.  A loss is in proportion to what is cached.  Of gains, one
- * bound is that, the other one in proportion to what is not cached.
- */
-static double
-kvr_whatif_scaled(double share, double now, double then)
-{
-    double  most;
-
-    most = share * then / now;
-
-    return then <= now || now >= 1
-           ? most : (most + 1 - (1 - share) * (1 - then) / (1 - now)) / 2;
 }
 
 
@@ -346,40 +376,51 @@ kvr_whatif_below(const kvr_whatif_t *w, double age)
 }
 
 
-/* Returns how long caches of a size, in capacities, keep blocks. */
+/* Returns the size of what a cache keeps of the ages of a class. */
 static double
-kvr_whatif_age(const kvr_whatif_t *w, double size)
+kvr_whatif_size(const kvr_whatif_t *w, uint32_t class)
 {
-    double    from, to, add, below, next, prompts;
-    uint32_t  i, units, moved;
+    double    from, to, prompts;
+    uint32_t  units;
 
-    units = kvr_get(&w->units) + kvr_get(&w->replies);
-    moved = kvr_get(&w->moved) + kvr_get(&w->replies);
-
-    if (moved == 0) {
-        return size;
-    }
+    from = kvr_whatif_bound(class);
+    to = kvr_whatif_bound(class + 1);
 
     /* P counts replies, which are never used before */
 
-    prompts = (double) kvr_get(&w->units) / units;
-    size *= (double) moved / units;
+    units = kvr_get(&w->units);
+    prompts = (double) units / kvr_max(units + kvr_get(&w->replies), 1);
 
-    for (i = 0, from = 0, below = 0; i < KVR_WHATIF_CLASSES; i++) {
-        to = kvr_whatif_bound(i + 1);
-        next = kvr_whatif_below(w, to);
-        add = (to - from) * (1 - prompts * (below + next) / 2);
+    return (to - from)
+           * (1 - prompts * (kvr_whatif_below(w, from)
+                             + kvr_whatif_below(w, to)) / 2);
+}
+
+
+/* Returns how long caches of so many times of today's size keep blocks. */
+static double
+kvr_whatif_age(const kvr_whatif_t *w, double times)
+{
+    double    size, add;
+    uint32_t  i;
+
+    for (i = 0, size = 0; i < kvr_whatif_class(KVR_WHATIF_ONE); i++) {
+        size += kvr_whatif_size(w, i);
+    }
+
+    for (i = 0, size *= times; i < KVR_WHATIF_CLASSES; i++) {
+        add = kvr_whatif_size(w, i);
 
         if (size < add) {
-            return from + (to - from) * size / add;
+            return kvr_whatif_bound(i)
+                   + (kvr_whatif_bound(i + 1) - kvr_whatif_bound(i))
+                     * size / add;
         }
 
         size -= add;
-        from = to;
-        below = next;
     }
 
-    return from;
+    return kvr_whatif_bound(i);
 }
 
 

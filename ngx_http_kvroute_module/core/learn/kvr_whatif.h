@@ -22,10 +22,11 @@
  * another amount.  But with P(x), the part of the units with a distance beyond
  * x, a cache that keeps blocks for the time x has the size of the integral of P
  * from 0 to x (Hu et al., "Kinetic Modeling of Data Eviction in Cache", USENIX
- * ATC 2016).  Here x is an age over the units that clocks move per unit used.
+ * ATC 2016).  Today's cache keeps blocks for the age of one capacity, as the
+ * index has it.
  *
  * Fleets are assumed to route as today: the estimated share is scaled by what
- * is delivered over what the curve says of today's capacity.
+ * is delivered today, where the curve says something else.
  *
  * The time of first tokens grows with the units that a prompt computes.  So
  * the P95 is that of today, less the time that all need, times the ratio of the
@@ -68,7 +69,6 @@ typedef struct {
     _Atomic uint32_t   units;           /* of all prompts */
     _Atomic uint32_t   matched;         /* of these, at the picked peer */
     _Atomic uint32_t   replies;         /* units of replies */
-    _Atomic uint32_t   moved;           /* units that clocks moved */
     _Atomic uint32_t   requests;
     _Atomic uint32_t   used;            /* by requests in flight: sum of parts
                                            of the capacity */
@@ -89,7 +89,9 @@ typedef struct {
 
 typedef struct {
     double             cached;          /* share of prompts */
+    double             low, high;       /* of it */
     double             first;           /* P95 of first tokens, s; 0: unknown */
+    double             soonest, latest; /* of it */
     double             load;            /* computed tokens per peer, 1: today */
 } kvr_whatif_estimate_t;
 
@@ -120,8 +122,8 @@ uint32_t kvr_whatif_class(uint32_t age);
 void kvr_whatif_reused(kvr_whatif_t *w, uint32_t units, uint32_t class,
     uint32_t depth, uint32_t n, uint32_t *ages);
 
-/* Counts a reply in units, and units that a clock moved. */
-void kvr_whatif_moved(kvr_whatif_t *w, uint32_t reply, uint32_t moved);
+/* Counts a reply. */
+void kvr_whatif_reply(kvr_whatif_t *w, uint32_t units);
 
 /* Counts a first token. */
 void kvr_whatif_first(kvr_whatif_t *w, uint64_t ms);

@@ -223,10 +223,6 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
                           held, &a->undo);
     }
 
-    if (kvr_unlikely(a->sampled)) {
-        kvr_whatif_moved(kvr_attempt_whatif(a, zone), 0, a->undo.moved);
-    }
-
     kvr_hooks(zone, inserted, in->chain, in->entries, &a->undo);
 }
 
@@ -666,7 +662,7 @@ kvr_attempt_extend(kvr_attempt_t *a, const kvr_zone_t *zone,
     }
 
     if (a->sampled) {
-        kvr_whatif_moved(kvr_attempt_whatif(a, zone), units, 0);
+        kvr_whatif_reply(kvr_attempt_whatif(a, zone), units);
     }
 
     kvr_attempt_write(a, zone, reply->value, reply->first, reply->n, units,

@@ -19,7 +19,7 @@ static kvr_whatif_t  w;
 /*
  * Prompts of 100 units that were all used before, at ages evenly spread from 0
  * to 4 capacities.  So P(x) = 1 - x / 4, and a cache that keeps blocks for the
- * time x has the size x - x^2 / 8, over the clock's speed of 7 / 8.
+ * time x has the size x - x^2 / 8, over 7 / 8, that of today's.
  */
 static void
 even(uint32_t n)
@@ -35,7 +35,6 @@ even(uint32_t n)
         kvr_whatif_reused(&w, 100, 0, 0, 0, &ages);
         util_check(ages == 0, "each age was counted");
 
-        kvr_whatif_moved(&w, 0, i % 2 ? 87 : 88);
         kvr_whatif_delivered(&w, 1000, age < KVR_WHATIF_ONE ? 1000 : 0);
         kvr_whatif_first(&w, age < KVR_WHATIF_ONE ? 10 : 100);
     }
@@ -109,6 +108,12 @@ TEST(test_whatif_estimate)
     util_check(near(e.load, 0.354 / 0.75, 0.03), "load %.3f", e.load);
     util_check(near(e.first, 0.1, 0.02), "a third still waits %.3f", e.first);
 
+    util_check(near(e.low, kvr_whatif_share(&w, 1.6), 0.01)
+               && near(e.high, kvr_whatif_share(&w, 2.5), 0.01), "%.3f to %.3f",
+               e.low, e.high);
+    util_check(e.soonest < 0.015 && e.latest >= e.first, "%.3f to %.3f",
+               e.soonest, e.latest);
+
     e = estimate(KVR_WHATIF_FOUR, 4);
     util_check(near(e.cached, 1, 0.02), "all %.3f", e.cached);
     util_check(e.first < 0.015, "nobody waits %.3f", e.first);
@@ -132,6 +137,36 @@ TEST(test_whatif_estimate)
 
     e = estimate(KVR_WHATIF_PERFECT, 4);
     util_check(near(e.cached, 0.25, 0.02), "routed well %.3f", e.cached);
+
+    /* a fifth of half of what is used by requests in flight is not there */
+
+    kvr_set(&w.used, 4000 * KVR_WHATIF_ONE / 2);
+
+    e = estimate(KVR_WHATIF_TWICE, 4);
+    util_check(near(e.cached, kvr_whatif_share(&w, 1.9 / 0.9), 0.01), "%.3f",
+               e.cached);
+    e = estimate(KVR_WHATIF_HOST_2, 4);
+    util_check(near(e.cached, kvr_whatif_share(&w, 2 / 0.9), 0.01), "%.3f",
+               e.cached);
+}
+
+
+/* replies take room, and are not used again */
+TEST(test_whatif_replies)
+{
+    double  before;
+
+    clean();
+    even(4000);
+
+    before = kvr_whatif_share(&w, 2);
+    kvr_whatif_reply(&w, 400000);
+
+    /* P(x) = 1 - x / 8: x - x^2 / 16 is twice of 15 / 16 */
+
+    util_check(near(before, 0.646, 0.02)
+               && near(kvr_whatif_share(&w, 2), 0.5425, 0.02), "%.3f, %.3f",
+               before, kvr_whatif_share(&w, 2));
 }
 
 
@@ -151,7 +186,7 @@ TEST(test_whatif_delivered)
     e = estimate(KVR_WHATIF_NOW, 4);
     util_check(near(e.cached, 0.125, 0.01), "half %.3f", e.cached);
     e = estimate(KVR_WHATIF_TWICE, 4);
-    util_check(near(e.cached, 0.455, 0.02), "between the two %.3f", e.cached);
+    util_check(near(e.cached, 0.587, 0.02), "as few are missing %.3f", e.cached);
     e = estimate(KVR_WHATIF_HALF, 4);
     util_check(near(e.cached, kvr_whatif_share(&w, 0.5) / 2, 0.01), "%.3f",
                e.cached);
