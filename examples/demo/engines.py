@@ -187,6 +187,7 @@ def program(folder):
 class Engine:
     """One llama-server with the demo's model."""
 
+    health = "/health"
     patience = 60       # seconds until it must answer
 
     def __init__(self, folder, log, port=None, slots=SLOTS, detach=False,
@@ -231,7 +232,7 @@ class Engine:
             if self.process.poll() is not None:
                 return False
 
-            if healthy(self.address):
+            if healthy(self.address, self.health):
                 return True
 
             time.sleep(0.02)
@@ -303,12 +304,12 @@ def stop(*processes):
         process.wait()
 
 
-def healthy(address):
+def healthy(address, path="/health"):
     """Whether the engine at that address is ready to serve."""
     connection = http.client.HTTPConnection(address, timeout=5)
 
     try:
-        connection.request("GET", "/health")
+        connection.request("GET", path)
         return connection.getresponse().status == 200
     except (OSError, http.client.HTTPException):
         return False

@@ -73,12 +73,23 @@ class Engine(engines.Engine):
     # each of its three processes reads torch anew
 
     patience = 600
+    environment = ENVIRONMENT
 
     def __init__(self, folder, log, port=None, detach=False, tokens=TOKENS,
                  events=0, model="model", more=()):
         self.port = port or engines.free_port()
         self.log = log
 
+        environment = {**os.environ, **self.environment,
+                       "VLLM_CACHE_ROOT": os.path.join(folder, "cache"),
+                       "VLLM_CONFIG_ROOT": os.path.join(folder, "config")}
+
+        with open(log, "ab") as f:
+            self.process = engines.spawn(
+                [*self.command(folder, tokens, events, model), *more], f,
+                detach, folder, end=signal.SIGTERM, environment=environment)
+
+    def command(self, folder, tokens, events, model):
         command = [
             os.path.join(folder, "venv/bin/vllm"), "serve",
             os.path.join(folder, model), "--served-model-name", "m",
@@ -101,16 +112,7 @@ class Engine(engines.Engine):
                 "replay_endpoint": "tcp://*:%d" % (self.port + 2 * events),
                 "topic": "kv"})]
 
-        command += more
-
-        environment = {**os.environ, **ENVIRONMENT,
-                       "VLLM_CACHE_ROOT": os.path.join(folder, "cache"),
-                       "VLLM_CONFIG_ROOT": os.path.join(folder, "config")}
-
-        with open(log, "ab") as f:
-            self.process = engines.spawn(command, f, detach, folder,
-                                         end=signal.SIGTERM,
-                                         environment=environment)
+        return command
 
 
 def start(count, folder, logs, ports=None, **options):

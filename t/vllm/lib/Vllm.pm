@@ -27,9 +27,12 @@ use constant EVENTS => 2000;
 our @ISA = qw(Kvroute);
 our @EXPORT = (@Kvroute::EXPORT, qw(usage words));
 
-my $program = "$FindBin::Bin/../../examples/demo/vllm.py";
-
 $ENV{PYTHONDONTWRITEBYTECODE} = 1;
+
+# of other engines: t/sglang/lib/Sglang.pm
+
+sub program { return 'examples/demo/vllm.py'; }
+sub prefix { return 'vllm'; }
 
 
 sub new {
@@ -85,7 +88,8 @@ sub server {
 
     unlink $log;
 
-    $t->{server}{$ports[0]} = $t->spawn($log, 'python3', $program, 'start',
+    $t->{server}{$ports[0]} = $t->spawn($log, 'python3',
+        "$FindBin::Bin/../../" . $t->program(), 'start',
         '--count', scalar @ports, '--port', $ports[0],
         '--logs', "$t->{dir}/$ports[0]", '--events', EVENTS,
         $t->{model} ? ('--model', $t->{model}) : (), '--', @more);
@@ -104,7 +108,7 @@ sub ready {
         return $ended;
     }, 600);
 
-    die "vLLM does not start: " . Kvroute::slurp($log)
+    die "it does not start: " . Kvroute::slurp($log)
         . Kvroute::slurp("$t->{dir}/$port/engine1.log")
         if $ended || Kvroute::slurp($log) !~ /^ready/m;
 }
@@ -141,9 +145,10 @@ sub metric {
     my ($t, $port, $name, $words) = @_;
 
     my $text = $t->get('/metrics', port => $port)->{body} // '';
+    my $prefix = $t->prefix();
     my $sum;
 
-    while ($text =~ /^vllm:\Q$name\E(?:\{([^\n]*)\})? ([\d.e+-]+)$/mg) {
+    while ($text =~ /^$prefix:\Q$name\E(?:\{([^\n]*)\})? ([\d.e+-]+)$/mg) {
         my ($labels, $value) = ($1 // '', $2);
         $sum += $value if !defined $words || $labels =~ /$words/;
     }
@@ -158,7 +163,8 @@ sub metric {
 sub front {
     my ($t, $upstream, $location) = @_;
 
-    my @servers = map { "server 127.0.0.1:$t->{vars}{$_};" }
+    my $args = $t->{server_args} // '';
+    my @servers = map { "server 127.0.0.1:$t->{vars}{$_}$args;" }
                   sort grep { /^E\d+$/ } keys %{$t->{vars}};
 
     $t->{vars}{TOKENS} = join '|', '$arg_n', map { "\$kvroute_$_" } qw(
@@ -275,13 +281,15 @@ sub usage {
         my $e = eval { decode_json($json) } or next;
 
         for my $in ($e, $e->{response}, $e->{message}) {
-            my $u = ref $in eq 'HASH' && $in->{usage} or next;
+            my $u = ref $in eq 'HASH' && ($in->{usage} // $in->{meta_info}) or next;
 
             $said{reply} = $u->{completion_tokens} // $u->{output_tokens};
 
             if (defined $u->{output_tokens} && !$u->{output_tokens_details}) {
 
-                # Anthropic's, in three parts
+                # Anthropic's, in three parts; SGLang's last event has the reply only
+
+                next unless defined $u->{input_tokens};
 
                 $said{cached} = $u->{cache_read_input_tokens} // 0;
                 $said{prompt} = $u->{input_tokens} + $said{cached}
@@ -291,7 +299,7 @@ sub usage {
                 my $d = $u->{prompt_tokens_details} // $u->{input_tokens_details};
 
                 $said{prompt} = $u->{prompt_tokens} // $u->{input_tokens};
-                $said{cached} = $d->{cached_tokens};
+                $said{cached} = $u->{cached_tokens} // $d->{cached_tokens};
             }
         }
 
@@ -494,12 +502,13 @@ sub ratio {
 }
 
 
-# puts figures into build/vllm.json, beside what is there
+# puts figures into build/vllm.json, by the tests' folder, beside what is there
 
 sub figure {
     my (%new) = @_;
 
-    my $file = ($ENV{BUILD} || "$FindBin::Bin/../../build") . '/vllm.json';
+    my ($name) = $FindBin::Bin =~ m{([^/]+)/?$};
+    my $file = ($ENV{BUILD} || "$FindBin::Bin/../../build") . "/$name.json";
     my $all = eval { decode_json(Kvroute::slurp($file)) } // {};
 
     Kvroute::write_file($file, JSON::PP->new->canonical->pretty->encode(
