@@ -64,7 +64,7 @@ ok(wait_for(sub { heard('stored') > $stored + 6 * 20 }), 'blocks that were store
 # conversations that come back when caches have been used for more
 
 my %before = map { $_ => heard($_) } qw(removed lost garbled);
-my $f = $t->measure(Vllm::EVICTING, sessions => 24);
+my $f = $t->measure(Vllm::EVICTING, sessions => 36);
 
 $f->{removed} = heard('removed') - $before{removed};
 $f->{attributed} = heard('attributed');
