@@ -34,7 +34,7 @@ sub request_of {
 
 # /v1/loads: load and capacity, no counters
 
-$t->front('kvroute_probe interval=100ms timeout=5s path=/v1/loads;');
+$t->front('kvroute_probe interval=100ms timeout=5s url=/v1/loads;');
 
 for my $port (@e) {
     ok(wait_for(sub { engine($port, 'capacity_tokens') }), '/v1/loads: an answer');
