@@ -108,8 +108,22 @@ ROUTERS = {
 
 # --- loads
 
+TOKENIZER = "kvroute/words"
+
+
 def tokenizer(folder):
-    """Trains one, as aiperf's built-in one is downloaded."""
+    """Trains one, as aiperf's built-in one is downloaded.
+
+    It is put where downloads are kept: aiperf's processes for traces look
+    nowhere else.
+    """
+    hub = os.path.join(folder, "hub", "models--" + TOKENIZER.replace("/", "--"))
+    version = "0" * 40
+    os.makedirs(os.path.join(hub, "refs"))
+
+    with open(os.path.join(hub, "refs", "main"), "w") as f:
+        f.write(version)
+
     subprocess.run([AIPERF + "/python", "-c", """
 import glob, sys
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -124,7 +138,8 @@ t.train(glob.glob(g.__path__[0] + "/assets/*.txt"), trainers.BpeTrainer(
     initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
 PreTrainedTokenizerFast(tokenizer_object=t, eos_token="<|end|>",
                         bos_token="<|end|>").save_pretrained(sys.argv[1])
-""", folder], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+""", os.path.join(hub, "snapshots", version)], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def pool(folder, seed):
@@ -237,13 +252,14 @@ def play(router, load, seed, folder):
         with tempfile.TemporaryDirectory(dir=folder) as run:
             done = subprocess.run(
                 [AIPERF + "/aiperf", "profile", "--model", "m",
-                 "--tokenizer", folder + "/tokenizer", "--endpoint-type", "chat",
+                 "--tokenizer", TOKENIZER, "--endpoint-type", "chat",
                  "--streaming", "--url", "http://127.0.0.1:%d" % front.port,
                  "--use-server-token-count", "--random-seed", seed,
                  "--ui-type", "none", "--no-gpu-telemetry", "--no-server-metrics",
                  "--output-artifact-dir", run, "--extra-inputs",
                  "ignore_eos:true", *LOADS[load](run, int(seed))],
-                env={**os.environ, "COLUMNS": "120"},
+                env={**os.environ, "COLUMNS": "120", "HF_HOME": folder,
+                     "HF_HUB_OFFLINE": "1"},
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
             try:
@@ -283,8 +299,7 @@ def main():
     result = {}
 
     with tempfile.TemporaryDirectory(prefix="kvroute-aiperf-") as folder:
-        os.mkdir(folder + "/tokenizer")
-        tokenizer(folder + "/tokenizer")
+        tokenizer(folder)
 
         for load in (os.environ.get("LOADS") or " ".join(LOADS)).split():
             runs = {r: [] for r in ROUTERS
