@@ -235,7 +235,8 @@ musl: test-deps ## unit and integration tests with musl, as on Alpine (build/mus
 
 
 .PHONY: test-vllm
-test-vllm: DEPS += python3-venv binutils libnuma1 libgomp1
+test-vllm: DEPS += python3-venv binutils libnuma1 libgomp1 libibverbs1 \
+           librdmacm1
 test-vllm: deps ## tests with real vLLM on CPUs: fetches 0.7 GB once (15 minutes; TESTS=...)
 	@$(MAKE) -s build
 	@KVROUTE_MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" t/vllm/run
