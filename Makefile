@@ -244,14 +244,14 @@ test-vllm: deps ## tests with real vLLM on CPUs: fetches 0.7 GB once (15 minutes
 
 .PHONY: test-sglang
 test-sglang: DEPS += python3-venv binutils libnuma1 libgomp1
-test-sglang: deps ## tests with real SGLang on CPUs: fetches 1.2 GB once (15 minutes; TESTS=...)
+test-sglang: deps ## tests with real SGLang on CPUs (15 minutes, 5 GB with vLLM; TESTS=...)
 	@$(MAKE) -s build
 	@KVROUTE_MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" t/vllm/run sglang
 
 
 .PHONY: test-foreign
 test-foreign: DEPS += python3-venv g++ cmake ninja-build
-test-foreign: deps ## tests with an engine that kvroute does not know, llama-cpp-python: compiles it once
+test-foreign: deps ## tests with an engine that kvroute does not know, llama-cpp-python: compiles it once (8 minutes of processor, 0.2 GB)
 	@$(MAKE) -s build
 	@KVROUTE_MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" t/vllm/run foreign
 
