@@ -24,6 +24,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -240,6 +241,31 @@ def weka(folder, seed):
 LOADS = {"pool": pool, "mooncake": mooncake, "weka": weka}
 
 
+def finish(command, env, records):
+    """Runs aiperf; returns what it printed.
+
+    It may have a record of each request and not end (0.13, on a busy machine):
+    interrupted, it writes its figures all the same.
+    """
+    with tempfile.TemporaryFile("w+") as out, \
+            subprocess.Popen(command, env=env, stdout=out,
+                             stderr=subprocess.STDOUT) as process:
+        size = -1
+
+        while True:
+            try:
+                process.wait(120)
+                break
+            except subprocess.TimeoutExpired:
+                before, size = size, (os.path.getsize(records)
+                                      if os.path.exists(records) else -1)
+                if size == before and size > 0:
+                    process.send_signal(signal.SIGINT)
+
+        out.seek(0)
+        return out.read()
+
+
 def play(router, load, seed, folder):
     """One run; returns what aiperf and the engines counted."""
     engines = Engines(ENGINES, "--hardware", "devstral-24b-fp8-h100",
@@ -250,7 +276,7 @@ def play(router, load, seed, folder):
 
     try:
         with tempfile.TemporaryDirectory(dir=folder) as run:
-            done = subprocess.run(
+            done = finish(
                 [AIPERF + "/aiperf", "profile", "--model", "m",
                  "--tokenizer", TOKENIZER, "--endpoint-type", "chat",
                  "--streaming", "--url", "http://127.0.0.1:%d" % front.port,
@@ -259,21 +285,20 @@ def play(router, load, seed, folder):
                  "--output-artifact-dir", run, "--extra-inputs",
                  "ignore_eos:true", *LOADS[load](run, int(seed))],
                 env={**os.environ, "COLUMNS": "120", "HF_HOME": folder,
-                     "HF_HUB_OFFLINE": "1"},
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                     "HF_HUB_OFFLINE": "1"}, run + "/profile_export.jsonl")
 
             try:
                 with open(run + "/profile_export_aiperf.json") as f:
                     found = json.load(f)
             except OSError:
-                raise SystemExit(done.stdout[-3000:])
+                raise SystemExit(done[-3000:])
 
             if os.environ.get("KEEP"):
                 shutil.copytree(run, os.path.join(
                     os.environ["KEEP"], "%s-%s-%s" % (load, router, seed)))
 
         if os.environ.get("TABLES") != "0":
-            table = done.stdout.partition("LLM Metrics")[2]
+            table = done.partition("LLM Metrics")[2]
             print("%s, %s, seed %s%s" % (load, router, seed,
                                          table.partition("\n\n")[0]))
 
