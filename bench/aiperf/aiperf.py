@@ -244,7 +244,7 @@ LOADS = {"pool": pool, "mooncake": mooncake, "weka": weka}
 def finish(command, env, records):
     """Runs aiperf; returns what it printed.
 
-    It may have a record of each request and not end (0.13, on a busy machine):
+    With forks it has a record of each request and does not end (0.13):
     interrupted, it writes its figures all the same.
     """
     with tempfile.TemporaryFile("w+") as out, \
@@ -254,7 +254,7 @@ def finish(command, env, records):
 
         while True:
             try:
-                process.wait(120)
+                process.wait(30)
                 break
             except subprocess.TimeoutExpired:
                 before, size = size, (os.path.getsize(records)
