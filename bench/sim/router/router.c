@@ -36,6 +36,7 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
 {
     uint32_t            i, ranks;
     uint64_t            units;
+    kvr_resume_t       *resume;
     kvs_router_t       *ro;
     kvs_prefix_conf_t   px;
 
@@ -94,6 +95,15 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
                           sim->fleet.store
                           ? 0 : (uint64_t) (sim->blocks * sim->fleet.disk),
                           0);
+    }
+
+    if (ro->conf.tiers && ro->conf.state == KVS_STATE_TRUE
+        && sim->fleet.state)
+    {
+        resume = &ro->zone.registry.upstream[ro->zone.pool.upstream].resume;
+
+        kvr_set(&resume->step, sim->fleet.state);
+        kvr_set(&resume->seen, KVR_RESUME_ENOUGH);
     }
 
     if (ro->conf.tiers && ro->conf.state == KVS_STATE_TRUE

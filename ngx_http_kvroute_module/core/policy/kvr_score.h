@@ -41,7 +41,8 @@
  *
  * What is loaded from a lower tier of the peer's cache counts as uncached, by
  * its price (kvr_tier.h).  If there are lower tiers, pending has also what must
- * leave the GPU's memory first, and nothing is shared: kvr_candidate_tiers().
+ * leave the GPU's memory first.  With these, and for hybrid models, nothing is
+ * shared: kvr_candidate_tiers().
  *
  * What is computed also takes space in the cache and evicts something that may
  * be needed again.  So most of it (3/4) counts once more, and a session does

@@ -141,7 +141,7 @@ kvr_candidate_deliver(const kvr_zone_t *zone, const kvr_pool_t *pool,
         return 0;
     }
 
-    tiers = 0;
+    tiers = kvr_resume_step(resume) != 0;
     stored = 0;
     all = set;
 
@@ -221,28 +221,30 @@ kvr_candidate_extra(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
  * memory.  So do those behind it: each that waits now adds 3/4 of this one's
  * size, but all no more than what is missing.
  *
- * What other requests may need of the prompt makes it no cheaper there.  With
- * such a rebate each peer would get each hot prefix whenever its memory is
- * full, and more memory would be missing.
+ * A hot prefix is no cheaper here because others will use it.  With lower
+ * tiers, each peer would get each hot prefix whenever its memory is full, and
+ * more memory would be missing.  A hybrid model may not resume behind it.
  */
 void
 kvr_candidate_tiers(const kvr_view_t *v, kvr_candidate_t *c, uint32_t peer)
 {
-    uint64_t  gpu, context;
+    uint64_t       gpu, context;
+    kvr_resume_t  *resume;
 
     c->load = (uint64_t) v->loads[peer] * KVR_BLOCK;
 
     gpu = KVR_BLOCK * (uint64_t)
           kvr_get(&v->zone->registry->peer[peer].tier[KVR_TIER_GPU].until);
 
-    if (gpu == 0) {
-        return;
+    resume = &v->zone->registry->upstream[v->pool->upstream].resume;
+
+    if (gpu || kvr_resume_step(resume)) {
+        c->shared = 0;
     }
 
-    c->shared = 0;
     context = c->resident + v->bytes;
 
-    if (context > gpu) {
+    if (gpu && context > gpu) {
         c->pending += kvr_min(context - gpu, (c->unanswered + 1) * v->bytes)
                       * 3 / 4;
     }

@@ -85,8 +85,8 @@ void kvr_candidate_view(kvr_view_t *v);
 
 /*
  * Sets what peers can deliver of the units that they have: fewer, if the model
- * does not resume there.  If a peer has lower tiers, sets loads[], by peer, to
- * what loading costs, and returns 1.
+ * does not resume there.  With lower tiers or a hybrid model, sets loads[], by
+ * peer, to what loading costs, and returns 1.
  */
 int kvr_candidate_deliver(const kvr_zone_t *zone, const kvr_pool_t *pool,
     const uint64_t *chain, kvr_set_t set, uint32_t *matched, uint32_t *loads);
@@ -106,7 +106,7 @@ void kvr_candidate_hot(const kvr_zone_t *zone, const uint64_t *chain,
 void kvr_candidate_extra(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     uint32_t member);
 
-/* The same for upstreams whose peers have lower tiers: view->loads is set. */
+/* The same for lower tiers and hybrid models: view->loads is set. */
 void kvr_candidate_tiers(const kvr_view_t *v, kvr_candidate_t *c,
     uint32_t peer);
 

@@ -627,6 +627,7 @@ TEST(test_attempt_room)
     gpu = &s.zone.registry->peer[s.peer].tier[KVR_TIER_GPU];
 
     v.zone = &s.zone;
+    v.pool = &s.pool;
     v.bytes = 1000;
     v.loads = loads;
 

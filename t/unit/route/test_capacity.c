@@ -659,6 +659,7 @@ TEST(test_capacity_hostile)
                                   s.chain, s.pool.set, matched, loads))
         {
             v.zone = &s.zone;
+            v.pool = &s.pool;
             v.bytes = UNITS * UNIT;
             v.loads = loads;
             c.resident = util_next(&r) >> util_below(&r, 64);
