@@ -48,7 +48,7 @@ ngx_http_kvroute_events_stream_open(ngx_http_kvroute_events_stream_t *stream,
     ngx_connection_t         *c;
     ngx_http_kvroute_conn_t  *conn;
 
-    kvr_subscription_init(&stream->subscription, role, NULL, 0);
+    kvr_subscription_init(&stream->subscription, role);
 
     stream->held = 0;
     stream->refused = 0;

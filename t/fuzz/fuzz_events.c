@@ -229,8 +229,7 @@ fuzz_run(const uint8_t *data, size_t size, unsigned skip, util_rng_t *r,
     memset(f, 0, sizeof(fuzz_found_t));
     fuzz_memory(NULL, 0);
 
-    kvr_subscription_init(&s, skip & 4 ? KVR_ZMTP_DEALER : KVR_ZMTP_SUB, "kv",
-                          2);
+    kvr_subscription_init(&s, skip & 4 ? KVR_ZMTP_DEALER : KVR_ZMTP_SUB);
 
     if (skip & 3) {
         n = skip >> 2 & 1;

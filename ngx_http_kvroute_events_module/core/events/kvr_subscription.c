@@ -14,8 +14,7 @@ static kvr_subscription_e kvr_subscription_event(kvr_subscription_t *s);
 
 
 void
-kvr_subscription_init(kvr_subscription_t *s, kvr_zmtp_role_e role,
-    const void *topic, size_t len)
+kvr_subscription_init(kvr_subscription_t *s, kvr_zmtp_role_e role)
 {
     s->memory = NULL;
     s->next_seq = 0;
@@ -23,7 +22,7 @@ kvr_subscription_init(kvr_subscription_t *s, kvr_zmtp_role_e role,
     s->payload = 0;
     s->reading = 0;
 
-    kvr_zmtp_init(&s->zmtp, role, topic, len);
+    kvr_zmtp_init(&s->zmtp, role);
 }
 
 

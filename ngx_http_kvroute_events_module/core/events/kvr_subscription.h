@@ -65,8 +65,7 @@ typedef struct {
 } kvr_subscription_t;
 
 
-void kvr_subscription_init(kvr_subscription_t *s, kvr_zmtp_role_e role,
-    const void *topic, size_t len);
+void kvr_subscription_init(kvr_subscription_t *s, kvr_zmtp_role_e role);
 
 /*
  * Reads and moves *p on.  The caller repeats it until AGAIN or FAILED, or stops

@@ -51,19 +51,13 @@ kvr_zmtp_fail(kvr_zmtp_t *z, const char *error)
 
 
 void
-kvr_zmtp_init(kvr_zmtp_t *z, kvr_zmtp_role_e role, const void *topic,
-    size_t len)
+kvr_zmtp_init(kvr_zmtp_t *z, kvr_zmtp_role_e role)
 {
     uint8_t  greeting[KVR_ZMTP_GREETING];
 
     memset(z, 0, offsetof(kvr_zmtp_t, command));
 
     z->role = role;
-    z->topic_len = (uint8_t) kvr_min(len, KVR_ZMTP_TOPIC);
-
-    if (z->topic_len) {
-        memcpy(z->topic, topic, z->topic_len);
-    }
 
     memset(greeting, 0, KVR_ZMTP_GREETING);
 
@@ -290,7 +284,6 @@ static kvr_zmtp_e
 kvr_zmtp_ready(kvr_zmtp_t *z, const uint8_t *p, const uint8_t *last)
 {
     size_t          n, len;
-    uint8_t         head[3];
     const uint8_t  *name, *value;
 
     for ( /* void */ ; last - p > 1; p = value + len) {
@@ -329,15 +322,13 @@ kvr_zmtp_ready(kvr_zmtp_t *z, const uint8_t *p, const uint8_t *last)
         }
     }
 
-    /* subscribes by a message, which all versions of ZeroMQ accept */
+    /*
+     * Subscribes to all topics, by a message, which all versions of ZeroMQ
+     * accept.
+     */
 
     if (z->role == KVR_ZMTP_SUB) {
-        head[0] = 0;
-        head[1] = (uint8_t) (z->topic_len + 1);
-        head[2] = 1;
-
-        kvr_zmtp_put(z, head, 3);
-        kvr_zmtp_put(z, z->topic, z->topic_len);
+        kvr_zmtp_put(z, "\0\1\1", 3);
     }
 
     z->open = 1;

@@ -24,7 +24,6 @@
 #include "core/base/kvr_core.h"
 
 
-#define KVR_ZMTP_TOPIC        128                 /* bytes of a topic */
 #define KVR_ZMTP_FRAME_MAX    (64 * 1024 * 1024)
 #define KVR_ZMTP_COMMAND_MAX  4096
 #define KVR_ZMTP_OUT          512
@@ -61,23 +60,16 @@ typedef struct {
     uint8_t            role;
     uint8_t            state;
     uint8_t            flags;
-    uint8_t            topic_len;
     unsigned           open:1;
     unsigned           more:1;   /* another frame of the message follows */
 
     uint8_t            command[256];   /* its first bytes */
-    uint8_t            topic[KVR_ZMTP_TOPIC];
     uint8_t            out[KVR_ZMTP_OUT];
 } kvr_zmtp_t;
 
 
-/*
- * Begins with a greeting in out.  A subscriber receives the messages whose
- * first frame begins with the topic, of at most KVR_ZMTP_TOPIC bytes; a DEALER
- * has none.
- */
-void kvr_zmtp_init(kvr_zmtp_t *z, kvr_zmtp_role_e role, const void *topic,
-    size_t len);
+/* Begins with a greeting in out.  A subscriber receives all topics. */
+void kvr_zmtp_init(kvr_zmtp_t *z, kvr_zmtp_role_e role);
 
 /* Reads and moves *p on.  The caller repeats it until AGAIN or FAILED. */
 kvr_zmtp_e kvr_zmtp_read(kvr_zmtp_t *z, const uint8_t **p,

@@ -99,8 +99,7 @@ kvr_outlier_quantile(_Atomic uint32_t *word, uint64_t value, uint32_t up,
 
 
 int
-kvr_outlier_slow(kvr_outlier_fleet_t *fleet, const kvr_outlier_conf_t *conf,
-    uint64_t bytes, uint64_t ms)
+kvr_outlier_slow(kvr_outlier_fleet_t *fleet, uint64_t bytes, uint64_t ms)
 {
     int       slow;
     uint64_t  pace;
@@ -110,7 +109,7 @@ kvr_outlier_slow(kvr_outlier_fleet_t *fleet, const kvr_outlier_conf_t *conf,
 
     slow = kvr_get(&fleet->samples) >= KVR_OUTLIER_SAMPLES
            && ms >= KVR_OUTLIER_FLOOR
-           && pace > (uint64_t) conf->slow * kvr_get(&fleet->pace);
+           && pace > KVR_OUTLIER_TIMES * (uint64_t) kvr_get(&fleet->pace);
 
     kvr_outlier_quantile(&fleet->pace, pace, 8, 8);
 
@@ -130,8 +129,7 @@ kvr_outlier_first(kvr_outlier_fleet_t *fleet, uint64_t ms)
 
 
 int
-kvr_outlier_good(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
-    uint64_t given, uint64_t now)
+kvr_outlier_good(kvr_outlier_t *o, uint64_t given, uint64_t now)
 {
     uint64_t  word;
 
@@ -146,14 +144,14 @@ kvr_outlier_good(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     word = kvr_get(&o->window);
 
     if (kvr_likely(word >> 2 * KVR_OUTLIER_BITS
-                   == kvr_outlier_slot(conf->window, now)
+                   == kvr_outlier_slot(KVR_OUTLIER_WINDOW, now)
                    && (word >> KVR_OUTLIER_BITS & KVR_OUTLIER_MASK)
                       < KVR_OUTLIER_MASK / 2))
     {
         kvr_add(&o->window, 1ULL << KVR_OUTLIER_BITS);
 
     } else {
-        kvr_outlier_add(&o->window, conf->window, 1, 0, now);
+        kvr_outlier_add(&o->window, KVR_OUTLIER_WINDOW, 1, 0, now);
     }
 
     return kvr_unlikely(kvr_outlier_ejected(kvr_get(&o->state)))
@@ -241,7 +239,7 @@ kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 
     /* a good start was already counted as good */
 
-    kvr_outlier_add(&o->window, conf->window, -late, 1, now);
+    kvr_outlier_add(&o->window, KVR_OUTLIER_WINDOW, -late, 1, now);
 
     state = kvr_get(&o->state);
 
@@ -253,10 +251,10 @@ kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
         return 1;
     }
 
-    c = kvr_outlier_count(kvr_get(&o->window), conf->window, now);
+    c = kvr_outlier_count(kvr_get(&o->window), KVR_OUTLIER_WINDOW, now);
     own = c.good + c.bad;
 
-    return own >= KVR_OUTLIER_LEAST && c.bad * 100 >= own * conf->share;
+    return own >= KVR_OUTLIER_LEAST && c.bad * 100 >= own * KVR_OUTLIER_SHARE;
 }
 
 
@@ -282,12 +280,12 @@ kvr_outlier_again(kvr_outlier_t *o, const kvr_outlier_conf_t *conf, int late,
 
 int
 kvr_outlier_better(const kvr_outlier_t *other, const kvr_outlier_t *o,
-    const kvr_outlier_conf_t *conf, uint64_t now)
+    uint64_t now)
 {
     kvr_outlier_count_t  a, b;
 
-    a = kvr_outlier_count(kvr_get(&other->window), conf->window, now);
-    b = kvr_outlier_count(kvr_get(&o->window), conf->window, now);
+    a = kvr_outlier_count(kvr_get(&other->window), KVR_OUTLIER_WINDOW, now);
+    b = kvr_outlier_count(kvr_get(&o->window), KVR_OUTLIER_WINDOW, now);
 
     if (a.good + a.bad == 0) {
         return -1;

@@ -75,9 +75,6 @@ typedef enum {
 /* as configured */
 typedef struct {
     uint32_t           fails;    /* bad answers in a row */
-    uint32_t           share;    /* % of bad answers in a window */
-    uint32_t           window;   /* ms */
-    uint32_t           slow;     /* times the fleet's median */
     uint32_t           time;     /* ms of the first ejection */
     uint32_t           max;      /* % of servers ejected at once */
     uint32_t           budget;   /* % of requests that can be retries; 0: all */
@@ -113,8 +110,13 @@ typedef struct {
 } kvr_outlier_fleet_t;
 
 
-/* answers that a share needs */
+/* ms of the window; % of bad answers in it, and the answers that it needs */
+#define KVR_OUTLIER_WINDOW    30000
+#define KVR_OUTLIER_SHARE     50
 #define KVR_OUTLIER_LEAST     10
+
+/* an answer is slow from so many times the fleet's median on */
+#define KVR_OUTLIER_TIMES     6
 
 /* first events before which nothing is slow or silent */
 #define KVR_OUTLIER_SAMPLES   32
@@ -218,8 +220,7 @@ kvr_outlier_heard(kvr_outlier_t *o)
  * Tells whether the first event of a stream was slow, ms after the pick with so
  * many bytes to prefill; updates the fleet's median.
  */
-int kvr_outlier_slow(kvr_outlier_fleet_t *fleet,
-    const kvr_outlier_conf_t *conf, uint64_t bytes, uint64_t ms);
+int kvr_outlier_slow(kvr_outlier_fleet_t *fleet, uint64_t bytes, uint64_t ms);
 
 /* Notes any first event, ms after the pick. */
 void kvr_outlier_first(kvr_outlier_fleet_t *fleet, uint64_t ms);
@@ -228,8 +229,7 @@ void kvr_outlier_first(kvr_outlier_fleet_t *fleet, uint64_t ms);
  * Notes the good start of an answer; given: time of the pick.  Returns 1 if it
  * returned the server.
  */
-int kvr_outlier_good(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
-    uint64_t given, uint64_t now);
+int kvr_outlier_good(kvr_outlier_t *o, uint64_t given, uint64_t now);
 
 /*
  * Notes a good answer of an ejected server; late: at its end.  Returns 1 if it
@@ -304,7 +304,7 @@ int kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
  * answers.  -1: it has no recent answers.
  */
 int kvr_outlier_better(const kvr_outlier_t *other, const kvr_outlier_t *o,
-    const kvr_outlier_conf_t *conf, uint64_t now);
+    uint64_t now);
 
 /* Ejects it; returns for how many ms, or 0 if it was ejected already. */
 uint64_t kvr_outlier_eject(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,

@@ -70,11 +70,11 @@ kvr_eject_first(kvr_eject_t *e, const kvr_zone_t *zone,
 
     /* an answer that is no stream arrives complete */
 
-    if (stream && kvr_outlier_slow(fleet, &pool->eject, e->bytes, ms)) {
+    if (stream && kvr_outlier_slow(fleet, e->bytes, ms)) {
         return rc | kvr_eject_end(e, zone, pool, KVR_OUTLIER_SLOW, 0, now);
     }
 
-    return kvr_outlier_good(&member->outlier, &pool->eject, e->given, now)
+    return kvr_outlier_good(&member->outlier, e->given, now)
            ? rc | kvr_eject_return(zone, pool, member) : rc;
 }
 
@@ -190,7 +190,7 @@ kvr_eject_step(kvr_eject_t *e, const kvr_zone_t *zone,
         return 0;
     }
 
-    rc = kvr_trial_step(&o->trial, e->arm, reason == what, pool->eject.window,
+    rc = kvr_trial_step(&o->trial, e->arm, reason == what, KVR_OUTLIER_WINDOW,
                         now);
 
     e->arm = KVR_TRIAL_NONE;
@@ -345,8 +345,7 @@ kvr_eject_better(const kvr_zone_t *zone, const kvr_pool_t *pool,
         if (m != own && kvr_eject_other(zone, pool, m)) {
             rc = reason == KVR_OUTLIER_SILENT
                  ? kvr_get(&m->outlier.asked) - 1 >= suspect_after
-                 : kvr_outlier_better(&m->outlier, &own->outlier, &pool->eject,
-                                      now);
+                 : kvr_outlier_better(&m->outlier, &own->outlier, now);
             known |= rc >= 0;
             better |= rc > 0;
         }

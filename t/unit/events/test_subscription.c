@@ -34,7 +34,7 @@ note(talk_t *t, const char *what)
 
 
 static void
-begin(talk_t *t, kvr_zmtp_role_e role, const char *topic)
+begin(talk_t *t, kvr_zmtp_role_e role)
 {
     memset(t, 0, sizeof(talk_t));
 
@@ -43,7 +43,7 @@ begin(talk_t *t, kvr_zmtp_role_e role, const char *topic)
     t->s.next_seq = 5;
     t->s.seq_len = 8;
 
-    kvr_subscription_init(&t->s, role, topic, strlen(topic));
+    kvr_subscription_init(&t->s, role);
 }
 
 
@@ -131,8 +131,7 @@ done:
 
 /* in all ways in which it can be cut the same is found */
 static void
-expect(const util_buf_t *b, kvr_zmtp_role_e role, const char *topic,
-    const char *found)
+expect(const util_buf_t *b, kvr_zmtp_role_e role, const char *found)
 {
     size_t      n;
     talk_t      t;
@@ -141,7 +140,7 @@ expect(const util_buf_t *b, kvr_zmtp_role_e role, const char *topic,
 
     for (k = 0; util_cut(b->len, k, &cut, &n); k++) {
         util_note("cut %u", k);
-        begin(&t, role, topic);
+        begin(&t, role);
         hear(&t, b, cut, n);
         util_check(strcmp(t.found, found) == 0, "found \"%s\"", t.found);
         util_drop(&t.out);
@@ -194,7 +193,7 @@ TEST(test_subscription_messages)
     pack_frame(&b, 4, "\4PONG", 5);
     pack_message(&b, "12345678", 258, &small);
 
-    expect(&b, KVR_ZMTP_SUB, "",
+    expect(&b, KVR_ZMTP_SUB,
            "open 0 e1/3 e2/1 done 1 e1/100 e2/1 done alive "
            "258 e1/3 e2/1 done ");
 
@@ -226,7 +225,7 @@ TEST(test_subscription_replay)
     pack_frame(&b, 1, seq.p, 8);
     pack_frame(&b, 0, none.p, 0);
 
-    expect(&b, KVR_ZMTP_DEALER, "",
+    expect(&b, KVR_ZMTP_DEALER,
            "open 5 e1/3 e2/1 done 6 e1/3 e2/1 done end done ");
 
     util_drop(&payload);
@@ -260,7 +259,7 @@ TEST(test_subscription_bad)
     pack_message(&b, "kv", 3, &more);
     pack_message(&b, "kv", 4, &good);
 
-    expect(&b, KVR_ZMTP_SUB, "kv",
+    expect(&b, KVR_ZMTP_SUB,
            "open bad bad 1 bad 2 e1/2 bad bad 3 e1/2 e2/1 bad "
            "4 e1/2 e2/1 done ");
 
@@ -287,7 +286,7 @@ TEST(test_subscription_pause)
     pack_message(&b, "kv", 4, &payload);
     pack_message(&b, "kv", 5, &payload);
 
-    begin(&t, KVR_ZMTP_SUB, "");
+    begin(&t, KVR_ZMTP_SUB);
     p = b.p;
 
     ck_assert(kvr_subscription_read(&t.s, &p, b.p + b.len)
@@ -325,15 +324,15 @@ TEST(test_subscription_says)
     talk_t      t;
     util_buf_t  b = { 0 }, more = { 0 };
 
-    begin(&t, KVR_ZMTP_SUB, "kv@");
+    begin(&t, KVR_ZMTP_SUB);
     pack_handshake(&b, "PUB");
     hear(&t, &b, UTIL_WHOLE, 0);
 
-    ck_assert_uint_eq(t.out.len, 64 + 27 + 6);
+    ck_assert_uint_eq(t.out.len, 64 + 27 + 3);
     ck_assert(memcmp(t.out.p, b.p, 64) == 0);
     ck_assert(memcmp(t.out.p + 64, "\4\x19\5READY\13Socket-Type\0\0\0\3SUB",
                      27) == 0);
-    ck_assert(memcmp(t.out.p + 91, "\0\4\1kv@", 6) == 0);
+    ck_assert(memcmp(t.out.p + 91, "\0\1\1", 3) == 0);
 
     util_drop(&t.out);
     memset(&t.out, 0, sizeof(t.out));
@@ -365,7 +364,7 @@ TEST(test_subscription_says)
     util_drop(&b);
 
     memset(&b, 0, sizeof(b));
-    begin(&t, KVR_ZMTP_DEALER, "");
+    begin(&t, KVR_ZMTP_DEALER);
     pack_handshake(&b, "ROUTER");
     hear(&t, &b, UTIL_WHOLE, 0);
     ck_assert(memcmp(t.out.p + 64, "\4\x1c\5READY\13Socket-Type\0\0\0\6DEALER",
@@ -404,30 +403,30 @@ TEST(test_subscription_strangers)
     for (i = 0; i < (int) kvr_nelts(greetings); i++) {
         pack_handshake(&b, "PUB");
         b.p[greetings[i].at] = greetings[i].byte;
-        expect(&b, KVR_ZMTP_SUB, "", greetings[i].error);
+        expect(&b, KVR_ZMTP_SUB, greetings[i].error);
         util_drop(&b);
         memset(&b, 0, sizeof(b));
     }
 
     pack_handshake(&b, "ROUTER");
-    expect(&b, KVR_ZMTP_SUB, "",
+    expect(&b, KVR_ZMTP_SUB,
            "not a publisher (PUB) ");
     util_drop(&b);
 
     memset(&b, 0, sizeof(b));
     pack_handshake(&b, "PUB");
-    expect(&b, KVR_ZMTP_DEALER, "",
+    expect(&b, KVR_ZMTP_DEALER,
            "not a replay socket (ROUTER) ");
 
     /* a newer version is one of 3 */
 
     b.p[10] = 4;
-    expect(&b, KVR_ZMTP_SUB, "", "open ");
+    expect(&b, KVR_ZMTP_SUB, "open ");
 
     /* lengths beyond all limits */
 
     util_put(&b, "\2\xff\xff\xff\xff\xff\xff\xff\xff", 9);
-    expect(&b, KVR_ZMTP_SUB, "", "open frame of more than 64 MB ");
+    expect(&b, KVR_ZMTP_SUB, "open frame of more than 64 MB ");
 
     util_drop(&b);
     memset(&b, 0, sizeof(b));
@@ -435,7 +434,7 @@ TEST(test_subscription_strangers)
     b.len = 64;
 
     pack_frame(&b, 4, "\5ERROR\3why", 10);
-    expect(&b, KVR_ZMTP_SUB, "", "the handshake was refused ");
+    expect(&b, KVR_ZMTP_SUB, "the handshake was refused ");
 
     util_drop(&b);
 }

@@ -19,8 +19,7 @@ static kvr_outlier_fleet_t  fleet;
 static uint64_t             now;
 
 static const kvr_outlier_conf_t  conf = {
-    .fails = 5, .share = 50, .window = 30000, .slow = 6, .time = 10000,
-    .max = 50, .budget = 20, .on = 1
+    .fails = 5, .time = 10000, .max = 50, .budget = 20, .on = 1
 };
 
 
@@ -43,7 +42,7 @@ bad(kvr_outlier_e reason, int late, int probe)
 static int
 good(void)
 {
-    return kvr_outlier_good(&o, &conf, now, now);
+    return kvr_outlier_good(&o, now, now);
 }
 
 
@@ -172,27 +171,27 @@ TEST(test_outlier_better)
         (void) bad(KVR_OUTLIER_STATUS, 0, 0);
     }
 
-    util_check(kvr_outlier_better(&other, &o, &conf, now) == -1, "unknown");
+    util_check(kvr_outlier_better(&other, &o, now) == -1, "unknown");
 
     for (i = 0; i < 10; i++) {
         (void) kvr_outlier_bad(&other, &conf, KVR_OUTLIER_STATUS, 0, 0, now);
     }
 
-    util_check(kvr_outlier_better(&other, &o, &conf, now) == 0, "as bad");
+    util_check(kvr_outlier_better(&other, &o, now) == 0, "as bad");
 
     for (i = 0; i < 9; i++) {
-        (void) kvr_outlier_good(&other, &conf, now, now);
+        (void) kvr_outlier_good(&other, now, now);
     }
 
-    util_check(kvr_outlier_better(&other, &o, &conf, now) == 0, "not by half");
+    util_check(kvr_outlier_better(&other, &o, now) == 0, "not by half");
 
-    (void) kvr_outlier_good(&other, &conf, now, now);
+    (void) kvr_outlier_good(&other, now, now);
 
-    util_check(kvr_outlier_better(&other, &o, &conf, now) == 1, "by half");
+    util_check(kvr_outlier_better(&other, &o, now) == 1, "by half");
 
-    now += 20 * conf.window;
+    now += 20 * KVR_OUTLIER_WINDOW;
 
-    util_check(kvr_outlier_better(&other, &o, &conf, now) == -1, "long ago");
+    util_check(kvr_outlier_better(&other, &o, now) == -1, "long ago");
 }
 
 
@@ -209,7 +208,7 @@ TEST(test_outlier_window)
 
     /* forgotten */
 
-    now += 10 * conf.window;
+    now += 10 * KVR_OUTLIER_WINDOW;
 
     for (i = 0; i < 4; i++) {
         util_check(!bad(KVR_OUTLIER_STATUS, 0, 0), "later %d", i);
@@ -301,7 +300,7 @@ TEST(test_outlier_trickle)
     /* a request from before the ejection proves nothing */
 
     now += 5;
-    util_check(!kvr_outlier_good(&o, &conf, now - 10, now), "before");
+    util_check(!kvr_outlier_good(&o, now - 10, now), "before");
     util_check(sick(), "still out");
 
     now += conf.time;
@@ -406,49 +405,49 @@ TEST(test_outlier_slow)
     setup();
 
     for (i = 0; i < KVR_OUTLIER_SAMPLES; i++) {
-        util_check(!kvr_outlier_slow(&fleet, &conf, 8192, 60000), "unknown");
+        util_check(!kvr_outlier_slow(&fleet, 8192, 60000), "unknown");
         kvr_outlier_first(&fleet, 60000);
     }
 
     setup();
 
     for (i = 0; i < 100; i++) {
-        util_check(!kvr_outlier_slow(&fleet, &conf, 8192, 200), "usual");
+        util_check(!kvr_outlier_slow(&fleet, 8192, 200), "usual");
         kvr_outlier_first(&fleet, 200);
     }
 
     /* the same work in ten times the time, and ten times the work */
 
-    util_check(kvr_outlier_slow(&fleet, &conf, 8192, 2000), "slow");
-    util_check(!kvr_outlier_slow(&fleet, &conf, 20 * 8192, 2000), "much");
-    util_check(!kvr_outlier_slow(&fleet, &conf, 8192, 900), "somewhat");
+    util_check(kvr_outlier_slow(&fleet, 8192, 2000), "slow");
+    util_check(!kvr_outlier_slow(&fleet, 20 * 8192, 2000), "much");
+    util_check(!kvr_outlier_slow(&fleet, 8192, 900), "somewhat");
 
     /* one of four that is slow does not move the median far */
 
     for (i = 0; i < 1000; i++) {
-        (void) kvr_outlier_slow(&fleet, &conf, 8192, i % 4 ? 200 : 100000);
+        (void) kvr_outlier_slow(&fleet, 8192, i % 4 ? 200 : 100000);
     }
 
-    util_check(kvr_outlier_slow(&fleet, &conf, 8192, 2000), "still slow");
+    util_check(kvr_outlier_slow(&fleet, 8192, 2000), "still slow");
 
     /* what is slow everywhere is normal */
 
     for (i = 0; i < 200; i++) {
-        (void) kvr_outlier_slow(&fleet, &conf, 8192, 2000);
+        (void) kvr_outlier_slow(&fleet, 8192, 2000);
     }
 
-    util_check(!kvr_outlier_slow(&fleet, &conf, 8192, 2000), "usual now");
+    util_check(!kvr_outlier_slow(&fleet, 8192, 2000), "usual now");
 
     /* quick enough for anybody */
 
     setup();
 
     for (i = 0; i < 100; i++) {
-        (void) kvr_outlier_slow(&fleet, &conf, 8192, 10);
+        (void) kvr_outlier_slow(&fleet, 8192, 10);
         kvr_outlier_first(&fleet, 10);
     }
 
-    util_check(!kvr_outlier_slow(&fleet, &conf, 8192, KVR_OUTLIER_FLOOR - 1),
+    util_check(!kvr_outlier_slow(&fleet, 8192, KVR_OUTLIER_FLOOR - 1),
                "nobody minds");
 }
 
