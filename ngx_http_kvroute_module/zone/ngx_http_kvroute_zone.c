@@ -30,7 +30,6 @@ static ngx_int_t ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
 static void ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
     ngx_http_kvroute_shm_t *shm);
 static void ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone);
-static ngx_int_t ngx_http_kvroute_zone_secret(u_char *secret, size_t len);
 static void ngx_http_kvroute_zone_fade(ngx_http_kvroute_zone_t *zone);
 static void ngx_http_kvroute_zone_drained(ngx_http_kvroute_zone_t *zone,
     ngx_log_t *log);
@@ -169,9 +168,10 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
         ngx_memcpy(shm->secret, zone->key, KVR_SECRET_LEN);
         shm->keyed = 1;
 
-    } else if (ngx_http_kvroute_zone_secret(shm->secret, KVR_SECRET_LEN)
-               != NGX_OK)
-    {
+    } else if (getrandom(shm->secret, KVR_SECRET_LEN, 0) != KVR_SECRET_LEN) {
+
+        /* up to 256 bytes come at once */
+
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, ngx_errno,
                       "kvroute_zone \"%V\": no random bytes for its secret",
                       &shm_zone->shm.name);
@@ -322,28 +322,6 @@ ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone)
             }
         }
     }
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_zone_secret(u_char *secret, size_t len)
-{
-    size_t   n;
-    ssize_t  rc;
-
-    for (n = 0; n < len; n += (size_t) rc) {
-        rc = getrandom(secret + n, len - n, 0);
-
-        if (rc == -1) {
-            if (ngx_errno != NGX_EINTR) {
-                return NGX_ERROR;
-            }
-
-            rc = 0;
-        }
-    }
-
-    return NGX_OK;
 }
 
 
