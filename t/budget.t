@@ -14,6 +14,18 @@ $t->engines(2, '--hardware', 'none', '--model', 'm',
             '--enable-prompt-tokens-details');
 $t->engines(1, '--hardware', 'none', '--model', 'm');
 
+# two that continue an answer, and one that computes prompts for others
+
+my @more = ('--hardware', 'none', '--model', 'm', '--enable-prompt-tokens-details');
+
+$t->engines(2, @more, '--continue');
+$t->engines(1, @more, '--kv-transfers', "$t->{dir}/transfers", '--disaggregation-mode', 'prefill');
+$t->engines(1, @more, '--kv-transfers', "$t->{dir}/transfers", '--disaggregation-mode', 'decode');
+
+$t->upstream('parts', 'kvroute_eject off;', 'E3 E4 max_fails=0');
+$t->upstream('first', 'E5 max_fails=0');
+$t->upstream('second', 'E6 max_fails=0');
+
 $t->upstream('llm', 'E0 E1 max_fails=0');
 $t->upstream('mute', 'E2 max_fails=0');
 $t->upstream('queued', 'kvroute_queue max=9 timeout=1h;', 'E0 max_conns=1 max_fails=0');
@@ -29,6 +41,7 @@ my $conf = <<'EOC';
 
     map $http_x_rate $rate { default 1500/d; '~.' $http_x_rate; }
 
+    %%FAULT%%
     client_body_buffer_size 1m;
     kvroute_request tenant=$http_x_key name=$http_x_key;
     kvroute_budget $http_x_key zone=z rate=1500/d;
@@ -70,6 +83,40 @@ my $conf = <<'EOC';
         proxy_pass http://llm/;
     }
     location /api/ { kvroute_api write=on; }
+    %%PARTS%%
+    %%LEGS%%
+EOC
+
+$t->{vars}{PARTS} = $t->has('continue') ? <<'EOC' : '';
+    location /broken/ {
+        kvroute_continue on usage=on;
+        kvroute_budget c$http_x_key zone=z rate=100k/d;
+        proxy_set_header X-Engine-Fault $fault;
+        proxy_pass http://parts/;
+    }
+    location /broken/all/ {
+        kvroute_continue on usage=on;
+        kvroute_budget d$http_x_key zone=z rate=100k/d charge=all;
+        proxy_set_header X-Engine-Fault $fault;
+        proxy_pass http://parts/;
+    }
+EOC
+
+$t->{vars}{FAULT} = $t->{vars}{PARTS}
+    && 'map $kvroute_continued $fault { volatile; default none; "" $http_x_fault; '
+       . '0 $http_x_fault; 1 $http_x_fault1; }';
+
+$t->{vars}{LEGS} = $t->has('prefill') ? <<'EOC' : '';
+    location /legs/ {
+        kvroute_prefill first connector=sglang;
+        kvroute_budget l$http_x_key zone=z rate=100k/d;
+        proxy_pass http://second/;
+    }
+    location /legs/all/ {
+        kvroute_prefill first connector=sglang;
+        kvroute_budget m$http_x_key zone=z rate=100k/d charge=all;
+        proxy_pass http://second/;
+    }
 EOC
 
 $t->conf($conf)->run();
@@ -169,6 +216,41 @@ $l = logged($n);
 is($l->{prompt}, '-', 'nothing is reported');
 cmp_ok($l->{charged}, '>', 0.9 * $known, 'charged by its length');
 cmp_ok($l->{charged}, '<', 1.5 * $known, 'roughly');
+
+# --- continued: what was computed, the prompt once, and what was said once
+
+SKIP: {
+    skip 'no such module', 6 if !$t->{vars}{PARTS};
+
+    for my $path ('broken', 'broken/all') {
+        my ($whole, $broken) = map {
+            is(ask("$path/$chat", $path, 4000, body => { max_tokens => 100,
+                                                         stream => JSON::PP::true },
+                   headers => { 'X-Fault' => $_ })->{status}, 200, "$path: $_");
+            logged($n)->{charged};
+        } 'none', 'truncate=5';
+
+        my $most = $path eq 'broken' ? 2 * $whole : $whole;
+        cmp_ok(abs($broken - $most), '<', 50, "$path: $broken of $most");
+    }
+}
+
+# --- computed elsewhere: the prompt once
+
+SKIP: {
+    skip 'no such module', 6 if !$t->{vars}{LEGS};
+
+    for my $path ('legs', 'legs/all') {
+        is(ask("$path/$chat", $path, 4000, body => { max_tokens => 100 })->{status}, 200, $path);
+        $l = logged($n);
+
+        my $cost = $l->{prompt} + ($path eq 'legs' ? 0 : $l->{completion});
+        cmp_ok(abs($l->{charged} - $cost), '<=', 2, "$path: $l->{charged} of $cost");
+
+        ask("$path/$chat", $path, 4000, headers => { 'X-Engine-Fault' => 'status=500' });
+        is(logged($n)->{charged}, 0, "$path: both fail");
+    }
+}
 
 # --- what fails costs nothing
 

@@ -335,8 +335,8 @@ ngx_http_kvroute_budget_charge_part(ngx_http_kvroute_budget_t *b,
 
     part.bytes = ctx->bytes + ctx->extra;
     part.cached = ctx->parsed ? ctx->matched : 0;
-    part.reply = (reply && !reply->bad)
-                 ? (reply->blocks - reply->start) * KVR_BLOCK : 0;
+    part.reply = (reply && !reply->bad && reply->begun)
+                 ? (reply->blocks - reply->start) * KVR_BLOCK + reply->fill : 0;
     part.tokens[0] = tokens.prompt;
     part.tokens[1] = tokens.cached;
     part.tokens[2] = tokens.completion;
