@@ -284,8 +284,8 @@ def play(router, load, seed, folder):
                  "--ui-type", "none", "--no-gpu-telemetry", "--no-server-metrics",
                  "--output-artifact-dir", run, "--extra-inputs",
                  "ignore_eos:true", *LOADS[load](run, int(seed))],
-                env={**os.environ, "COLUMNS": "120", "HF_HOME": folder,
-                     "HF_HUB_OFFLINE": "1"}, run + "/profile_export.jsonl")
+                {**os.environ, "COLUMNS": "120", "HF_HOME": folder,
+                 "HF_HUB_OFFLINE": "1"}, run + "/profile_export.jsonl")
 
             try:
                 with open(run + "/profile_export_aiperf.json") as f:
