@@ -218,8 +218,8 @@ kvr_candidate_extra(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
 
 /*
  * A request waits if the contexts in flight and its own exceed the GPU's
- * memory.  So do those behind it: each that waits now adds 3/4 of this one's
- * size, but all no more than what is missing.
+ * memory.  What is missing counts as pending, but no more than this request:
+ * where all peers are always full, moves would only be computed again.
  *
  * A hot prefix is no cheaper here because others will use it.  With lower
  * tiers, each peer would get each hot prefix whenever its memory is full, and
@@ -245,8 +245,7 @@ kvr_candidate_tiers(const kvr_view_t *v, kvr_candidate_t *c, uint32_t peer)
     context = c->resident + v->bytes;
 
     if (gpu && context > gpu) {
-        c->pending += kvr_min(context - gpu, (c->unanswered + 1) * v->bytes)
-                      * 3 / 4;
+        c->pending += kvr_min(context - gpu, v->bytes);
     }
 }
 

@@ -634,7 +634,6 @@ TEST(test_attempt_room)
     c.resident = 3000;
     c.pending = 10;
     c.shared = 500;
-    c.unanswered = 2;
     loads[s.peer] = 3;
 
     kvr_candidate_tiers(&v, &c, s.peer);
@@ -647,15 +646,15 @@ TEST(test_attempt_room)
 
     kvr_set(&gpu->until, 3200 / UNIT);
     kvr_candidate_tiers(&v, &c, s.peer);
-    util_check(c.pending == 10 + (4000 - 3200 / UNIT * UNIT) * 3 / 4,
+    util_check(c.pending == 10 + 4000 - 3200 / UNIT * UNIT,
                "what is missing: %lu", (unsigned long) c.pending);
 
     c.pending = 10;
     kvr_set(&gpu->until, 1);
     c.resident = UINT64_MAX / 2;
     kvr_candidate_tiers(&v, &c, s.peer);
-    util_check(c.pending == 10 + 3 * 1000 * 3 / 4,
-               "this one and two that wait: %lu", (unsigned long) c.pending);
+    util_check(c.pending == 10 + 1000, "no more than this request: %lu",
+               (unsigned long) c.pending);
 
     teardown();
 }
