@@ -231,8 +231,8 @@ def slope(engines, policy, size, n, unique, second):
 
 def requests():
     """
-    Instructions of a request where events are gone by, to one without: events alone, with
-    aliases, and with sessions that engines tell.  "new" are prompts of which nothing is
+    Instructions of a request where events are gone by, to one without: events alone, and
+    with aliases.  "new" are prompts of which nothing is
     known, as all of those are found again.
     """
     import wire
