@@ -184,7 +184,8 @@ const sentences = {
   "not_sharing": (w) => "nothing is shared with other hosts"
     + (w.reason ? `: ${fault(w.reason)} at the store` : ""),
   "drained": (w) => some(w, "drained by the operator"),
-  "no_counters": (w) => some(w, "without counters, because the zone is full")
+  "no_counters": (w) => some(w, "without counters, because all slots are "
+    + "taken")
 };
 
 const sentence = (w) => (sentences[w.code] || (() => w.code))(w);

@@ -117,7 +117,7 @@ const cases = [
     + "by the operator: 10.0.0.3:8000 (drained)",
    "undrain them when the work is done"],
   [{ code: "no_counters", number: 1, of: 3, servers: [a] }, "1 of 3 servers "
-    + "without counters, because the zone is full: 10.0.0.1:8000",
+    + "without counters, because all slots are taken: 10.0.0.1:8000",
    "raise max_peers= of kvroute_zone"],
   [{ code: "of_a_later_version" }, "of_a_later_version", ""]
 ];

@@ -99,7 +99,7 @@ typedef enum {
     KVR_VERDICT_STALE,       /* engines do not answer the probe */
     KVR_VERDICT_ALONE,       /* sharing with other hosts fails */
     KVR_VERDICT_DRAINED,     /* by the operator */
-    KVR_VERDICT_UNCOUNTED,   /* servers have no counters: the zone is full */
+    KVR_VERDICT_UNCOUNTED,   /* servers have no counters: no slot is free */
     KVR_VERDICT_REASONS
 } kvr_verdict_reason_e;
 
