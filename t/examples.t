@@ -233,9 +233,9 @@ for my $file ('README.md', 'docs/first-steps.md') {
     wait_for(sub { 5 <= grep { /reason=.* ttft=\S/ }
                          split /\n/, Kvroute::slurp($log) });
 
-    like(`awk -f $dir/nginx/hit-share.awk $log`,
+    like(`awk -f $dir/nginx/matched-share.awk $log`,
          qr/^127\.0\.0\.1:\d+ +5 requests  matched +79\.\d%  regret +0\.0%$/m,
-         "$file: its log, by hit-share.awk");
+         "$file: its log, by matched-share.awk");
 
     my ($format) = $conf =~ /(log_format kv .*?;)/s;
     my ($same) = Kvroute::slurp("$root/docs/operations.md")
