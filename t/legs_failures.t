@@ -604,18 +604,18 @@ idle();
 # What was logged is what was counted, and each end of leg 1.  A killed worker has
 # done neither.
 
-my %logged = (ended => 0);
-
-for my $line (split /\n/, $t->access_log()) {
-    my (undef, undef, $outcome, undef, $time) = split / /, $line;
-
-    $logged{$outcome}++;
-    $logged{ended}++ if $time ne '-';
-}
-
-my %counted;
+my (%logged, %counted);
 
 wait_for(sub {
+    %logged = (ended => 0);
+
+    for my $line (split /\n/, $t->access_log()) {
+        my (undef, undef, $outcome, undef, $time) = split / /, $line;
+
+        $logged{$outcome}++;
+        $logged{ended}++ if $time ne '-';
+    }
+
     %counted = ();
 
     for my $u (values %{$t->status()->{upstreams}}) {

@@ -139,9 +139,10 @@ $t->post('/sick/v1/chat/completions', $prompts[0]);
 
 # the small zone's index is written over; its queue is waited in, full, left
 
-for (1 .. 64) {
+# how full it is is estimated, so the bound is passed by far
+
+for (1 .. 24) {
     $t->post('/small/', chat(text(500_000, $_)));
-    last if $t->status()->{zones}{little}{full_since};
 }
 
 is($t->status()->{zones}{z}{full_since}, undef, 'an index with room');
