@@ -355,7 +355,7 @@ for my $why (qw(401 404 429 503 redirected)) {
 
 cut(odd('one,422'), 'engine', 'the continuation is refused');
 
-for my $words (qw(big one,big)) {
+for my $words ('big', 'one,big') {
     my $a = odd($words);
     is("$a->{done} $a->{after} $a->{error} " . length $a->{text}, '1 0 0 ' . ($words eq 'big' ? 1_200_003 : 1_200_006),
        "$words: an event too long to be kept");
