@@ -83,7 +83,7 @@ my $i = 0;
 
 for my $case ([cache => 401], [work => 403], [other => 405], [pair => 400]) {
     my ($upstream, $status) = @$case;
-    my $n = $upstream eq 'pair' ? 120 : 200;
+    my $n = $upstream eq 'pair' ? 120 : 300;
     my $rr = $n / peers($upstream);
     my $k = $upstream eq 'pair' ? 1 : $i++;
     my $why = $status == 405 ? '4xx' : $status;
