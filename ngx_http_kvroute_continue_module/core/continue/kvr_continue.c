@@ -29,7 +29,7 @@ _Static_assert(kvr_nelts(kvr_continue_lates) == KVR_CONTINUE_LATES, "lates");
 static const kvr_counter_t  kvr_continue_rows[] = {
     kvr_counter(UPSTREAM, COUNT, kvr_continue_stats_t, continued, "continued",
         "kvroute_continued_total",
-        "Answers that broke and were continued by another " "server.",
+        "Answers that broke and were continued by another server.",
         .needs = KVR_COUNTER_OWN, .n = KVR_CONTINUE_CAUSES, .by = "cause",
         .name = kvr_continue_cause),
     kvr_counter(UPSTREAM, COUNT, kvr_continue_stats_t, cut, "cut",
@@ -38,7 +38,8 @@ static const kvr_counter_t  kvr_continue_rows[] = {
         .sparse = 1, .by = "reason", .name = kvr_answer_cut_name),
     kvr_counter(UPSTREAM, COUNT, kvr_continue_stats_t, late, "late",
         "kvroute_late_total",
-        "Requests whose first token was late: sent twice, the " "server that answered those, or why not.",
+        "Requests whose first token was late: sent twice, the server that "
+        "answered those, or why not.",
         .needs = KVR_COUNTER_OWN, .n = KVR_CONTINUE_LATES, .first = 1,
         .sparse = 1, .by = "result", .name = kvr_continue_late)
 };
