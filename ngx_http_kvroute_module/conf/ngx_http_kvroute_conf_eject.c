@@ -40,7 +40,6 @@ ngx_http_kvroute_conf_eject_init(kvr_outlier_conf_t *eject)
     eject->on = 1;
     eject->fails = 5;
     eject->time = 10 * 1000;
-    eject->max = 50;
     eject->budget = 0;
 }
 

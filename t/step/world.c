@@ -173,7 +173,7 @@ world_init(util_rng_t *rng, unsigned full)
 
     ejecting = pool;
     ejecting.eject = (kvr_outlier_conf_t) {
-        .fails = 2, .time = 1000, .max = 50, .on = 1
+        .fails = 2, .time = 1000, .on = 1
     };
 
     /* two consecutive prompts share a prefix */

@@ -76,7 +76,6 @@ typedef enum {
 typedef struct {
     uint32_t           fails;    /* bad answers in a row */
     uint32_t           time;     /* ms of the first ejection */
-    uint32_t           max;      /* % of servers ejected at once */
     uint32_t           budget;   /* % of requests that can be retries; 0: all */
     uint32_t           on;       /* 0: servers are never ejected */
 } kvr_outlier_conf_t;
@@ -114,6 +113,9 @@ typedef struct {
 #define KVR_OUTLIER_WINDOW    30000
 #define KVR_OUTLIER_SHARE     50
 #define KVR_OUTLIER_LEAST     10
+
+/* % of servers ejected at once */
+#define KVR_OUTLIER_MAX       50
 
 /* an answer is slow from so many times the fleet's median on */
 #define KVR_OUTLIER_TIMES     6

@@ -312,7 +312,7 @@ kvr_eject_try(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t member,
         return 0;
     }
 
-    max = kvr_max(n * pool->eject.max / 100, 1);
+    max = kvr_max(n * KVR_OUTLIER_MAX / 100, 1);
     max = kvr_min(max, n - 1);
 
     if (kvr_eject_count(zone, pool, 0) > max) {

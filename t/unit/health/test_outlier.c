@@ -19,7 +19,7 @@ static kvr_outlier_fleet_t  fleet;
 static uint64_t             now;
 
 static const kvr_outlier_conf_t  conf = {
-    .fails = 5, .time = 10000, .max = 50, .budget = 20, .on = 1
+    .fails = 5, .time = 10000, .budget = 20, .on = 1
 };
 
 

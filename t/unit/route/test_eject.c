@@ -44,7 +44,7 @@ setup(void)
     pool.max_waiting = -1;
     pool.upstream = zone.registry->member[member[0]].upstream;
     pool.eject = (kvr_outlier_conf_t) {
-        .fails = 5, .time = 10000, .max = 50, .on = 1
+        .fails = 5, .time = 10000, .on = 1
     };
 
     now = 1000000;
