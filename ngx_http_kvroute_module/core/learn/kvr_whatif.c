@@ -56,7 +56,6 @@ static double kvr_whatif_quantile(const _Atomic uint16_t *seen,
     uint32_t classes, uint32_t parts, double part);
 static double kvr_whatif_bound(uint32_t class);
 static double kvr_whatif_below(const kvr_whatif_t *w, double age);
-static double kvr_whatif_size(const kvr_whatif_t *w, uint32_t class);
 static double kvr_whatif_age(const kvr_whatif_t *w, double times);
 static double kvr_whatif_work(const kvr_whatif_t *w, double age);
 
@@ -254,10 +253,11 @@ static void
 kvr_whatif_of(const kvr_whatif_t *w, double times, double share, double part,
     kvr_whatif_estimate_t *e)
 {
-    double  now, then, least, work;
+    double  age, now, then, least, work;
 
+    age = kvr_whatif_age(w, times);
     now = kvr_whatif_below(w, 1);
-    then = kvr_whatif_share(w, times);
+    then = kvr_whatif_below(w, age);
 
     e->cached = share;
 
@@ -275,8 +275,7 @@ kvr_whatif_of(const kvr_whatif_t *w, double times, double share, double part,
     work = kvr_whatif_quantile(w->work, KVR_WHATIF_WORKS, 2, 0.95);
 
     if (work > 0) {
-        e->first = least + (e->first - least)
-                   * kvr_whatif_work(w, kvr_whatif_age(w, times)) / work;
+        e->first = least + (e->first - least) * kvr_whatif_work(w, age) / work;
     }
 }
 
@@ -376,48 +375,44 @@ kvr_whatif_below(const kvr_whatif_t *w, double age)
 }
 
 
-/* Returns the size of what a cache keeps of the ages of a class. */
-static double
-kvr_whatif_size(const kvr_whatif_t *w, uint32_t class)
-{
-    double    from, to, prompts;
-    uint32_t  units;
-
-    from = kvr_whatif_bound(class);
-    to = kvr_whatif_bound(class + 1);
-
-    /* P counts replies, which are never used before */
-
-    units = kvr_get(&w->units);
-    prompts = (double) units / kvr_max(units + kvr_get(&w->replies), 1);
-
-    return (to - from)
-           * (1 - prompts * (kvr_whatif_below(w, from)
-                             + kvr_whatif_below(w, to)) / 2);
-}
-
-
 /* Returns how long caches of so many times of today's size keep blocks. */
 static double
 kvr_whatif_age(const kvr_whatif_t *w, double times)
 {
-    double    size, add;
-    uint32_t  i;
+    double    from, to, units, prompts, below, next, all, size;
+    double    add[KVR_WHATIF_CLASSES];
+    uint32_t  i, today;
 
-    for (i = 0, size = 0; i < kvr_whatif_class(KVR_WHATIF_ONE); i++) {
-        size += kvr_whatif_size(w, i);
+    units = kvr_get(&w->units);
+
+    /* P counts replies, which are never used before */
+
+    prompts = units / kvr_max(units + kvr_get(&w->replies), 1);
+    today = kvr_whatif_class(KVR_WHATIF_ONE);
+
+    /* by class, the size of what a cache keeps of its ages */
+
+    for (i = 0, below = 0, size = 0, all = 0; i < KVR_WHATIF_CLASSES; i++) {
+        all += kvr_get(&w->reused[i]);
+        next = all / kvr_max(units, 1);
+
+        add[i] = (kvr_whatif_bound(i + 1) - kvr_whatif_bound(i))
+                 * (1 - prompts * (below + next) / 2);
+
+        size += i < today ? add[i] : 0;
+        below = next;
     }
 
     for (i = 0, size *= times; i < KVR_WHATIF_CLASSES; i++) {
-        add = kvr_whatif_size(w, i);
 
-        if (size < add) {
-            return kvr_whatif_bound(i)
-                   + (kvr_whatif_bound(i + 1) - kvr_whatif_bound(i))
-                     * size / add;
+        if (size < add[i]) {
+            from = kvr_whatif_bound(i);
+            to = kvr_whatif_bound(i + 1);
+
+            return from + (to - from) * size / add[i];
         }
 
-        size -= add;
+        size -= add[i];
     }
 
     return kvr_whatif_bound(i);
