@@ -165,7 +165,7 @@ void ngx_http_kvroute_status_json_healths(cJSON *json,
 void ngx_http_kvroute_status_json_since(cJSON *json,
     ngx_http_kvroute_status_peer_t *p);
 void ngx_http_kvroute_status_json_ages(cJSON *json,
-    ngx_http_kvroute_zone_t *zone);
+    ngx_http_kvroute_zone_t *zone, double fill);
 void ngx_http_kvroute_status_json_minute(cJSON *json,
     ngx_http_kvroute_status_peer_t *p);
 void ngx_http_kvroute_status_json_saved(cJSON *json,

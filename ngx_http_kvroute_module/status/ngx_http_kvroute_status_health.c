@@ -27,7 +27,8 @@ static void ngx_http_kvroute_health_since(ngx_http_kvroute_status_peer_t *p,
     kvr_verdict_server_t *s);
 static const char *ngx_http_kvroute_health_reason(
     ngx_http_kvroute_status_peer_t *p);
-static uint32_t ngx_http_kvroute_health_full(ngx_http_kvroute_zone_t *zone);
+static uint32_t ngx_http_kvroute_health_full(ngx_http_kvroute_zone_t *zone,
+    double fill);
 static cJSON *ngx_http_kvroute_health_json(cJSON *json, kvr_verdict_e state);
 static cJSON *ngx_http_kvroute_health_why(ngx_http_kvroute_status_upstream_t *u,
     kvr_verdict_why_t *why);
@@ -89,7 +90,9 @@ ngx_http_kvroute_status_health(ngx_pool_t *pool,
         kvr_history_upstream(history, zone, u->conf->number, rejects);
         kvr_since_causes(history, zone, u->conf->number, server, u->verdict,
                          (uint32_t) ngx_time());
-        (void) ngx_http_kvroute_health_full(u->conf->zone);
+        (void) ngx_http_kvroute_health_full(u->conf->zone,
+                                            kvr_index_fill(zone->index,
+                                                   (uint64_t) ngx_random()));
     }
 
     return NGX_OK;
@@ -98,15 +101,11 @@ ngx_http_kvroute_status_health(ngx_pool_t *pool,
 
 /* Returns since when the index of a zone is full; 0: it is not. */
 static uint32_t
-ngx_http_kvroute_health_full(ngx_http_kvroute_zone_t *zone)
+ngx_http_kvroute_health_full(ngx_http_kvroute_zone_t *zone, double fill)
 {
-    kvr_index_t  *index;
-
-    index = zone->core.index;
-
-    return kvr_since_full(zone->history,
-                          kvr_index_fill(index, (uint64_t) ngx_random()),
-                          kvr_get(&index->evicted), (uint32_t) ngx_time());
+    return kvr_since_full(zone->history, fill,
+                          kvr_get(&zone->core.index->evicted),
+                          (uint32_t) ngx_time());
 }
 
 
@@ -238,13 +237,17 @@ ngx_http_kvroute_status_json_since(cJSON *json,
 }
 
 
-/* Adds when a zone was created, and since when its index is full. */
+/*
+ * Adds when a zone was created, and since when its index is full.  fill: as it
+ * stands in the same JSON.
+ */
 void
-ngx_http_kvroute_status_json_ages(cJSON *json, ngx_http_kvroute_zone_t *zone)
+ngx_http_kvroute_status_json_ages(cJSON *json, ngx_http_kvroute_zone_t *zone,
+    double fill)
 {
     uint32_t  full;
 
-    full = ngx_http_kvroute_health_full(zone);
+    full = ngx_http_kvroute_health_full(zone, fill);
 
     ngx_http_kvroute_status_json_time(json, "created",
                                       zone->shm->created * 1000);

@@ -207,7 +207,7 @@ ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone)
     ngx_http_kvroute_status_json_rows(json, KVR_COUNTER_ZONE, &z, 0);
     ngx_http_kvroute_status_json_rows(json, KVR_COUNTER_INDEX, zone->core.index,
                                       0);
-    ngx_http_kvroute_status_json_ages(json, zone);
+    ngx_http_kvroute_status_json_ages(json, zone, z.fill);
 
     ngx_http_kvroute_json_file(json, zone);
 
