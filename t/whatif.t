@@ -37,34 +37,14 @@ EOC
 
 my $chat = 'v1/chat/completions';
 
-# 400 prompts of 4 KB with one of four beginnings, the n-th asked 1/(n+10) as
-# often: each larger cache holds more of them, and no size holds all
-
-my @prompt = map {
-    chat(text(1200, $_ % 4) . ' ' . text(2800, 100 + $_), max_tokens => 1)
-} 0 .. 399;
-
-my @upto = (0);
-push @upto, $upto[-1] + 1 / ($_ + 10) for 0 .. $#prompt;
-
-sub any {
-    my $x = rand $upto[-1];
-    my ($low, $high) = (0, $#prompt);
-
-    while ($low < $high) {
-        my $middle = int(($low + $high) / 2);
-        $upto[$middle + 1] > $x ? ($high = $middle) : ($low = $middle + 1);
-    }
-
-    return $prompt[$low];
-}
+my $any = popular(400);
 
 sub ask {
     my ($path, $n) = @_;
     my ($cached, $all) = (0, 0);
 
     for my $i (1 .. $n) {
-        my $body = $t->post("$path$chat", any())->{body};
+        my $body = $t->post("$path$chat", $any->())->{body};
         $all += $1 if $body =~ /"prompt_tokens":(\d+)/;
         $cached += $1 if $body =~ /"cached_tokens":(\d+)/;
     }

@@ -6,9 +6,8 @@ one policy.
 """
 
 import os
-import threading
 
-from clients import ask, body, text
+from clients import ask, at_once, body, text
 from front import Front
 from rig import quantile
 
@@ -25,30 +24,6 @@ END, TTFT = 1.1, 0.6
 
 def prompt(seed, size):
     return body([{"role": "user", "content": text(seed, size)}], TOKENS)
-
-
-def burst(port, data):
-    results, errors = [], []
-    together = threading.Barrier(BURST)
-
-    def client():
-        together.wait()
-        try:
-            results.append(ask(port, data))
-        except Exception as e:
-            errors.append(e)
-
-    threads = [threading.Thread(target=client) for _ in range(BURST)]
-
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    if errors:
-        raise SystemExit("%d requests failed: %s" % (len(errors), errors[0]))
-
-    return results
 
 
 def row(policy, size, state, runs):
@@ -87,7 +62,7 @@ def play(policy, port):
                 if state == "warm":
                     ask(port, data)
 
-                runs.append(burst(port, data))
+                runs.append(at_once(port, [data] * BURST))
 
             rows.append(row(policy, size, state, runs))
 

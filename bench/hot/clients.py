@@ -5,6 +5,7 @@ import json
 import random
 import select
 import socket
+import threading
 import time
 
 TICK = 0.005            # s, how exactly the end of a stream is known
@@ -58,6 +59,32 @@ def ask(port, data, headers={}):
     return Answer(first, time.monotonic() - start,
                   response.getheader("X-Engine-Replica"), usage,
                   "".join(words))
+
+
+def at_once(port, bodies):
+    """The answers to requests that are sent together, in their order."""
+    answers, errors = [None] * len(bodies), []
+    together = threading.Barrier(len(bodies))
+
+    def client(i, data):
+        together.wait()
+        try:
+            answers[i] = ask(port, data)
+        except Exception as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=client, args=each)
+               for each in enumerate(bodies)]
+
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    if errors:
+        raise SystemExit("%d requests failed: %s" % (len(errors), errors[0]))
+
+    return answers
 
 
 class Answer:

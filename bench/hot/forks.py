@@ -10,11 +10,10 @@ kvroute_prefill connector=pull, and without.  Adds "fleet" to a JSON file:
 import json
 import os
 import sys
-import threading
 
-from clients import ask, body, text
+from clients import ask, at_once, body, text
 from front import Engines, Front
-from rig import get, quantile
+from rig import get, merge, quantile
 
 HARDWARE = "devstral-24b-fp8-h100"
 ENGINES, FORKS, PREFIX, OWN, TOKENS = 8, 43, 160000, 1200, 64
@@ -39,32 +38,21 @@ class Fleet(Engines):
 
 
 def fork(port, seed):
-    """Returns the answers of all agents, and of the one that came first."""
+    """Returns the answer to the first one, and those to the agents."""
     messages = [{"role": "user", "content": text(seed, PREFIX)}]
-    first = ask(port, body(messages, 1))
-    answers = [None] * FORKS
 
-    def agent(i):
-        answers[i] = ask(port, body(
-            messages + [{"role": "assistant", "content": "ok"},
-                        {"role": "user",
-                         "content": text("%s %d" % (seed, i), OWN)}], TOKENS))
-
-    threads = [threading.Thread(target=agent, args=(i,)) for i in range(FORKS)]
-
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    return [first], answers
+    return ask(port, body(messages, 1)), at_once(port, [
+        body(messages + [{"role": "assistant", "content": "ok"},
+                         {"role": "user",
+                          "content": text("%s %d" % (seed, i), OWN)}], TOKENS)
+        for i in range(FORKS)])
 
 
 def row(runs, fetched):
-    answers = [a for _, run in runs for a in run]
-    prompts = [a for both in runs for run in both for a in run]
+    answers = [a for _, agents in runs for a in agents]
     first = [a.first for a in answers]
-    missed = sum(a.prompt - a.cached for a in prompts)
+    computed = sum(a.prompt - a.cached
+                   for a in answers + [begun for begun, _ in runs])
     own = len(answers) * OWN // 4
 
     return {
@@ -72,7 +60,7 @@ def row(runs, fetched):
         "ttft_p90_s": quantile(first, 0.9),
         "end_mean_s": sum(a.end for a in answers) / len(answers),
         "fetched_tokens": fetched,
-        "prefills": (missed - own) / (PREFIX / 4) / len(runs)}
+        "prefills": (computed - own) / (PREFIX / 4) / len(runs)}
 
 
 def measure(place):
@@ -98,14 +86,7 @@ def main():
           % (FORKS, RUNS, ratio["ttft_mean"], ratio["ttft_p90"],
              ratio["end_mean"], fetch["prefills"], plain["prefills"]))
 
-    with open(sys.argv[1]) as f:
-        result = json.load(f)
-
-    result["fleet"] = {"forks": dict(rows, ratio=ratio)}
-
-    with open(sys.argv[1], "w") as f:
-        json.dump(result, f, indent=2)
-        f.write("\n")
+    merge(sys.argv[1], fleet={"forks": dict(rows, ratio=ratio)})
 
 
 if __name__ == "__main__":

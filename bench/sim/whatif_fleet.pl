@@ -43,33 +43,14 @@ for my $name (keys %peer) {
     wait_for(sub { $t->peer($name, $peer{$name})->{engine}{capacity_tokens} });
 }
 
-# prompts of 4 KB with one of four beginnings, the n-th asked 1/(n+10) as often
-
-my @prompt = map {
-    chat(text(1200, $_ % 4) . ' ' . text(2800, 100 + $_), max_tokens => 1)
-} 0 .. PROMPTS - 1;
-
-my @upto = (0);
-push @upto, $upto[-1] + 1 / ($_ + 10) for 0 .. $#prompt;
-
-sub any {
-    my $x = rand $upto[-1];
-    my ($low, $high) = (0, $#prompt);
-
-    while ($low < $high) {
-        my $middle = int(($low + $high) / 2);
-        $upto[$middle + 1] > $x ? ($high = $middle) : ($low = $middle + 1);
-    }
-
-    return $prompt[$low];
-}
+my $any = popular(PROMPTS);
 
 sub ask {
     my ($name, $n) = @_;
     my ($cached, $all) = (0, 0);
 
     for (1 .. $n / AT_ONCE) {
-        my @request = map { $t->start("POST /$name/v1/chat/completions", any()) } 1 .. AT_ONCE;
+        my @request = map { $t->start("POST /$name/v1/chat/completions", $any->()) } 1 .. AT_ONCE;
 
         for my $request (@request) {
             my $body = $t->finish($request)->{body};

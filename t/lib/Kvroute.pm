@@ -36,13 +36,14 @@ use Time::HiRes qw(time sleep);
 
 use FindBin;
 use lib "$FindBin::Bin/lib";
-use Kvroute::Client qw(chat text);
+use Kvroute::Client qw(chat popular text);
 use Kvroute::Receipts;
 use Kvroute::Servers;
 
 our @ISA = qw(Kvroute::Client Kvroute::Servers Kvroute::Receipts);
 
-our @EXPORT = (@Test::More::EXPORT, qw(chat text timeless wait_for version which));
+our @EXPORT = (@Test::More::EXPORT, qw(chat popular text timeless wait_for version
+                                     which));
 
 # enables strict and warnings in the test
 

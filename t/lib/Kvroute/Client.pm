@@ -12,7 +12,7 @@ use JSON::PP;
 use Socket qw(IPPROTO_TCP TCP_NODELAY);
 use Time::HiRes qw(time sleep);
 
-our @EXPORT_OK = qw(chat text);
+our @EXPORT_OK = qw(chat popular text);
 
 
 sub get {
@@ -263,6 +263,34 @@ sub text {
     $text{$seed} = join ' ', @words;
 
     return substr($text{$seed}, 0, $len);
+}
+
+
+# Returns a sub that draws one of so many prompts of 4 KB, with one of four
+# beginnings.  The n-th is drawn 1/(n+10) as often: each larger cache holds more of
+# them, and no size below that of all holds all.
+
+sub popular {
+    my ($n) = @_;
+
+    my @prompt = map {
+        chat(text(1200, $_ % 4) . ' ' . text(2800, 100 + $_), max_tokens => 1)
+    } 0 .. $n - 1;
+
+    my @upto = (0);
+    push @upto, $upto[-1] + 1 / ($_ + 10) for 0 .. $#prompt;
+
+    return sub {
+        my $x = rand $upto[-1];
+        my ($low, $high) = (0, $#prompt);
+
+        while ($low < $high) {
+            my $middle = int(($low + $high) / 2);
+            $upto[$middle + 1] > $x ? ($high = $middle) : ($low = $middle + 1);
+        }
+
+        return $prompt[$low];
+    };
 }
 
 
