@@ -74,26 +74,10 @@ for my $port (@e) {
 # load of others
 
 my $busy = $e[0];
-my @s = map { $t->start('POST /v1/chat/completions', JSON::PP->new->encode(
-                  request_of(8000, max_tokens => 4000, stream => $yes)),
-                  port => $busy) } 1 .. 16;
 
-for my $name (qw(running waiting kv_usage)) {
-    ok(wait_for(sub { engine($busy, $name) > ($name eq 'kv_usage' ? 0.1 : 0) }, 120),
-       "others' load: $name");
-}
-
-my %to;
-my $probed = engine($busy, 'probes');
-
-wait_for(sub { engine($busy, 'probes') > $probed + 2 });
-$to{$t->ask('/v1/completions', { model => 'm', max_tokens => 1,
-                                 prompt => words(600, ++$seed) })->{receipt}{peer}}++
-    for 1 .. 6;
-
-is($to{"127.0.0.1:$busy"} // 0, 0, "others' load: nothing new goes there");
-
-close $_ for @s;
+$t->others($busy, 0.1, map { $t->start('POST /v1/chat/completions', JSON::PP->new->encode(
+                                 request_of(8000, max_tokens => 4000, stream => $yes)),
+                                 port => $busy) } 1 .. 16);
 
 ok(wait_for(sub { engine($busy, 'running') == 0 && engine($busy, 'waiting') == 0 }, 120),
    'the others have left, and SGLang has stopped');

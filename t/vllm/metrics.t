@@ -82,28 +82,9 @@ for my $port (@e) {
 
 my $busy = $e[0];
 
-my @s = map { $t->start('POST /v1/chat/completions',
-                        stream(messages => request_of(12_000)->{messages}),
-                        port => $busy) } 1 .. 24;
-
-for my $name (qw(running waiting kv_usage)) {
-    ok(wait_for(sub { engine($busy, $name) > ($name eq 'kv_usage' ? 0.5 : 0) }, 120),
-       "others' load: $name");
-}
-
-# asked until the answers to two probes in a row have told it
-
-my %to;
-my $asked = engine($busy, 'probes');
-
-wait_for(sub { engine($busy, 'probes') > $asked + 2 });
-$to{$t->ask('/v1/completions', { model => 'm', max_tokens => 1,
-                                 prompt => words(600, ++$seed) })->{receipt}{peer}}++
-    for 1 .. 6;
-
-is($to{"127.0.0.1:$busy"} // 0, 0, "others' load: nothing new goes there");
-
-close $_ for @s;
+$t->others($busy, 0.5, map { $t->start('POST /v1/chat/completions',
+                                       stream(messages => request_of(12_000)->{messages}),
+                                       port => $busy) } 1 .. 24);
 
 ok(wait_for(sub { engine($busy, 'running') == 0 && engine($busy, 'waiting') == 0 }),
    'the others have left, and vLLM has stopped');

@@ -438,6 +438,36 @@ sub turn {
 }
 
 
+# Load of others: these streams went to a server past kvroute.  Once it has seen that more
+# than this share of the server's cache is in use, nothing new goes there; ends the streams.
+
+sub others {
+    my ($t, $port, $share, @streams) = @_;
+
+    my $engine = sub { $t->peer('vllm', $port)->{engine}{$_[0]} };
+
+    for my $name (qw(running waiting kv_usage)) {
+        ok(wait_for(sub { $engine->($name) > ($name eq 'kv_usage' ? $share : 0) }, 120),
+           "others' load: $name");
+    }
+
+    # asked until the answers to two probes in a row have told it
+
+    my $probes = $engine->('probes');
+    wait_for(sub { $engine->('probes') > $probes + 2 });
+
+    my %to;
+
+    $to{$t->ask('/v1/completions', { model => 'm', max_tokens => 1,
+                                     prompt => words(600, ++$seed) })->{receipt}{peer}}++
+        for 1 .. 6;
+
+    is($to{"127.0.0.1:$port"} // 0, 0, "others' load: nothing new goes there");
+
+    close $_ for @streams;
+}
+
+
 # plays them on empty caches; what came of those that went by nginx
 
 sub measure {
