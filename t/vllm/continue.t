@@ -1,7 +1,8 @@
 #!/usr/bin/perl
 
 # kvroute_continue with real vLLM: a server is killed in the middle of many answers, then
-# another one.  Each answer reads as one server alone writes it.
+# another one.  Each answer reads as one server alone writes it.  With usage=on nginx knows
+# the tokens of all streams, and clients receive what the server alone sends them.
 
 use strict;
 use warnings;
@@ -24,16 +25,19 @@ $t->ready($_) for @e;
 
 $t->{vars}{"E$_"} = $e[$_] for 0 .. 2;
 $t->{vars}{POLICY} = 'round_robin';
-$t->{vars}{HTTP} = 'log_format continue "$arg_n $kvroute_continued $kvroute_cut";';
+$t->{vars}{HTTP} = 'log_format continue "$arg_n $kvroute_continued $kvroute_cut";'
+    . 'log_format usage "$arg_n $kvroute_prompt_tokens $kvroute_completion_tokens";';
 $t->front('kvroute_eject off;', 'kvroute_continue on; add_header X-Peer $kvroute_peer; '
-          . "access_log $t->{dir}/continue.log continue;");
+          . "access_log $t->{dir}/continue.log continue;"
+          . 'location /usage/ { kvroute_continue 0 usage=on; proxy_pass http://vllm/;'
+          . "access_log $t->{dir}/usage.log usage; }");
 
 my %paths = (chat => '/v1/chat/completions', text => '/v1/completions',
              messages => '/v1/messages');
 my $seed = 0;
 
 sub request_of {
-    my ($kind) = @_;
+    my ($kind, %more) = @_;
 
     my $words = words(1500, ++$seed);
 
@@ -41,7 +45,7 @@ sub request_of {
         model => 'm', stream => $yes, max_tokens => $tokens, temperature => 0,
         $kind eq 'text' ? (prompt => $words)
                         : (messages => [ { role => 'user', content => $words } ]),
-        $kind eq 'messages' ? () : (stream_options => { include_usage => $yes }) });
+        $kind eq 'messages' ? () : (stream_options => { include_usage => $yes }), %more });
 }
 
 sub server_of {
@@ -87,6 +91,42 @@ sub killed {
     }
 
     return @rows;
+}
+
+# the bytes of an answer, but for what differs from one to the next; the fingerprint of
+# vLLM is in its last event, so it goes with that
+
+sub plain {
+    my ($r) = @_;
+
+    return $r->{body} =~ s/"id":"[^"]*"|"created":\d+|"cached_tokens":\d+//gr
+                      =~ s/,"system_fingerprint":"[^"]*"//gr;
+}
+
+for my $kind (qw(chat text)) {
+    for my $asks (0, 1) {
+        my $name = "usage=on, $kind, asked: $asks";
+        my $told = request_of($kind, max_tokens => 10);
+        my $body = $asks ? $told : $told =~ s/"stream_options":\{.*?\},//r;
+        my ($whole, $r);
+
+        # a late event has two tokens
+
+        for my $try (1 .. 10) {
+            $whole = $t->post($paths{$kind}, $body, port => $e[2]);
+            $r = $t->post("/usage$paths{$kind}?n=$kind$asks", $body);
+            last if plain($r) eq plain($whole);
+        }
+
+        is(plain($r), plain($whole), "$name: the bytes of the server alone");
+        is(scalar(() = $r->{body} =~ /"usage":\{/g), $asks, "$name: its usage");
+
+        my $said = usage($t->post($paths{$kind}, $told, port => $e[2])->{body});
+
+        ok(wait_for(sub {
+            $t->access_log('usage.log') =~ /^$kind$asks $said->{prompt} $said->{reply}$/m
+        }), "$name: nginx knows the tokens");
+    }
 }
 
 my ($answers, $same, $continued) = (0, 0, 0);
