@@ -44,6 +44,7 @@ typedef struct {
     ngx_array_t                  upstreams; /* ngx_http_kvroute_srv_conf_t * */
     ngx_array_t                  named;     /* ngx_http_kvroute_conf_named_t */
     ngx_array_t                  extensions;  /* their tables */
+    ngx_array_t                  attached;  /* ngx_http_kvroute_extension_at_t */
     ngx_http_upstream_init_pt    init_upstream;
     ngx_http_event_handler_pt    decide;    /* before the balancer is asked */
 
@@ -54,6 +55,8 @@ typedef struct {
     ngx_uint_t                   expected;  /* there is an upstream= of
                                                kvroute_request */
     ngx_uint_t                   variable;  /* a "proxy_pass" has a variable */
+    ngx_int_t                    body;      /* indices of $request_body, */
+    ngx_int_t                    length;    /* and $content_length */
 } ngx_http_kvroute_main_conf_t;
 
 

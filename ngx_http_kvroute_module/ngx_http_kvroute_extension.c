@@ -7,6 +7,11 @@
 #include "ngx_http_kvroute_extension.h"
 
 
+static ngx_int_t ngx_http_kvroute_extension_hook(ngx_cycle_t *cycle,
+    const ngx_http_kvroute_extension_t *ext,
+    const ngx_http_kvroute_extension_at_t *at);
+
+
 ngx_int_t
 ngx_http_kvroute_extension_add(ngx_conf_t *cf,
     const ngx_http_kvroute_extension_t *ext)
@@ -75,30 +80,33 @@ ngx_http_kvroute_extension_init(ngx_conf_t *cf)
 
 
 ngx_int_t
-ngx_http_kvroute_extension_attach(ngx_http_kvroute_zone_t *zone,
-    const ngx_http_kvroute_extension_t *ext, void *data)
+ngx_http_kvroute_extension_attach(ngx_conf_t *cf,
+    const kvr_hooks_t *hooks, ngx_http_kvroute_zone_t *zone,
+    ngx_shm_zone_t *shm_zone, void *data)
 {
-    kvr_hook_t        *hook;
-    const kvr_hook_t  *last;
+    ngx_uint_t                        i;
+    ngx_http_kvroute_main_conf_t     *kmcf;
+    ngx_http_kvroute_extension_at_t  *at;
 
-    hook = ngx_palloc(zone->cycle->pool, sizeof(kvr_hook_t));
-    if (hook == NULL) {
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+
+    at = kmcf->attached.elts;
+
+    for (i = 0; i < kmcf->attached.nelts; i++) {
+        if (at[i].zone == zone && at[i].hooks == hooks) {
+            return NGX_OK;
+        }
+    }
+
+    at = ngx_array_push(&kmcf->attached);
+    if (at == NULL) {
         return NGX_ERROR;
     }
 
-    hook->call = ext->hooks;
-    hook->data = data;
-    hook->owner = ext;
-    hook->next = NULL;
-
-    if (zone->core.hooks == NULL) {
-        zone->core.hooks = hook;
-        return NGX_OK;
-    }
-
-    for (last = zone->core.hooks; last->next; last = last->next) { /* void */ }
-
-    ((kvr_hook_t *) last)->next = hook;
+    at->hooks = hooks;
+    at->zone = zone;
+    at->shm_zone = shm_zone;
+    at->data = data;
 
     return NGX_OK;
 }
@@ -107,8 +115,9 @@ ngx_http_kvroute_extension_attach(ngx_http_kvroute_zone_t *zone,
 ngx_int_t
 ngx_http_kvroute_extension_init_process(ngx_cycle_t *cycle)
 {
-    ngx_uint_t                            i;
+    ngx_uint_t                            i, k;
     ngx_http_kvroute_main_conf_t         *kmcf;
+    ngx_http_kvroute_extension_at_t      *at;
     const ngx_http_kvroute_extension_t  **ext;
 
     kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
@@ -120,13 +129,58 @@ ngx_http_kvroute_extension_init_process(ngx_cycle_t *cycle)
         return NGX_OK;
     }
 
+    at = kmcf->attached.elts;
     ext = kmcf->extensions.elts;
 
     for (i = 0; i < kmcf->extensions.nelts; i++) {
+
+        for (k = 0; k < kmcf->attached.nelts; k++) {
+            if (at[k].hooks == ext[i]->hooks
+                && ngx_http_kvroute_extension_hook(cycle, ext[i], &at[k])
+                   != NGX_OK)
+            {
+                return NGX_ERROR;
+            }
+        }
+
         if (ext[i]->init_process && ext[i]->init_process(cycle) != NGX_OK) {
             return NGX_ERROR;
         }
     }
+
+    return NGX_OK;
+}
+
+
+/* adds the hooks of an extension at a zone, behind those that it has */
+static ngx_int_t
+ngx_http_kvroute_extension_hook(ngx_cycle_t *cycle,
+    const ngx_http_kvroute_extension_t *ext,
+    const ngx_http_kvroute_extension_at_t *at)
+{
+    kvr_hook_t        *hook;
+    const kvr_hook_t  *last;
+
+    hook = ngx_palloc(cycle->pool, sizeof(kvr_hook_t));
+    if (hook == NULL) {
+        return NGX_ERROR;
+    }
+
+    hook->call = ext->hooks;
+    hook->data = at->data ? at->data : at->shm_zone->data;
+    hook->owner = ext;
+    hook->next = NULL;
+
+    if (at->zone->core.hooks == NULL) {
+        at->zone->core.hooks = hook;
+        return NGX_OK;
+    }
+
+    for (last = at->zone->core.hooks; last->next; last = last->next) {
+        /* void */
+    }
+
+    ((kvr_hook_t *) last)->next = hook;
 
     return NGX_OK;
 }

@@ -14,9 +14,9 @@
  * whose functions the router calls without knowing the extension.
  *
  *     preconfiguration    ngx_http_kvroute_extension_add() registers it
- *     a directive         ngx_http_kvroute_shared_add() adds shared memory
- *     init_process()      ngx_http_kvroute_extension_attach() enables its hooks
- *                         for a zone
+ *     a directive,        ngx_http_kvroute_shared_add() adds shared memory,
+ *     or init()           ngx_http_kvroute_extension_attach() its hooks to a
+ *                         zone
  *
  * Its shared memory has its own layout and name, so a reload that adds or
  * removes an extension keeps the zone.
@@ -66,6 +66,15 @@ typedef struct {
 } ngx_http_kvroute_extension_t;
 
 
+/* an extension at a zone */
+typedef struct {
+    const kvr_hooks_t                   *hooks;
+    ngx_http_kvroute_zone_t             *zone;
+    ngx_shm_zone_t                      *shm_zone;
+    void                                *data;
+} ngx_http_kvroute_extension_at_t;
+
+
 /* the extension that owns a hook */
 #define ngx_http_kvroute_extension(hook)                                      \
     ((const ngx_http_kvroute_extension_t *) (hook)->owner)
@@ -78,9 +87,13 @@ typedef struct {
 ngx_int_t ngx_http_kvroute_extension_add(ngx_conf_t *cf,
     const ngx_http_kvroute_extension_t *ext);
 
-/* Enables the hooks of an extension for a zone, in this process. */
-ngx_int_t ngx_http_kvroute_extension_attach(ngx_http_kvroute_zone_t *zone,
-    const ngx_http_kvroute_extension_t *ext, void *data);
+/*
+ * Attaches the hooks of an extension to a zone, once: in each worker, before
+ * init_process().  Their data is data, or if that is NULL, that of shm_zone.
+ */
+ngx_int_t ngx_http_kvroute_extension_attach(ngx_conf_t *cf,
+    const kvr_hooks_t *hooks, ngx_http_kvroute_zone_t *zone,
+    ngx_shm_zone_t *shm_zone, void *data);
 
 /* Call the functions of all extensions. */
 ngx_int_t ngx_http_kvroute_extension_init(ngx_conf_t *cf);

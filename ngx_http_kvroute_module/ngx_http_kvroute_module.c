@@ -282,6 +282,9 @@ ngx_http_kvroute_create_main_conf(ngx_conf_t *cf)
     if (ngx_array_init(&kmcf->zones, cf->pool, 4, sizeof(void *)) != NGX_OK
         || ngx_array_init(&kmcf->extensions, cf->pool, 4, sizeof(void *))
            != NGX_OK
+        || ngx_array_init(&kmcf->attached, cf->pool, 4,
+                          sizeof(ngx_http_kvroute_extension_at_t))
+           != NGX_OK
         || ngx_array_init(&kmcf->upstreams, cf->pool, 4, sizeof(void *))
            != NGX_OK
         || ngx_array_init(&kmcf->named, cf->pool, 4,

@@ -198,6 +198,7 @@ for my $where ('', '/file') {
 
         (my $whole = $body) =~ s/\}\s*$//;
         (my $blanked = "$first$prompt$end") =~ s/\}\s*$//;
+        $blanked =~ s/ {5,}//g unless $where;
 
         my ($r, $p, $d, $log) = ask($where, $body,
                                     $where ? (chunked => 900) : ());

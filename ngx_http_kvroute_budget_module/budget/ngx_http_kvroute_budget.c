@@ -124,6 +124,8 @@ ngx_http_kvroute_budget_enter(ngx_http_request_t *r,
     }
 
     budget = conf->shm_zone->data;
+    kvr_budget_secret(budget, conf->zone->secret);
+
     key = kvr_text_ops()->digest(budget->secret, name.data, name.len);
     key = kvr_budget_key(key, &limit);
 

@@ -16,7 +16,6 @@
 static ngx_int_t ngx_http_kvroute_budget_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_kvroute_budget_postconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_kvroute_budget_init(ngx_conf_t *cf);
-static ngx_int_t ngx_http_kvroute_budget_attach(ngx_cycle_t *cycle);
 static void *ngx_http_kvroute_budget_create_main_conf(ngx_conf_t *cf);
 static void *ngx_http_kvroute_budget_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_kvroute_budget_merge(ngx_conf_t *cf, void *parent,
@@ -87,7 +86,6 @@ static const ngx_http_kvroute_extension_t  ngx_http_kvroute_budget_extension =
     .name = "ngx_http_kvroute_budget_module",
     .hooks = &kvr_budget_hooks,
     .init = ngx_http_kvroute_budget_init,
-    .init_process = ngx_http_kvroute_budget_attach,
     .json = ngx_http_kvroute_budget_json
 };
 
@@ -221,7 +219,11 @@ ngx_http_kvroute_budget_init(ngx_conf_t *cf)
                                                       layout,
                                                       &bc[i]->zone_name,
                                                       sizeof(kvr_budget_t));
-        if (bc[i]->shm_zone == NULL) {
+        if (bc[i]->shm_zone == NULL
+            || ngx_http_kvroute_extension_attach(cf, &kvr_budget_hooks,
+                                            bc[i]->zone, bc[i]->shm_zone, NULL)
+               != NGX_OK)
+        {
             return NGX_ERROR;
         }
 
@@ -232,39 +234,6 @@ ngx_http_kvroute_budget_init(ngx_conf_t *cf)
         }
 
         kmcf->early = 1;
-    }
-
-    return NGX_OK;
-}
-
-
-/* Enables the counters of each zone with a budget. */
-static ngx_int_t
-ngx_http_kvroute_budget_attach(ngx_cycle_t *cycle)
-{
-    ngx_uint_t                        i, k;
-    ngx_array_t                      *budgets;
-    ngx_http_kvroute_budget_conf_t  **bc;
-
-    budgets = ngx_http_cycle_get_module_main_conf(cycle,
-                                               ngx_http_kvroute_budget_module);
-
-    bc = budgets->elts;
-
-    for (i = 0; i < budgets->nelts; i++) {
-
-        kvr_budget_secret(bc[i]->shm_zone->data, bc[i]->zone->secret);
-
-        for (k = 0; bc[k]->zone != bc[i]->zone; k++) { /* void */ }
-
-        if (k == i
-            && ngx_http_kvroute_extension_attach(bc[i]->zone,
-                                            &ngx_http_kvroute_budget_extension,
-                                            bc[i]->shm_zone->data)
-               != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
     }
 
     return NGX_OK;

@@ -63,9 +63,6 @@ typedef struct {
     ngx_uint_t                   used;      /* by any location */
     ngx_uint_t                   races;     /* kvroute_first_token is */
     ngx_uint_t                   usage;     /* "usage=on" is */
-    ngx_array_t                  zones;     /* ngx_shm_zone_t *, of kmcf's */
-    ngx_int_t                    body;      /* indices of $request_body, */
-    ngx_int_t                    length;    /* and $content_length */
 } ngx_http_kvroute_continue_main_conf_t;
 
 

@@ -18,7 +18,6 @@
 static ngx_int_t ngx_http_kvroute_continue_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_kvroute_continue_postconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_kvroute_continue_init(ngx_conf_t *cf);
-static ngx_int_t ngx_http_kvroute_continue_attach(ngx_cycle_t *cycle);
 static void *ngx_http_kvroute_continue_create_main_conf(ngx_conf_t *cf);
 static void *ngx_http_kvroute_continue_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_kvroute_continue_merge(ngx_conf_t *cf, void *parent,
@@ -90,8 +89,7 @@ static const ngx_http_kvroute_extension_t
     .build = NGX_HTTP_KVROUTE_BUILD,
     .name = "ngx_http_kvroute_continue_module",
     .hooks = &kvr_continue_hooks,
-    .init = ngx_http_kvroute_continue_init,
-    .init_process = ngx_http_kvroute_continue_attach
+    .init = ngx_http_kvroute_continue_init
 };
 
 
@@ -156,15 +154,12 @@ ngx_http_kvroute_continue_preconfiguration(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_kvroute_continue_init(ngx_conf_t *cf)
 {
-    size_t                                   size;
-    ngx_uint_t                               i;
-    ngx_shm_zone_t                         **shm_zone;
-    ngx_http_kvroute_zone_t                **zone;
-    ngx_http_kvroute_main_conf_t            *kmcf;
-    ngx_http_kvroute_continue_main_conf_t   *cmcf;
-
-    static ngx_str_t  body = ngx_string("request_body");
-    static ngx_str_t  length = ngx_string("content_length");
+    size_t                                  size;
+    ngx_uint_t                              i;
+    ngx_shm_zone_t                         *shm_zone;
+    ngx_http_kvroute_zone_t               **zone;
+    ngx_http_kvroute_main_conf_t           *kmcf;
+    ngx_http_kvroute_continue_main_conf_t  *cmcf;
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
     cmcf = ngx_http_conf_get_module_main_conf(cf,
@@ -174,10 +169,7 @@ ngx_http_kvroute_continue_init(ngx_conf_t *cf)
         return NGX_OK;
     }
 
-    cmcf->body = ngx_http_get_variable_index(cf, &body);
-    cmcf->length = ngx_http_get_variable_index(cf, &length);
-
-    if (cmcf->body == NGX_ERROR || cmcf->length == NGX_ERROR) {
+    if (ngx_http_kvroute_request_body_init(cf) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -192,20 +184,15 @@ ngx_http_kvroute_continue_init(ngx_conf_t *cf)
     zone = kmcf->zones.elts;
     size = sizeof(kvr_continue_t);
 
-    if (ngx_array_init(&cmcf->zones, cf->pool, kmcf->zones.nelts + 1,
-                       sizeof(ngx_shm_zone_t *))
-        != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
     for (i = 0; i < kmcf->zones.nelts; i++) {
-        shm_zone = ngx_array_push(&cmcf->zones);
-
-        *shm_zone = ngx_http_kvroute_shared_add(cf, "kvroute_continue.",
-                                                kvr_layout(&size, 1),
-                                                &zone[i]->name, size);
-        if (*shm_zone == NULL) {
+        shm_zone = ngx_http_kvroute_shared_add(cf, "kvroute_continue.",
+                                               kvr_layout(&size, 1),
+                                               &zone[i]->name, size);
+        if (shm_zone == NULL
+            || ngx_http_kvroute_extension_attach(cf, &kvr_continue_hooks,
+                                                 zone[i], shm_zone, NULL)
+               != NGX_OK)
+        {
             return NGX_ERROR;
         }
     }
@@ -234,36 +221,6 @@ ngx_http_kvroute_continue_postconfiguration(ngx_conf_t *cf)
            ? ngx_http_kvroute_request_phase(cf,
                                        ngx_http_kvroute_continue_usage_handler)
            : NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_continue_attach(ngx_cycle_t *cycle)
-{
-    ngx_uint_t                               i;
-    ngx_shm_zone_t                         **shm_zone;
-    ngx_http_kvroute_zone_t                **zone;
-    ngx_http_kvroute_main_conf_t            *kmcf;
-    ngx_http_kvroute_continue_main_conf_t   *cmcf;
-
-    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
-    cmcf = ngx_http_cycle_get_module_main_conf(cycle,
-                                             ngx_http_kvroute_continue_module);
-
-    zone = kmcf->zones.elts;
-    shm_zone = cmcf->zones.elts;
-
-    for (i = 0; i < cmcf->zones.nelts; i++) {
-        if (ngx_http_kvroute_extension_attach(zone[i],
-                                          &ngx_http_kvroute_continue_extension,
-                                          shm_zone[i]->data)
-            != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-    }
-
-    return NGX_OK;
 }
 
 
@@ -449,7 +406,6 @@ static ngx_int_t
 ngx_http_kvroute_continue_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
-    ngx_str_t                     s;
     ngx_http_kvroute_continue_t  *c;
 
     c = ngx_http_get_module_ctx(r->main, ngx_http_kvroute_continue_module);
@@ -462,9 +418,8 @@ ngx_http_kvroute_continue_variable(ngx_http_request_t *r,
         return ngx_http_kvroute_variables_number(r, v, (int64_t) c->parts);
     }
 
-    s.data = (u_char *) (data == 1 ? kvr_answer_cut_name(c->cut)
-                                   : kvr_continue_late(c->late));
-    s.len = ngx_strlen(s.data);
-
-    return ngx_http_kvroute_variables_string(v, &s);
+    return ngx_http_kvroute_variables_name(v,
+                                           data == 1
+                                           ? kvr_answer_cut_name(c->cut)
+                                           : kvr_continue_late(c->late));
 }

@@ -243,11 +243,10 @@ ngx_http_request_t *
 ngx_http_kvroute_continue_clone(ngx_http_kvroute_continue_t *c, ngx_buf_t *b,
     ngx_http_post_subrequest_pt done)
 {
-    ngx_http_request_t                     *r, *sr;
-    ngx_http_kvroute_ctx_t                 *ctx;
-    ngx_http_request_body_t                *body;
-    ngx_http_post_subrequest_t             *ps;
-    ngx_http_kvroute_continue_main_conf_t  *cmcf;
+    ngx_http_request_t          *r, *sr;
+    ngx_http_kvroute_ctx_t      *ctx;
+    ngx_http_request_body_t     *body;
+    ngx_http_post_subrequest_t  *ps;
 
     r = c->request;
 
@@ -304,18 +303,9 @@ ngx_http_kvroute_continue_clone(ngx_http_kvroute_continue_t *c, ngx_buf_t *b,
         return sr;
     }
 
-    sr->request_body = body;
-    sr->headers_in.content_length_n = b->last - b->pos;
-    sr->headers_in.content_length = NULL;
+    ngx_http_kvroute_request_body_set(sr, body, b->last - b->pos, NULL);
     sr->headers_in.chunked = 0;
     sr->write_event_handler = ngx_http_kvroute_continue_enter;
-
-    cmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_continue_module);
-
-    sr->variables[cmcf->body].valid = 0;
-    sr->variables[cmcf->body].not_found = 0;
-    sr->variables[cmcf->length].valid = 0;
-    sr->variables[cmcf->length].not_found = 0;
 
     return sr;
 }

@@ -37,7 +37,7 @@
 
 /* kvroute_events of an upstream */
 typedef struct {
-    kvr_heard_t                 *heard;     /* of its zone; set in workers */
+    kvr_heard_t                 *heard;     /* of its zone */
     ngx_shm_zone_t              *shm_zone;  /* data: kvr_events_t, by peer */
     ngx_shm_zone_t              *aliases_zone;  /* data: kvr_aliases_t */
     size_t                       aliases;   /* bytes per server, or 0 */

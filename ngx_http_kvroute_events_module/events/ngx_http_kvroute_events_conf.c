@@ -31,8 +31,6 @@ static ngx_int_t ngx_http_kvroute_events_conf_port(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_events_conf_zone(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
-static ngx_int_t ngx_http_kvroute_events_conf_aliases(ngx_conf_t *cf,
-    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
 
 
 static const size_t  ngx_http_kvroute_events_conf_parts[] = {
@@ -381,20 +379,18 @@ ngx_http_kvroute_events_conf_port(ngx_conf_t *cf,
 }
 
 
-/*
- * Creates one state per kvroute_zone: an engine of two upstreams is one peer.
- */
+/* Creates one state per kvroute_zone: an engine of two upstreams is one peer. */
 static ngx_int_t
 ngx_http_kvroute_events_conf_zone(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
 {
-    uint64_t                         layout;
-    ngx_str_t                       *title;
+    size_t                           size;
+    ngx_uint_t                       i;
     ngx_http_kvroute_zone_t         *zone;
-    ngx_http_kvroute_events_conf_t  *events;
+    ngx_http_kvroute_srv_conf_t    **other;
+    ngx_http_kvroute_main_conf_t    *kmcf;
+    ngx_http_kvroute_events_conf_t  *events, *others;
 
-    events = ngx_http_kvroute_events_get(kscf);
-    title = &kscf->shm_zone->shm.name;
     zone = kscf->shm_zone->data;
 
     /* an undeclared zone is refused elsewhere */
@@ -403,71 +399,64 @@ ngx_http_kvroute_events_conf_zone(ngx_conf_t *cf,
         return NGX_OK;
     }
 
-    layout = kvr_layout(ngx_http_kvroute_events_conf_parts,
-                        kvr_nelts(ngx_http_kvroute_events_conf_parts));
-
-    events->shm_zone = ngx_http_kvroute_shared_add(cf, "kvroute_events.",
-                                        layout, title,
-                                        zone->max_peers * sizeof(kvr_events_t));
-
-    if (events->shm_zone == NULL) {
-        return NGX_ERROR;
-    }
-
-    return ngx_http_kvroute_events_conf_aliases(cf, uscf, kscf);
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_events_conf_aliases(ngx_conf_t *cf,
-    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
-{
-    size_t                           size;
-    uint64_t                         layout;
-    ngx_uint_t                       i;
-    ngx_http_kvroute_zone_t         *zone;
-    ngx_http_kvroute_srv_conf_t     *other, **otherp;
-    ngx_http_kvroute_main_conf_t    *kmcf;
-    ngx_http_kvroute_events_conf_t  *events, *others;
-
     events = ngx_http_kvroute_events_get(kscf);
     size = events->aliases;
 
-    if (size == 0) {
-        return NGX_OK;
-    }
-
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
-    otherp = kmcf->upstreams.elts;
+    other = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
 
-        other = otherp[i];
+        others = ngx_http_kvroute_events_get(other[i]);
 
-        others = ngx_http_kvroute_events_get(other);
+        if (others == NULL || other[i]->shm_zone != kscf->shm_zone) {
+            continue;
+        }
 
-        if (other->shm_zone == kscf->shm_zone && others
-            && others->aliases && others->aliases != size)
-        {
+        if (size && others->aliases && others->aliases != size) {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "\"aliases=\" of \"kvroute_events\" in upstream "
                           "\"%V\" in %s:%ui differs from that of upstream "
                           "\"%V\", which has the same \"kvroute_zone\": write "
                           "the same size in both", &uscf->host, uscf->file_name,
-                          uscf->line, &other->upstream->host);
+                          uscf->line, &other[i]->upstream->host);
+            return NGX_ERROR;
+        }
+
+        if (others->heard) {
+            events->heard = others->heard;
+        }
+    }
+
+    if (events->heard == NULL) {
+        events->heard = ngx_pcalloc(cf->pool, sizeof(kvr_heard_t));
+        if (events->heard == NULL) {
             return NGX_ERROR;
         }
     }
 
-    zone = kscf->shm_zone->data;
+    events->shm_zone = ngx_http_kvroute_shared_add(cf, "kvroute_events.",
+                             kvr_layout(ngx_http_kvroute_events_conf_parts,
+                                 kvr_nelts(ngx_http_kvroute_events_conf_parts)),
+                             &zone->name,
+                             zone->max_peers * sizeof(kvr_events_t));
 
-    layout = kvr_layout(ngx_http_kvroute_events_conf_alias_parts,
-                        kvr_nelts(ngx_http_kvroute_events_conf_alias_parts));
+    if (events->shm_zone == NULL
+        || ngx_http_kvroute_extension_attach(cf, &kvr_hear_hooks, zone,
+                                             events->shm_zone, events->heard)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
 
-    events->aliases_zone = ngx_http_kvroute_shared_add(cf,
-                                    "kvroute_aliases.", layout,
-                                    &kscf->shm_zone->shm.name,
-                                    kvr_attribute_size(zone->max_peers, size));
+    if (size == 0) {
+        return NGX_OK;
+    }
+
+    events->aliases_zone = ngx_http_kvroute_shared_add(cf, "kvroute_aliases.",
+                       kvr_layout(ngx_http_kvroute_events_conf_alias_parts,
+                           kvr_nelts(ngx_http_kvroute_events_conf_alias_parts)),
+                       &zone->name, kvr_attribute_size(zone->max_peers, size));
 
     return events->aliases_zone ? NGX_OK : NGX_ERROR;
 }

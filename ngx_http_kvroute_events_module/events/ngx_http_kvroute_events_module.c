@@ -10,9 +10,7 @@
 
 static ngx_int_t ngx_http_kvroute_events_preconfiguration(ngx_conf_t *cf);
 static void *ngx_http_kvroute_events_create_conf(ngx_conf_t *cf);
-static ngx_int_t ngx_http_kvroute_events_attach(ngx_cycle_t *cycle);
-static ngx_int_t ngx_http_kvroute_events_attach_zone(
-    ngx_http_kvroute_main_conf_t *kmcf, ngx_http_kvroute_srv_conf_t *kscf);
+static ngx_int_t ngx_http_kvroute_events_init_process(ngx_cycle_t *cycle);
 static void ngx_http_kvroute_events_json(cJSON *json,
     ngx_http_kvroute_srv_conf_t *kscf, void *data, uint32_t peer);
 static uint64_t ngx_http_kvroute_events_session(ngx_http_request_t *r,
@@ -67,7 +65,7 @@ static const ngx_http_kvroute_extension_t  ngx_http_kvroute_events_extension = {
     .build = NGX_HTTP_KVROUTE_BUILD,
     .name = "ngx_http_kvroute_events_module",
     .hooks = &kvr_hear_hooks,
-    .init_process = ngx_http_kvroute_events_attach,
+    .init_process = ngx_http_kvroute_events_init_process,
     .exit_process = ngx_http_kvroute_events_exit,
     .session = ngx_http_kvroute_events_session,
     .json_peer = ngx_http_kvroute_events_json
@@ -91,11 +89,14 @@ ngx_http_kvroute_events_create_conf(ngx_conf_t *cf)
 
 /* prepares the zones in each worker; worker 0 reads events */
 static ngx_int_t
-ngx_http_kvroute_events_attach(ngx_cycle_t *cycle)
+ngx_http_kvroute_events_init_process(ngx_cycle_t *cycle)
 {
-    ngx_uint_t                     i, n;
-    ngx_http_kvroute_srv_conf_t  **kscf;
-    ngx_http_kvroute_main_conf_t  *kmcf;
+    ngx_uint_t                       i, n;
+    kvr_heard_t                     *h;
+    ngx_http_kvroute_zone_t         *zone;
+    ngx_http_kvroute_srv_conf_t    **kscf;
+    ngx_http_kvroute_main_conf_t    *kmcf;
+    ngx_http_kvroute_events_conf_t  *events;
 
     kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
 
@@ -104,77 +105,30 @@ ngx_http_kvroute_events_attach(ngx_cycle_t *cycle)
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
 
-        if (ngx_http_kvroute_events_get(kscf[i]) == NULL
-            || kscf[i]->zone == NULL)
-        {
+        zone = kscf[i]->zone;
+        events = ngx_http_kvroute_events_get(kscf[i]);
+
+        if (events == NULL || zone == NULL) {
             continue;
         }
 
-        if (ngx_http_kvroute_events_attach_zone(kmcf, kscf[i]) != NGX_OK) {
-            return NGX_ERROR;
+        h = events->heard;
+        h->zone = &zone->core;
+        h->events = events->shm_zone->data;
+        zone->core.listens = 1;
+
+        if (events->aliases_zone) {
+            h->aliases = events->aliases_zone->data;
+
+            /* every process writes the same values */
+
+            kvr_attribute_init(h->aliases, zone->max_peers, events->aliases);
         }
 
         n++;
     }
 
     return n ? ngx_http_kvroute_events_init(cycle) : NGX_OK;
-}
-
-
-/* upstreams of one zone share its state */
-static ngx_int_t
-ngx_http_kvroute_events_attach_zone(ngx_http_kvroute_main_conf_t *kmcf,
-    ngx_http_kvroute_srv_conf_t *kscf)
-{
-    ngx_uint_t                       i;
-    kvr_aliases_t                   *aliases;
-    ngx_http_kvroute_zone_t         *zone;
-    ngx_http_kvroute_srv_conf_t    **other;
-    ngx_http_kvroute_events_conf_t  *events, *first;
-
-    zone = kscf->zone;
-    events = ngx_http_kvroute_events_get(kscf);
-    other = kmcf->upstreams.elts;
-
-    for (i = 0; other[i] != kscf; i++) {
-        first = ngx_http_kvroute_events_get(other[i]);
-
-        if (first && other[i]->zone == zone) {
-            events->heard = first->heard;
-            break;
-        }
-    }
-
-    if (events->heard == NULL) {
-
-        events->heard = ngx_pcalloc(zone->cycle->pool, sizeof(kvr_heard_t));
-        if (events->heard == NULL) {
-            return NGX_ERROR;
-        }
-
-        events->heard->zone = &zone->core;
-        events->heard->events = events->shm_zone->data;
-        zone->core.listens = 1;
-
-        if (ngx_http_kvroute_extension_attach(zone,
-                                              &ngx_http_kvroute_events_extension,
-                                              events->heard)
-            != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-    }
-
-    /* every process writes the same values */
-
-    if (events->aliases_zone) {
-        aliases = events->aliases_zone->data;
-
-        kvr_attribute_init(aliases, zone->max_peers, events->aliases);
-        events->heard->aliases = aliases;
-    }
-
-    return NGX_OK;
 }
 
 

@@ -203,3 +203,47 @@ ngx_http_kvroute_request_limit(ngx_http_request_t *r)
 
     return (size_t) ngx_min(size, NGX_HTTP_KVROUTE_BODY_MAX);
 }
+
+
+ngx_int_t
+ngx_http_kvroute_request_body_init(ngx_conf_t *cf)
+{
+    ngx_http_kvroute_main_conf_t  *kmcf;
+
+    static ngx_str_t  body = ngx_string("request_body");
+    static ngx_str_t  length = ngx_string("content_length");
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+
+    kmcf->body = ngx_http_get_variable_index(cf, &body);
+    kmcf->length = ngx_http_get_variable_index(cf, &length);
+
+    return kmcf->body == NGX_ERROR || kmcf->length == NGX_ERROR ? NGX_ERROR
+                                                                : NGX_OK;
+}
+
+
+void
+ngx_http_kvroute_request_body_set(ngx_http_request_t *r,
+    ngx_http_request_body_t *body, off_t length, ngx_table_elt_t *header)
+{
+    r->request_body = body;
+    r->headers_in.content_length_n = length;
+    r->headers_in.content_length = header;
+
+    ngx_http_kvroute_request_body_forget(r);
+}
+
+
+void
+ngx_http_kvroute_request_body_forget(ngx_http_request_t *r)
+{
+    ngx_http_kvroute_main_conf_t  *kmcf;
+
+    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+
+    r->variables[kmcf->body].valid = 0;
+    r->variables[kmcf->body].not_found = 0;
+    r->variables[kmcf->length].valid = 0;
+    r->variables[kmcf->length].not_found = 0;
+}

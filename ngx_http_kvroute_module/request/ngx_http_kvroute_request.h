@@ -278,6 +278,16 @@ size_t ngx_http_kvroute_request_limit(ngx_http_request_t *r);
 ngx_int_t ngx_http_kvroute_request_window(ngx_http_request_t *r,
     kvr_window_t *window);
 
+/*
+ * Gives a request another body; header: its Content-Length, or NULL.  nginx's
+ * variables of the body are forgotten, which all subrequests share.  The
+ * configuration must have called _body_init().
+ */
+ngx_int_t ngx_http_kvroute_request_body_init(ngx_conf_t *cf);
+void ngx_http_kvroute_request_body_set(ngx_http_request_t *r,
+    ngx_http_request_body_t *body, off_t length, ngx_table_elt_t *header);
+void ngx_http_kvroute_request_body_forget(ngx_http_request_t *r);
+
 /* _headers: Returns the next header of a name; after: NULL for the first. */
 ngx_table_elt_t *ngx_http_kvroute_headers_next(ngx_list_t *headers,
     ngx_str_t *name, ngx_table_elt_t *after);
@@ -431,9 +441,8 @@ ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_pass_created(
 ngx_int_t ngx_http_kvroute_send_json(ngx_http_request_t *r, cJSON *json,
     cJSON *part);
 
-/* Tells whether an error_page responds to a status. */
-ngx_uint_t ngx_http_kvroute_send_paged(ngx_http_request_t *r,
-    ngx_uint_t status);
+/* Tells whether an error_page responds to 429. */
+ngx_uint_t ngx_http_kvroute_send_paged(ngx_http_request_t *r);
 
 /* Sends an error, with a text of at most 128 bytes. */
 ngx_int_t ngx_http_kvroute_send_error(ngx_http_request_t *r, ngx_uint_t status,

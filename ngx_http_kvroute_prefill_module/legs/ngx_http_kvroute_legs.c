@@ -80,9 +80,6 @@ ngx_http_kvroute_legs_init(ngx_conf_t *cf)
 {
     ngx_http_kvroute_legs_main_conf_t  *lmcf;
 
-    static ngx_str_t  body = ngx_string("request_body");
-    static ngx_str_t  length = ngx_string("content_length");
-
     lmcf = ngx_http_conf_get_module_main_conf(cf,
                                               ngx_http_kvroute_prefill_module);
 
@@ -90,10 +87,7 @@ ngx_http_kvroute_legs_init(ngx_conf_t *cf)
         return NGX_OK;
     }
 
-    lmcf->body = ngx_http_get_variable_index(cf, &body);
-    lmcf->length = ngx_http_get_variable_index(cf, &length);
-
-    if (lmcf->body == NGX_ERROR || lmcf->length == NGX_ERROR) {
+    if (ngx_http_kvroute_request_body_init(cf) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -437,7 +431,7 @@ ngx_http_kvroute_legs_resume(ngx_http_kvroute_legs_t *legs,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    ngx_http_kvroute_legs_forget(legs->request);
+    ngx_http_kvroute_request_body_forget(legs->request);
 
     legs->outcome = ngx_http_kvroute_legs_result(legs);
 
@@ -571,9 +565,7 @@ ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx)
 
     legs = ctx->legs;
 
-    if (legs->edit.n && legs->saved) {
-        (void) ngx_http_kvroute_legs_restore(legs);
-    }
+    (void) ngx_http_kvroute_legs_restore(legs);
 
     ngx_http_kvroute_legs_unsend(legs);
 

@@ -52,11 +52,6 @@ typedef struct {
 
 typedef struct {
     ngx_uint_t                   used;      /* by any location */
-
-    /* if used: indices of $request_body and $content_length */
-
-    ngx_int_t                    body;
-    ngx_int_t                    length;
 } ngx_http_kvroute_legs_main_conf_t;
 
 

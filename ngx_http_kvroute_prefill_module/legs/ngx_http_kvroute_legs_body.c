@@ -7,9 +7,10 @@
 /*
  * Bodies of legs.
  *
- * Members are cut by blanking them in place: in nginx's buffers, or in its
- * temporary file.  When nginx sends a body again, it starts each file buffer
- * where the previous one ended, so a body must not have gaps.
+ * Private members are blanked in place.  The limits of the client's request are
+ * left out of the prefill leg.  In a temporary file they are blanked in place,
+ * too, and restored later: when nginx sends a body again, it starts each file
+ * buffer where the previous one ended, so there must be no gap between them.
  */
 
 
@@ -19,7 +20,6 @@
 static ngx_uint_t ngx_http_kvroute_legs_json(ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_legs_members(ngx_http_request_t *r,
     kvr_edit_t *edit, const kvr_json_names_t *names);
-static ngx_int_t ngx_http_kvroute_legs_own(ngx_http_kvroute_legs_t *legs);
 static ngx_int_t ngx_http_kvroute_legs_write(ngx_chain_t *cl, uint64_t offset,
     size_t len, u_char *save, u_char *src);
 static ngx_int_t ngx_http_kvroute_legs_piece(ngx_buf_t *b, off_t from,
@@ -187,7 +187,7 @@ ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs)
     size_t               len;
     u_char              *p;
     uint32_t             i;
-    ngx_int_t            rc;
+    ngx_chain_t         *cl;
     ngx_http_request_t  *r;
 
     r = legs->request;
@@ -204,16 +204,21 @@ ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs)
         }
     }
 
-    if (len && r->preserve_body) {
-        rc = ngx_http_kvroute_legs_own(legs);
-
-        if (rc != NGX_OK) {
-            legs->edit.n = 0;
-            return rc;
-        }
+    for (cl = legs->client->bufs; cl && !cl->buf->in_file; cl = cl->next) {
+        /* void */
     }
 
-    legs->saved = ngx_pnalloc(r->pool, len + 1);
+    if (cl == NULL || len == 0) {
+        return NGX_OK;
+    }
+
+    /* a mirror may send the client's body at any time */
+
+    if (r->preserve_body) {
+        return NGX_DECLINED;
+    }
+
+    legs->saved = ngx_pnalloc(r->pool, len);
     if (legs->saved == NULL) {
         return NGX_ERROR;
     }
@@ -238,79 +243,16 @@ ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs)
 }
 
 
-void
-ngx_http_kvroute_legs_forget(ngx_http_request_t *r)
-{
-    ngx_http_kvroute_legs_main_conf_t  *lmcf;
-
-    lmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_prefill_module);
-
-    r->variables[lmcf->body].valid = 0;
-    r->variables[lmcf->body].not_found = 0;
-    r->variables[lmcf->length].valid = 0;
-    r->variables[lmcf->length].not_found = 0;
-}
-
-
-/*
- * Copies the body, because a mirror may send the client's at any time.  A body
- * in a file is not copied: NGX_DECLINED.
- */
-static ngx_int_t
-ngx_http_kvroute_legs_own(ngx_http_kvroute_legs_t *legs)
-{
-    size_t                    size;
-    ngx_buf_t                *b;
-    ngx_pool_t               *pool;
-    ngx_chain_t              *cl, *in, **last;
-    ngx_http_request_body_t  *body;
-
-    pool = legs->request->pool;
-
-    body = ngx_palloc(pool, sizeof(ngx_http_request_body_t));
-    if (body == NULL) {
-        return NGX_ERROR;
-    }
-
-    *body = *legs->client;
-    last = &body->bufs;
-
-    for (in = legs->client->bufs; in; in = in->next) {
-
-        if (in->buf->in_file) {
-            return NGX_DECLINED;
-        }
-
-        size = (size_t) ngx_buf_size(in->buf);
-
-        cl = ngx_alloc_chain_link(pool);
-        b = ngx_create_temp_buf(pool, size + 1);
-
-        if (cl == NULL || b == NULL) {
-            return NGX_ERROR;
-        }
-
-        b->last = ngx_cpymem(b->pos, in->buf->pos, size);
-
-        cl->buf = b;
-        *last = cl;
-        last = &cl->next;
-    }
-
-    *last = NULL;
-
-    legs->client = body;
-
-    return NGX_OK;
-}
-
-
 ngx_int_t
 ngx_http_kvroute_legs_restore(ngx_http_kvroute_legs_t *legs)
 {
     u_char     *p;
     uint32_t    i;
     ngx_int_t   rc;
+
+    if (legs->saved == NULL) {
+        return NGX_OK;
+    }
 
     rc = NGX_OK;
 

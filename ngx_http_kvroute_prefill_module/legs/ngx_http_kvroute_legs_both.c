@@ -232,7 +232,7 @@ ngx_http_kvroute_legs_both_content(ngx_http_request_t *r)
         return NGX_OK;
     }
 
-    ngx_http_kvroute_legs_forget(r);
+    ngx_http_kvroute_request_body_forget(r);
 
     return legs->content(r);
 }

@@ -47,15 +47,11 @@ ngx_http_kvroute_legs_decode_content(ngx_http_request_t *r)
     ctx = ngx_http_kvroute_request_get_ctx(r);
     legs = ctx->legs;
 
-    r->request_body = &legs->body;
-    r->headers_in.content_length_n = legs->body_length;
-    r->headers_in.content_length = NULL;
+    ngx_http_kvroute_request_body_set(r, &legs->body, legs->body_length, NULL);
 
     if (legs->decode_state == NGX_HTTP_KVROUTE_DECODE_IDLE) {
         legs->decode_state = NGX_HTTP_KVROUTE_DECODE_SENT;
     }
-
-    ngx_http_kvroute_legs_forget(r);
 
     /* the prefill leg may have failed already */
 
@@ -81,11 +77,8 @@ ngx_http_kvroute_legs_unsend(ngx_http_kvroute_legs_t *legs)
     legs->client->temp_file = legs->body.temp_file;
     legs->client->buf = legs->body.buf;
 
-    r->request_body = legs->client;
-    r->headers_in.content_length_n = legs->length;
-    r->headers_in.content_length = legs->header;
-
-    ngx_http_kvroute_legs_forget(r);
+    ngx_http_kvroute_request_body_set(r, legs->client, legs->length,
+                                      legs->header);
 }
 
 

@@ -45,9 +45,9 @@ typedef enum {
 /*
  * A request in a location with kvroute_prefill, in its pool.
  *
- * The client's body stays in nginx's buffers.  Some bytes of it are blanked
- * for the prefill leg and restored after it.  What is appended is in a buffer
- * of its own.  So nginx can send the body of each leg again by itself.
+ * The client's body stays in nginx's buffers.  In a file, some bytes of it are
+ * blanked for the prefill leg and restored after it.  What is appended is in a
+ * buffer of its own.  So nginx can send the body of each leg again by itself.
  */
 struct ngx_http_kvroute_legs_s {
     ngx_http_request_t          *request;   /* the client's */
@@ -81,7 +81,8 @@ struct ngx_http_kvroute_legs_s {
     kvr_pull_t                   pull;      /* connector=pull */
 
     kvr_edit_t                   edit;
-    u_char                      *saved;     /* bytes that were blanked */
+    u_char                      *saved;     /* bytes blanked in a file, or
+                                               NULL */
 
     /* the client's request, and the decode leg if it has a body of its own */
 
@@ -147,17 +148,11 @@ ngx_int_t ngx_http_kvroute_legs_clean(ngx_http_request_t *r);
  */
 ngx_int_t ngx_http_kvroute_legs_find(ngx_http_kvroute_legs_t *legs);
 
-/* Finds and blanks them. */
+/* Finds them; blanks and saves them if the body is in a file. */
 ngx_int_t ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs);
 
 /* Restores them. */
 ngx_int_t ngx_http_kvroute_legs_restore(ngx_http_kvroute_legs_t *legs);
-
-/*
- * Forgets $request_body and $content_length, whose values all legs share, after
- * the body has changed.
- */
-void ngx_http_kvroute_legs_forget(ngx_http_request_t *r);
 
 /*
  * Returns a chain of the body up to the root's closing brace, and a text that
@@ -166,7 +161,10 @@ void ngx_http_kvroute_legs_forget(ngx_http_request_t *r);
 ngx_chain_t *ngx_http_kvroute_legs_append(ngx_http_kvroute_legs_t *legs,
     u_char *text, size_t len, off_t *length);
 
-/* The same without the members to cut.  It can be sent only once. */
+/*
+ * The same without the members to cut.  nginx cannot send it again if the body
+ * is in a file.
+ */
 ngx_chain_t *ngx_http_kvroute_legs_without(ngx_http_kvroute_legs_t *legs,
     u_char *text, size_t len, off_t *length);
 

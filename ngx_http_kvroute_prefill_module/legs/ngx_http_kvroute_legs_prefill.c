@@ -61,7 +61,9 @@ ngx_http_kvroute_legs_prefill(ngx_http_kvroute_legs_t *legs)
     len = kvr_connector_ask(legs->connector, legs->role, main->endpoint,
                             legs->edit.kept != 0, (char *) text);
 
-    bufs = ngx_http_kvroute_legs_append(legs, text, len, &length);
+    bufs = legs->saved
+           ? ngx_http_kvroute_legs_append(legs, text, len, &length)
+           : ngx_http_kvroute_legs_without(legs, text, len, &length);
 
     sr = bufs ? ngx_http_kvroute_legs_subrequest(legs,
                                                  NGX_HTTP_SUBREQUEST_CLONE)
@@ -133,12 +135,8 @@ ngx_http_kvroute_legs_give(ngx_http_kvroute_legs_t *legs,
     body->bufs = bufs;
     body->temp_file = legs->client->temp_file;
 
-    sr->request_body = body;
-    sr->headers_in.content_length_n = length;
-    sr->headers_in.content_length = NULL;
+    ngx_http_kvroute_request_body_set(sr, body, length, NULL);
     sr->headers_in.chunked = 0;
-
-    ngx_http_kvroute_legs_forget(sr);
 
     legs->prefill_state = NGX_HTTP_KVROUTE_PREFILL_SENT;
     legs->start = ngx_current_msec;

@@ -66,7 +66,6 @@ static ngx_int_t
 ngx_http_kvroute_legs_variables_outcome(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
-    ngx_str_t                s;
     kvr_disaggregate_e       outcome;
     ngx_http_kvroute_ctx_t  *ctx;
 
@@ -82,10 +81,8 @@ ngx_http_kvroute_legs_variables_outcome(ngx_http_request_t *r,
         return ngx_http_kvroute_variables_none(v);
     }
 
-    s.data = (u_char *) kvr_reason_disaggregated(outcome);
-    s.len = ngx_strlen(s.data);
-
-    return ngx_http_kvroute_variables_string(v, &s);
+    return ngx_http_kvroute_variables_name(v,
+                                           kvr_reason_disaggregated(outcome));
 }
 
 

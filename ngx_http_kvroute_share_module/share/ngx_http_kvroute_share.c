@@ -35,9 +35,18 @@ ngx_int_t
 ngx_http_kvroute_share_init_process(ngx_cycle_t *cycle)
 {
     ngx_uint_t                       i;
+    kvr_share_t                     *s;
     ngx_array_t                     *shares;
     ngx_http_kvroute_share_t        *share, **sharep;
     ngx_http_kvroute_share_conf_t  **conf;
+
+    shares = ngx_http_kvroute_share_confs(cycle);
+    conf = shares->elts;
+
+    for (i = 0; i < shares->nelts; i++) {
+        s = conf[i]->shm_zone->data;
+        conf[i]->zone->core.united = &s->stats.united;
+    }
 
     ngx_http_kvroute_shares = NULL;
 
@@ -45,26 +54,20 @@ ngx_http_kvroute_share_init_process(ngx_cycle_t *cycle)
         return NGX_OK;
     }
 
-    shares = ngx_http_kvroute_share_confs(cycle);
-    conf = shares->elts;
+    ngx_http_kvroute_shares = ngx_array_create(cycle->pool, shares->nelts + 1,
+                                           sizeof(ngx_http_kvroute_share_t *));
+    if (ngx_http_kvroute_shares == NULL) {
+        return NGX_ERROR;
+    }
 
     for (i = 0; i < shares->nelts; i++) {
 
-        if (ngx_http_kvroute_shares == NULL) {
-            ngx_http_kvroute_shares = ngx_array_create(cycle->pool, 2,
-                                           sizeof(ngx_http_kvroute_share_t *));
-            if (ngx_http_kvroute_shares == NULL) {
-                return NGX_ERROR;
-            }
-        }
-
         share = ngx_http_kvroute_share_create(cycle, conf[i]);
-        sharep = ngx_array_push(ngx_http_kvroute_shares);
-
-        if (share == NULL || sharep == NULL) {
+        if (share == NULL) {
             return NGX_ERROR;
         }
 
+        sharep = ngx_array_push(ngx_http_kvroute_shares);
         *sharep = share;
 
         ngx_add_timer(&share->timer, 1);

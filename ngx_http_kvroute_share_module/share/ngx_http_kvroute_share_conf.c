@@ -422,7 +422,8 @@ ngx_http_kvroute_share_conf_memory(ngx_conf_t *cf,
 
     share->shm_zone->init = ngx_http_kvroute_share_conf_shm;
 
-    return NGX_OK;
+    return ngx_http_kvroute_extension_attach(cf, &kvr_share_hooks, zone,
+                                             share->shm_zone, NULL);
 }
 
 

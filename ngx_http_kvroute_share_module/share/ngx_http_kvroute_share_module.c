@@ -9,7 +9,6 @@
 
 static ngx_int_t ngx_http_kvroute_share_preconfiguration(ngx_conf_t *cf);
 static void *ngx_http_kvroute_share_create_conf(ngx_conf_t *cf);
-static ngx_int_t ngx_http_kvroute_share_attach(ngx_cycle_t *cycle);
 
 
 static ngx_command_t  ngx_http_kvroute_share_commands[] = {
@@ -60,7 +59,7 @@ static const ngx_http_kvroute_extension_t  ngx_http_kvroute_share_extension = {
     .build = NGX_HTTP_KVROUTE_BUILD,
     .name = "ngx_http_kvroute_share_module",
     .hooks = &kvr_share_hooks,
-    .init_process = ngx_http_kvroute_share_attach,
+    .init_process = ngx_http_kvroute_share_init_process,
     .exit_process = ngx_http_kvroute_share_exit_process,
     .json = ngx_http_kvroute_share_status_json,
     .prom = ngx_http_kvroute_share_status_prom
@@ -80,34 +79,4 @@ ngx_http_kvroute_share_create_conf(ngx_conf_t *cf)
 {
     return ngx_array_create(cf->pool, 2,
                             sizeof(ngx_http_kvroute_share_conf_t *));
-}
-
-
-/* attaches the hooks in each worker; worker 0 reads and writes the stream */
-static ngx_int_t
-ngx_http_kvroute_share_attach(ngx_cycle_t *cycle)
-{
-    ngx_uint_t                       i;
-    kvr_share_t                     *s;
-    ngx_array_t                     *shares;
-    ngx_http_kvroute_share_conf_t  **conf;
-
-    shares = ngx_http_kvroute_share_confs(cycle);
-    conf = shares->elts;
-
-    for (i = 0; i < shares->nelts; i++) {
-
-        s = conf[i]->shm_zone->data;
-        conf[i]->zone->core.united = &s->stats.united;
-
-        if (ngx_http_kvroute_extension_attach(conf[i]->zone,
-                                              &ngx_http_kvroute_share_extension,
-                                              s)
-            != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-    }
-
-    return ngx_http_kvroute_share_init_process(cycle);
 }
