@@ -163,7 +163,7 @@ ngx_http_kvroute_budget_charge_reject(ngx_http_kvroute_budget_t *b)
 
         /* a location that responds instead sets headers of its own */
 
-        if (ngx_http_kvroute_send_paged(r, NGX_HTTP_TOO_MANY_REQUESTS)) {
+        if (ngx_http_kvroute_send_paged(r)) {
             return NGX_HTTP_TOO_MANY_REQUESTS;
         }
     }

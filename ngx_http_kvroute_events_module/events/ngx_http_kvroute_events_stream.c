@@ -124,7 +124,7 @@ ngx_http_kvroute_events_stream_write(ngx_event_t *ev)
     conn = c->data;
 
     if (ngx_http_kvroute_events_stream_send(conn->data) != NGX_OK) {
-        ngx_http_kvroute_events_stream_failed(conn, NGX_ERROR, NULL);
+        ngx_http_kvroute_events_stream_end(conn->data, "the connection failed");
     }
 }
 
@@ -204,7 +204,7 @@ ngx_http_kvroute_events_stream_read(ngx_event_t *ev)
     if (ngx_http_kvroute_events_stream_pause(ev, got) != NGX_OK
         || ngx_http_kvroute_events_stream_send(stream) != NGX_OK)
     {
-        ngx_http_kvroute_events_stream_failed(conn, NGX_ERROR, NULL);
+        ngx_http_kvroute_events_stream_end(stream, "the connection failed");
     }
 }
 
@@ -279,8 +279,7 @@ ngx_http_kvroute_events_stream_take(ngx_http_kvroute_events_stream_t *stream,
         }
 
         if (rc == NGX_ERROR) {
-            ngx_http_kvroute_events_stream_failed(&stream->conn, NGX_ERROR,
-                                                  NULL);
+            ngx_http_kvroute_events_stream_end(stream, "the connection failed");
             return NGX_DONE;
         }
 
@@ -360,7 +359,7 @@ ngx_http_kvroute_events_stream_resume(ngx_http_kvroute_events_stream_t *stream)
     rc = ngx_http_kvroute_events_stream_memory(stream);
 
     if (rc != NGX_OK) {
-        ngx_http_kvroute_events_stream_failed(&stream->conn, NGX_ERROR, NULL);
+        ngx_http_kvroute_events_stream_end(stream, "the connection failed");
 
     } else {
         rc = ngx_http_kvroute_events_stream_take(stream, rest,

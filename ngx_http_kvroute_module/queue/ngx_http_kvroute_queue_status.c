@@ -143,6 +143,5 @@ ngx_http_kvroute_queue_refuse(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    return ngx_http_kvroute_send_paged(r, NGX_HTTP_TOO_MANY_REQUESTS)
-           ? NGX_DECLINED : NGX_OK;
+    return ngx_http_kvroute_send_paged(r) ? NGX_DECLINED : NGX_OK;
 }

@@ -37,7 +37,7 @@ ngx_http_kvroute_send_json(ngx_http_request_t *r, cJSON *json, cJSON *part)
 
 
 ngx_uint_t
-ngx_http_kvroute_send_paged(ngx_http_request_t *r, ngx_uint_t status)
+ngx_http_kvroute_send_paged(ngx_http_request_t *r)
 {
     ngx_uint_t                 i;
     ngx_http_err_page_t       *page;
@@ -49,7 +49,7 @@ ngx_http_kvroute_send_paged(ngx_http_request_t *r, ngx_uint_t status)
         page = clcf->error_pages->elts;
 
         for (i = 0; i < clcf->error_pages->nelts; i++) {
-            if (page[i].status == (ngx_int_t) status) {
+            if (page[i].status == NGX_HTTP_TOO_MANY_REQUESTS) {
                 return 1;
             }
         }
