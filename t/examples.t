@@ -276,7 +276,7 @@ for my $file (sort glob "$root/docs/*.md") {
         $before .= "upstream $_ { zone ${_}_peers 256k; kvroute zone=llm;"
                    . " server 127.0.0.1:1; server 127.0.0.1:2; }\n"
             for grep { $block =~ /^ *kvroute_prefill /m
-                       && $block !~ /^ *upstream $_ /m } qw(prefill decode);
+                       && $block !~ /^ *upstream $_ /m } qw(prefillers decoders);
 
         my ($in, $out) = $block =~ /^(?:upstream|map|server|split_clients|log_format|kvroute_zone) /m
             ? ('', '') : ('server { listen 127.0.0.1:%%PORT%%; ', '}');
