@@ -63,7 +63,8 @@ const words = {
   "full": "rejected: the queue is full",
   "timeout": "rejected: queue timeout",
   "deadline": "rejected: deadline exceeded",
-  "shed": "rejected: displaced by a request of a higher class",
+  "shed": "rejected: displaced by a more urgent request, or by one of a "
+    + "tenant with fewer waiting for its weight",
   "aborted": "the client closed the connection while waiting",
   "reason": "why this server was chosen",
   "policy": "the policy that chose it",
