@@ -1,6 +1,6 @@
 # Cached share and mean time to first token of each arm of a comparison, from an
 # access log with arm=$arm cached=$kvroute_cached_tokens
-# of=$kvroute_prompt_tokens ttft=$kvroute_ttft (docs/operations.md).
+# of=$kvroute_prompt_tokens ttft=$kvroute_ttft (docs/worth-it.md).
 
 {
     delete v
