@@ -179,6 +179,7 @@ typedef struct {
     unsigned                     engine_used:1;  /* by an extension */
     unsigned                     in_use:1;  /* initialized by nginx */
     unsigned                     shadow:1;  /* another balancer routes */
+    unsigned                     matched:1; /* by kvroute_upstream */
     unsigned                     named:1;   /* by a literal "proxy_pass" */
 
     /* names of upstreams (ngx_str_t *), or NULL */

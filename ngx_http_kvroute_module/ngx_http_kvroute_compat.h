@@ -42,6 +42,18 @@ ngx_http_kvroute_peers_config(ngx_http_upstream_rr_peers_t *peers)
 }
 
 
+/* with "resolve" a server has one address, of no host, until it is resolved */
+static ngx_inline ngx_uint_t
+ngx_http_kvroute_server_resolves(ngx_http_upstream_server_t *server)
+{
+#if (nginx_version >= 1027003 && NGX_HTTP_UPSTREAM_ZONE)
+    return server->host.len != 0;
+#else
+    return 0;
+#endif
+}
+
+
 /* Returns the workers' shared lock, or NULL without a "zone". */
 static ngx_inline ngx_atomic_t *
 ngx_http_kvroute_peers_rwlock(ngx_http_upstream_rr_peers_t *peers)

@@ -48,7 +48,8 @@ my %odd = (
     big => "$head$big$rest",
     torn => $head . substr($big, 0, 1_100_000),
     redirected => "HTTP/1.1 200 OK\r\nX-Accel-Redirect: /page\r\n\r\n",
-    map { $_ => "HTTP/1.1 $_ X\r\nContent-Length: 2\r\n\r\n{}" } qw(401 404 422 429 503)
+    map { $_ => "HTTP/1.1 $_ X\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}" }
+        qw(401 404 422 429 503)
 );
 
 $t->serve('O', sub {

@@ -391,6 +391,8 @@ ngx_http_kvroute_conf_attach_init(ngx_conf_t *cf)
 
             /* parsed as if these words were in the block */
 
+            kscf->matched = 1;
+
             args = cf->args;
             cf->args = named[n].words;
 

@@ -307,7 +307,7 @@ ngx_http_kvroute_conf_check_servers(ngx_conf_t *cf,
 
     for (i = 0, n = 0; i < kscf->upstream->servers->nelts; i++) {
 
-        if (server[i].naddrs == 0) {
+        if (ngx_http_kvroute_server_resolves(&server[i])) {
             return;
         }
 
@@ -327,7 +327,9 @@ ngx_http_kvroute_conf_check_servers(ngx_conf_t *cf,
                       &kscf->zone->name, kscf->zone->max_peers);
     }
 
-    if (n == 1 && kscf->policy.kind == KVR_POLICY_KV_CACHE
+    /* those of an upstream that another program writes come and go */
+
+    if (n == 1 && !kscf->matched && kscf->policy.kind == KVR_POLICY_KV_CACHE
         && kscf->queue == NULL && kscf->prefill == NULL
         && kscf->decode == NULL && kscf->ranks == 0)
     {
