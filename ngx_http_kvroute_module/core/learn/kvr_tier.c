@@ -7,8 +7,7 @@
 #include "core/learn/kvr_tier.h"
 
 
-/* prices before the first measurement: PCIe, a local disk */
-#define KVR_TIER_HOST_PRICE  (KVR_TIER_ONE / 10)
+/* before the first measurement: a local disk */
 #define KVR_TIER_DISK_PRICE  (KVR_TIER_ONE * 2 / 5)
 
 /* a tier with all but 1/8 of the loaded units learns its price */

@@ -33,6 +33,9 @@ typedef enum {
 
 #define KVR_TIER_ONE  65536          /* a price: as slow as computing */
 
+/* before the first measurement: PCIe */
+#define KVR_TIER_HOST_PRICE  (KVR_TIER_ONE / 10)
+
 
 typedef struct {
     _Atomic uint64_t   told;         /* units, as configured; 0: unknown */

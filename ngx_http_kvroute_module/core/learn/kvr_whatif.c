@@ -4,6 +4,7 @@
  */
 
 
+#include "core/learn/kvr_tier.h"
 #include "core/learn/kvr_whatif.h"
 
 
@@ -19,6 +20,14 @@
  * used by others too.
  */
 #define KVR_WHATIF_PINNED  0.2
+
+/* log2 of the ms in which time is counted; a longer pause does not count */
+#define KVR_WHATIF_TICK   6
+#define KVR_WHATIF_PAUSE  (60000 >> KVR_WHATIF_TICK)
+
+/* the P95 of an exponential time, its mean being 1 */
+#define KVR_WHATIF_P95    3.0
+#define KVR_WHATIF_BUSY   0.95          /* at most */
 
 /* sizes were wrong by this at most, and shares by that in any case */
 #define KVR_WHATIF_WRONG   1.25
@@ -47,8 +56,8 @@ static const struct {
 _Static_assert(kvr_nelts(kvr_whatif_changes) == KVR_WHATIF_CHANGES, "changes");
 
 
-static void kvr_whatif_of(const kvr_whatif_t *w, double times, double share,
-    double part, kvr_whatif_estimate_t *e);
+static void kvr_whatif_of(const kvr_whatif_t *w, kvr_whatif_change_e change,
+    double times, double share, uint32_t peers, kvr_whatif_estimate_t *e);
 static void kvr_whatif_fade(kvr_whatif_t *w);
 static uint32_t kvr_whatif_log(uint64_t n, uint32_t parts, uint32_t classes);
 static double kvr_whatif_value(double class, uint32_t parts);
@@ -57,20 +66,31 @@ static double kvr_whatif_quantile(const _Atomic uint16_t *seen,
 static double kvr_whatif_bound(uint32_t class);
 static double kvr_whatif_below(const kvr_whatif_t *w, double age);
 static double kvr_whatif_age(const kvr_whatif_t *w, double times);
+static double kvr_whatif_busy(const kvr_whatif_t *w, uint32_t peers);
+static double kvr_whatif_wait(double busy, uint32_t peers);
 static double kvr_whatif_work(const kvr_whatif_t *w, double age);
 
 
 void
 kvr_whatif_prompt(kvr_whatif_t *w, uint32_t units, uint32_t matched,
-    uint64_t used)
+    uint64_t used, uint64_t now)
 {
     uint32_t           class;
+    uint64_t           passed;
     _Atomic uint16_t  *work;
 
     if (kvr_unlikely(kvr_get(&w->units) > KVR_WHATIF_MOST
                      || kvr_get(&w->requests) > KVR_WHATIF_COUNT))
     {
         kvr_whatif_fade(w);
+    }
+
+    passed = (now >> KVR_WHATIF_TICK)
+             - (kvr_get(&w->last) >> KVR_WHATIF_TICK);
+    kvr_set(&w->last, now);
+
+    if (passed < KVR_WHATIF_PAUSE) {
+        kvr_set(&w->time, kvr_get(&w->time) + (uint32_t) passed);
     }
 
     matched = kvr_min(matched, units);
@@ -102,7 +122,7 @@ kvr_whatif_fade(kvr_whatif_t *w)
     half = w->work;
 
     for (i = 0;
-         i < (sizeof(kvr_whatif_t) - offsetof(kvr_whatif_t, work))
+         i < (offsetof(kvr_whatif_t, last) - offsetof(kvr_whatif_t, work))
              / sizeof(uint16_t);
          i++)
     {
@@ -231,9 +251,9 @@ kvr_whatif_estimate(const kvr_whatif_t *w, kvr_whatif_change_e change,
         return KVR_OK;
     }
 
-    kvr_whatif_of(w, times, share, part, e);
-    kvr_whatif_of(w, times / KVR_WHATIF_WRONG, share, part, &less);
-    kvr_whatif_of(w, times * KVR_WHATIF_WRONG, share, part, &most);
+    kvr_whatif_of(w, change, times, share, peers, e);
+    kvr_whatif_of(w, change, times / KVR_WHATIF_WRONG, share, peers, &less);
+    kvr_whatif_of(w, change, times * KVR_WHATIF_WRONG, share, peers, &most);
 
     e->low = kvr_max(kvr_min(less.cached, e->cached - KVR_WHATIF_OFF), 0);
     e->high = kvr_min(kvr_max(most.cached, e->cached + KVR_WHATIF_OFF), 1);
@@ -246,14 +266,15 @@ kvr_whatif_estimate(const kvr_whatif_t *w, kvr_whatif_change_e change,
 
 /*
  * Estimates what caches of so many times of today's size bring, where share is
- * delivered today.  part: of the peers.  A loss is in proportion to what is
- * cached, a gain to what is not.
+ * delivered today.  A loss is in proportion to what is cached, a gain to what
+ * is not.
  */
 static void
-kvr_whatif_of(const kvr_whatif_t *w, double times, double share, double part,
-    kvr_whatif_estimate_t *e)
+kvr_whatif_of(const kvr_whatif_t *w, kvr_whatif_change_e change, double times,
+    double share, uint32_t peers, kvr_whatif_estimate_t *e)
 {
-    double  age, now, then, least, work;
+    double    age, now, then, least, all, work, busy;
+    uint32_t  n;
 
     age = kvr_whatif_age(w, times);
     now = kvr_whatif_below(w, 1);
@@ -266,17 +287,75 @@ kvr_whatif_of(const kvr_whatif_t *w, double times, double share, double part,
                                : 1 - (1 - share) * (1 - then) / (1 - now);
     }
 
-    e->load = share < 1 ? (1 - e->cached) / (1 - share) / part : 1;
+    n = (uint32_t) ((int) peers + kvr_whatif_changes[change].peers);
+
+    e->load = share < 1 ? (1 - e->cached) / (1 - share) * peers / n : 1;
 
     /* the P95, beyond what all first tokens take */
 
-    e->first = kvr_whatif_quantile(w->first, KVR_WHATIF_TIMES, 4, 0.95) / 1e3;
+    all = kvr_whatif_quantile(w->first, KVR_WHATIF_TIMES, 4, 0.95) / 1e3;
     least = kvr_whatif_quantile(w->first, KVR_WHATIF_TIMES, 4, 0.05) / 1e3;
     work = kvr_whatif_quantile(w->work, KVR_WHATIF_WORKS, 2, 0.95);
+    busy = kvr_whatif_busy(w, peers);
+
+    e->first = all;
 
     if (work > 0) {
-        e->first = least + (e->first - least) * kvr_whatif_work(w, age) / work;
+        e->first = least + (all - least) * kvr_whatif_work(w, age) / work
+                           * (1 + kvr_whatif_wait(busy * e->load, n))
+                           / (1 + kvr_whatif_wait(busy, peers));
     }
+
+    if (kvr_whatif_changes[change].host) {
+        e->first += kvr_max(all - e->first, 0) * KVR_TIER_HOST_PRICE
+                    / KVR_TIER_ONE;
+    }
+}
+
+
+/*
+ * Returns the part of the time that peers compute prompts.  A unit takes as
+ * long as the middle of the prompts say, or the large ones, if that is less.
+ */
+static double
+kvr_whatif_busy(const kvr_whatif_t *w, uint32_t peers)
+{
+    double    unit, first[3], work[3];
+    uint32_t  i;
+
+    static const double  part[] = { 0.05, 0.5, 0.95 };
+
+    for (i = 0; i < 3; i++) {
+        first[i] = kvr_whatif_quantile(w->first, KVR_WHATIF_TIMES, 4, part[i]);
+        work[i] = kvr_whatif_quantile(w->work, KVR_WHATIF_WORKS, 2, part[i]);
+    }
+
+    unit = kvr_min((first[1] - first[0]) / kvr_max(work[1] - work[0], 1),
+                   (first[2] - first[0]) / kvr_max(work[2] - work[0], 1));
+
+    return unit * KVR_WHATIF_SAMPLE
+           * (kvr_get(&w->units) - kvr_get(&w->matched))
+           / kvr_max((double) kvr_get(&w->time) * (1 << KVR_WHATIF_TICK), 1)
+           / peers;
+}
+
+
+/* Returns the P95 of the wait, over the time that computing takes. */
+static double
+kvr_whatif_wait(double busy, uint32_t peers)
+{
+    double    blocked, waits;
+    uint32_t  i;
+
+    busy = kvr_min(busy, KVR_WHATIF_BUSY);
+
+    for (i = 1, blocked = 1; i <= peers; i++) {
+        blocked *= busy * peers / (i + busy * peers * blocked);
+    }
+
+    waits = blocked / (1 - busy * (1 - blocked));
+
+    return KVR_WHATIF_P95 * waits / (peers * (1 - busy));
 }
 
 

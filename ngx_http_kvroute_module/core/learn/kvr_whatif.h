@@ -30,7 +30,9 @@
  *
  * The time of first tokens grows with the units that a prompt computes.  So
  * the P95 is that of today, less the time that all need, times the ratio of the
- * P95 of these units.  Waiting is assumed to be in the same proportion.
+ * P95 of these units.  Peers are as busy as the rate of computed units and the
+ * time of one say; then Erlang's C formula has the waits, which are in this
+ * proportion too.  Host memory loads what it has at a price.
  *
  * In shared memory, one for each upstream.  Words are independent; of two
  * processes that write at once one observation can be lost.  All counts are
@@ -74,6 +76,7 @@ typedef struct {
                                            of the capacity */
     _Atomic uint32_t   prompt;          /* tokens, as engines report */
     _Atomic uint32_t   cached;
+    _Atomic uint32_t   time;            /* that all this took */
     _Atomic uint32_t   reused[KVR_WHATIF_CLASSES];  /* units, by age */
 
     /* requests, by the units that they compute, and by their first tokens */
@@ -84,6 +87,8 @@ typedef struct {
     /* by the units that they would compute if blocks were kept for an age */
 
     _Atomic uint16_t   fresh[KVR_WHATIF_AGES][KVR_WHATIF_WORKS];
+
+    _Atomic uint64_t   last;            /* ms: the last prompt */
 } kvr_whatif_t;
 
 
@@ -106,10 +111,10 @@ kvr_whatif_sampled(uint64_t key, uint64_t clock)
 
 /*
  * Counts a sampled prompt.  matched: units that the picked peer has.  used: the
- * part of its capacity that requests in flight use, like an age.
+ * part of its capacity that requests in flight use, like an age.  now: ms.
  */
 void kvr_whatif_prompt(kvr_whatif_t *w, uint32_t units, uint32_t matched,
-    uint64_t used);
+    uint64_t used, uint64_t now);
 
 /* Returns the class of an age in parts of KVR_WHATIF_ONE. */
 uint32_t kvr_whatif_class(uint32_t age);

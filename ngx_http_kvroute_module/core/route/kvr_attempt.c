@@ -167,7 +167,7 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     if (kvr_unlikely(a->sampled)) {
         kvr_capacity_whatif(zone, kvr_attempt_whatif(a, zone), id, in->chain,
-                            in->entries, in->units, in->held);
+                            in->entries, in->units, in->held, a->start);
     }
 
     /* the deepest block that the peer is expected to have */

@@ -396,7 +396,8 @@ kvr_capacity_fade(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t id,
  */
 void
 kvr_capacity_whatif(const kvr_zone_t *zone, kvr_whatif_t *w, uint32_t id,
-    const uint64_t *chain, uint32_t entries, uint32_t units, uint32_t held)
+    const uint64_t *chain, uint32_t entries, uint32_t units, uint32_t held,
+    uint64_t now)
 {
     uint32_t           i, n, ages, capacity;
     uint64_t           used;
@@ -409,7 +410,7 @@ kvr_capacity_whatif(const kvr_zone_t *zone, kvr_whatif_t *w, uint32_t id,
     used = kvr_load_get(zone->load, kvr_registry_resident(zone->registry, id))
            .pending / KVR_BLOCK * KVR_WHATIF_ONE / kvr_max(capacity, 1);
 
-    kvr_whatif_prompt(w, units, held, used);
+    kvr_whatif_prompt(w, units, held, used, now);
 
     n = kvr_index_reuse(zone->index, chain, entries, kvr_chain_entries(held),
                         reuse);

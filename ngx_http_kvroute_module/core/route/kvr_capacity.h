@@ -76,7 +76,7 @@ void kvr_capacity_fade(const kvr_zone_t *zone, const kvr_pool_t *pool,
  */
 void kvr_capacity_whatif(const kvr_zone_t *zone, kvr_whatif_t *w,
     uint32_t peer, const uint64_t *chain, uint32_t entries, uint32_t units,
-    uint32_t held);
+    uint32_t held, uint64_t now);
 
 /* Returns the name of a source, as in the status. */
 const char *kvr_capacity_source(kvr_index_source_e source);

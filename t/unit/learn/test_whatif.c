@@ -14,6 +14,7 @@
 
 
 static kvr_whatif_t  w;
+static uint64_t      ms = 1000;     /* from one prompt to the next */
 
 
 /*
@@ -30,7 +31,8 @@ even(uint32_t n)
         age = i * 37 % 1000 * 4 * KVR_WHATIF_ONE / 1000;
         ages = KVR_WHATIF_AGES;
 
-        kvr_whatif_prompt(&w, 100, age < KVR_WHATIF_ONE ? 100 : 0, 0);
+        kvr_whatif_prompt(&w, 100, age < KVR_WHATIF_ONE ? 100 : 0, 0,
+                          i * ms);
         kvr_whatif_reused(&w, 100, kvr_whatif_class(age), 100, 100, &ages);
         kvr_whatif_reused(&w, 100, 0, 0, 0, &ages);
         util_check(ages == 0, "each age was counted");
@@ -84,6 +86,46 @@ TEST(test_whatif_curve)
                    "%.2f: %.3f of %.3f", times[i][0],
                    kvr_whatif_share(&w, times[i][0]), times[i][1]);
     }
+}
+
+
+/* four peers compute a sampled prompt of 100 units in 90 ms */
+TEST(test_whatif_wait)
+{
+    kvr_whatif_estimate_t  e, same;
+
+    /* classes are wide: busy by 0.55 to 0.675, with one more by 0.4 to 0.48 */
+
+    clean();
+    ms = 200;
+    even(4000);
+
+    e = estimate(KVR_WHATIF_MORE, 4);
+    util_check(near(e.first, 0.07, 0.012), "P95 %.3f", e.first);
+
+    e = estimate(KVR_WHATIF_LESS, 4);
+    util_check(e.first > 0.2 && e.first < 1.5, "P95 %.3f", e.first);
+
+    /* the time of long pauses does not count */
+
+    clean();
+    ms = 100000;
+    even(4000);
+    util_check(kvr_get(&w.time) == 0, "%u", kvr_get(&w.time));
+
+    clean();
+    ms = 1000;
+    even(4000);
+
+    e = estimate(KVR_WHATIF_MORE, 4);
+    util_check(near(e.first, 0.1, 0.015), "nobody waits: P95 %.3f", e.first);
+
+    /* loads from host memory cost a tenth of computing */
+
+    e = estimate(KVR_WHATIF_HOST_4, 4);
+    same = estimate(KVR_WHATIF_FOUR, 4);
+    util_check(near(e.first - same.first, 0.009, 0.002), "%.3f, %.3f", e.first,
+               same.first);
 }
 
 
@@ -221,7 +263,7 @@ TEST(test_whatif_fade)
                kvr_whatif_share(&w, 1));
 
     for (i = 0; i < 200000; i++) {
-        kvr_whatif_prompt(&w, 0, 0, UINT64_MAX);
+        kvr_whatif_prompt(&w, 0, 0, UINT64_MAX, i);
         kvr_whatif_first(&w, UINT64_MAX);
     }
 
