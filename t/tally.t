@@ -149,6 +149,8 @@ ok(wait_for(sub { (counted('beside', 'tenants')->{gamma}{requests} // 0) == 1 })
 $t->reload();
 
 is(counted('llm', 'tenants')->{acme}{requests}, 2, 'a reload keeps it');
+is(counted('llm', 'tenants')->{acme}{prompt_tokens}, $tenants->{acme}{prompt_tokens},
+   'and its usage');
 
 # what the queue refuses: one runs, one waits
 
@@ -173,5 +175,30 @@ is($sum, 1, 'one was refused');
 
 cmp_ok(counted('queued', 'tenants')->{delta}{queue_time}, '>', 0, 'time in the queue');
 is(counted('queued', 'tenants')->{delta}{requests}, 2, 'and is no request');
+
+# more tenants than there is room for: the table bounds the series, and nothing is lost
+
+my $count = all(counted('llm', 'tenants'));
+
+ask($chat, 'm', 'X-Key' => "key $_", 'X-Name' => "tenant $_") for 1 .. 40;
+
+my %of;
+
+ok(wait_for(sub {
+    %of = $t->get('/kvroute/metrics')->{body}
+        =~ /^kvroute_tenant_requests_total\{upstream="llm",tenant="(.*)"\} (\d+)$/mg;
+    return all(counted('llm', 'tenants')) == $count + 40;
+}), 'all are counted');
+is(join(' ', sort grep { /^tenant/ } keys %of),
+   join(' ', sort grep { /^tenant/ } keys %{counted('llm', 'tenants')}), 'in metrics as in JSON');
+cmp_ok(scalar keys %of, '<=', 33, 'at most 32 tenants, and the rest');
+cmp_ok($of{''}, '>', 8, 'which is the others');
+
+for (1 .. 2) {
+    my ($pid) = $t->workers();
+    $t->kill_worker($pid);
+}
+
+is(all(counted('llm', 'tenants')), $count + 40, 'a killed worker takes nothing away');
 
 $t->done();

@@ -29,9 +29,13 @@
 #define KVR_WHATIF_P95    3.0
 #define KVR_WHATIF_BUSY   0.95          /* at most */
 
-/* sizes were wrong by this at most, and shares by that in any case */
+/*
+ * What is stated of errors: sizes were wrong by this at most, and in any case
+ * shares by that, and times by that part.
+ */
 #define KVR_WHATIF_WRONG   1.25
 #define KVR_WHATIF_OFF     0.04
+#define KVR_WHATIF_LATE    0.15
 
 
 /* what a change does; sizes in capacities */
@@ -257,8 +261,8 @@ kvr_whatif_estimate(const kvr_whatif_t *w, kvr_whatif_change_e change,
 
     e->low = kvr_max(kvr_min(less.cached, e->cached - KVR_WHATIF_OFF), 0);
     e->high = kvr_min(kvr_max(most.cached, e->cached + KVR_WHATIF_OFF), 1);
-    e->soonest = kvr_min(most.first, e->first);
-    e->latest = kvr_max(less.first, e->first);
+    e->soonest = kvr_min(most.first, e->first) * (1 - KVR_WHATIF_LATE);
+    e->latest = kvr_max(less.first, e->first) * (1 + KVR_WHATIF_LATE);
 
     return KVR_OK;
 }
