@@ -58,17 +58,16 @@ static inline __attribute__ ((always_inline)) kvr_vec_chars_t
 kvr_vec_chars(void)
 {
     kvr_vec_chars_t  c;
+    const char      *s;
 
-    c.quote = kvr_vec_fill('"');
-    c.backslash = kvr_vec_fill('\\');
+    s = "\"\\";
 
-#if (__x86_64__)
+    /* keeps the compiler from making them of immediate values, step by step */
 
-    /* keeps the compiler from rebuilding them when it runs out of registers */
+    __asm__ ("" : "+r" (s));
 
-    __asm__ ("" : "+x" (c.quote), "+x" (c.backslash));
-
-#endif
+    c.quote = kvr_vec_fill((uint8_t) s[0]);
+    c.backslash = kvr_vec_fill((uint8_t) s[1]);
 
     return c;
 }

@@ -59,10 +59,6 @@ kvr_message_item(kvr_walk_t *w)
     kvr_block_mark(&w->block, &mark.block);
     mark.offset = kvr_json_offset(j);
 
-    if (kvr_json_peek(j) != '{') {
-        return kvr_walk_other(w);
-    }
-
     rc = kvr_message_usual(w);
 
     /* usually it has no other keys */
@@ -70,6 +66,10 @@ kvr_message_item(kvr_walk_t *w)
     if (kvr_likely(rc == KVR_OK && j->p < j->e && *j->p == '}')) {
         j->p++;
         return KVR_OK;
+    }
+
+    if (rc == KVR_DECLINED && kvr_json_peek(j) != '{') {
+        return kvr_walk_other(w);
     }
 
     return kvr_message_rest(w, &mark, rc);
