@@ -61,7 +61,6 @@ static ngx_int_t ngx_http_kvroute_legs_resume(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx);
 static kvr_disaggregate_e ngx_http_kvroute_legs_result(
     ngx_http_kvroute_legs_t *legs);
-static ngx_uint_t ngx_http_kvroute_legs_usable(kvr_transfer_t *transfer);
 static ngx_int_t ngx_http_kvroute_legs_repeat(ngx_http_kvroute_legs_t *legs);
 static uint32_t ngx_http_kvroute_legs_price(ngx_http_kvroute_leg_t *leg,
     kvr_candidate_t *cand, uint32_t n, uint64_t bytes, uint32_t rate);
@@ -469,49 +468,53 @@ ngx_http_kvroute_legs_resume(ngx_http_kvroute_legs_t *legs,
 static kvr_disaggregate_e
 ngx_http_kvroute_legs_result(ngx_http_kvroute_legs_t *legs)
 {
-    if (legs->status != NGX_HTTP_OK || !kvr_transfer_whole(&legs->transfer)) {
+    cJSON       *json;
+    const char  *member;
+
+    member = legs->connector->member;
+
+    if (legs->status != NGX_HTTP_OK || legs->unread) {
         return KVR_DISAGGREGATE_FAILED;
     }
 
-    if (legs->connector->member == NULL
-        || ngx_http_kvroute_legs_usable(&legs->transfer))
+    if (legs->len > legs->size) {
+
+        if (member == NULL) {
+            return KVR_DISAGGREGATE_YES;
+        }
+
+        ngx_log_error(NGX_LOG_WARN, legs->request->connection->log, 0,
+                      "kvroute_prefill: %V answered with more than %uz bytes, "
+                      "and is not used", &legs->peer, legs->size);
+
+        return KVR_DISAGGREGATE_ANSWER;
+    }
+
+    if (kvr_transfer_find(&legs->transfer, member, legs->text, legs->len)
+        != KVR_OK)
     {
+        return KVR_DISAGGREGATE_FAILED;
+    }
+
+    if (member == NULL) {
         return KVR_DISAGGREGATE_YES;
     }
 
-    if (legs->transfer.over) {
-        ngx_log_error(NGX_LOG_WARN, legs->request->connection->log, 0,
-                      "kvroute_prefill: %V answered with a \"%s\" of more "
-                      "than %d bytes, and is not used",
-                      &legs->peer, legs->connector->member,
-                      NGX_HTTP_KVROUTE_LEGS_PARAMS);
+    /* servers refuse a request with invalid JSON */
 
-    } else {
-        ngx_log_error(NGX_LOG_WARN, legs->request->connection->log, 0,
-                      "kvroute_prefill: %V answered without \"%s\": is the "
-                      "connector configured there?", &legs->peer,
-                      legs->connector->member);
-    }
-
-    return KVR_DISAGGREGATE_ANSWER;
-}
-
-
-/* whether a descriptor was found; servers refuse a request with invalid JSON */
-static ngx_uint_t
-ngx_http_kvroute_legs_usable(kvr_transfer_t *transfer)
-{
-    cJSON  *json;
-
-    if (!transfer->found || transfer->over) {
-        return 0;
-    }
-
-    json = cJSON_ParseWithLength((char *) transfer->data, transfer->len);
-
+    json = cJSON_ParseWithLength((char *) legs->text + legs->transfer.at,
+                                 legs->transfer.len);
     cJSON_Delete(json);
 
-    return json != NULL;
+    if (json) {
+        return KVR_DISAGGREGATE_YES;
+    }
+
+    ngx_log_error(NGX_LOG_WARN, legs->request->connection->log, 0,
+                  "kvroute_prefill: %V answered without \"%s\": is the "
+                  "connector configured there?", &legs->peer, member);
+
+    return KVR_DISAGGREGATE_ANSWER;
 }
 
 
@@ -535,15 +538,15 @@ ngx_http_kvroute_legs_repeat(ngx_http_kvroute_legs_t *legs)
     }
 
     p = ngx_sprintf(text, "%s\"%s\":", legs->members ? "," : "", member);
-    p = ngx_cpymem(p, legs->memory, legs->transfer.len);
+    p = ngx_cpymem(p, legs->text + legs->transfer.at, legs->transfer.len);
 
     legs->member = text;
     legs->member_len = (size_t) (p - text);
 
     *p++ = '}';
 
-    ngx_pfree(legs->request->pool, legs->memory);
-    legs->memory = NULL;
+    ngx_pfree(legs->request->pool, legs->text);
+    legs->text = NULL;
 
     bufs = ngx_http_kvroute_legs_append(legs, text, (size_t) (p - text),
                                         &length);

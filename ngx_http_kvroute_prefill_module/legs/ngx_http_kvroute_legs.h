@@ -28,10 +28,13 @@
 #include "request/ngx_http_kvroute_request.h"
 
 
-/* prefill servers to try; how long a descriptor is valid, and its bytes */
+/*
+ * prefill servers to try; how long a descriptor is valid; bytes of an answer
+ * with a descriptor
+ */
 #define NGX_HTTP_KVROUTE_LEGS_TRIES   2
 #define NGX_HTTP_KVROUTE_LEGS_LEASE   10000
-#define NGX_HTTP_KVROUTE_LEGS_PARAMS  (1024 * 1024)
+#define NGX_HTTP_KVROUTE_LEGS_ANSWER  (1024 * 1024)
 
 
 /* kvroute_prefill of a location */

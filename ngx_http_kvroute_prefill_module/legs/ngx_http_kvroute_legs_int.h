@@ -75,8 +75,12 @@ struct ngx_http_kvroute_legs_s {
     ngx_msec_t                   time;      /* duration */
     ngx_msec_t                   answered;  /* start of its answer, and lease */
 
-    kvr_transfer_t               transfer;
-    u_char                      *memory;    /* for the descriptor */
+    /* that answer, unless both legs run at once */
+
+    u_char                      *text;      /* its first size bytes, or NULL */
+    size_t                       size;
+    size_t                       len;
+    kvr_transfer_t               transfer;  /* the descriptor in it */
 
     kvr_pull_t                   pull;      /* connector=pull */
 
@@ -104,6 +108,8 @@ struct ngx_http_kvroute_legs_s {
 
     ngx_event_t                  event;
     ngx_uint_t                   tries;     /* pairs that are left */
+
+    unsigned                     unread:1;  /* the answer cannot be read */
 };
 
 

@@ -184,8 +184,7 @@ static ngx_int_t
 ngx_http_kvroute_legs_header(ngx_http_request_t *r,
     ngx_http_kvroute_legs_t *legs)
 {
-    size_t      size;
-    ngx_uint_t  entered, unread;
+    ngx_uint_t  entered;
 
     /* the header of a subrequest is not sent */
 
@@ -206,37 +205,30 @@ ngx_http_kvroute_legs_header(ngx_http_request_t *r,
         ngx_add_timer(&legs->event, legs->conf->timeout);
     }
 
-    unread = (!entered
-              || (r->headers_out.content_encoding
-                  && r->headers_out.content_encoding->value.len));
+    legs->unread = (!entered
+                    || (r->headers_out.content_encoding
+                        && r->headers_out.content_encoding->value.len));
 
 #if (NGX_HTTP_CACHE)
-    unread |= (r->cached != 0);
+    legs->unread |= (r->cached != 0);
 #endif
 
-    size = NGX_HTTP_KVROUTE_LEGS_PARAMS;
+    legs->len = 0;
+
+    if (legs->status != NGX_HTTP_OK || legs->unread || legs->connector->meet) {
+        return NGX_OK;
+    }
+
+    legs->size = NGX_HTTP_KVROUTE_LEGS_ANSWER;
 
     if (r->headers_out.content_length_n >= 0) {
-        size = ngx_min(size, (size_t) r->headers_out.content_length_n);
+        legs->size = ngx_min(legs->size,
+                             (size_t) r->headers_out.content_length_n);
     }
 
-    if (legs->connector->member == NULL
-        || legs->status != NGX_HTTP_OK || unread)
-    {
-        size = 0;
-    }
+    legs->text = ngx_palloc(legs->request->pool, legs->size + 1);
 
-    legs->memory = size ? ngx_palloc(legs->request->pool, size) : NULL;
-
-    if (size && legs->memory == NULL) {
-        return NGX_ERROR;
-    }
-
-    kvr_transfer_init(&legs->transfer, legs->connector->member, legs->memory,
-                      size);
-    legs->transfer.bad = unread;
-
-    return NGX_OK;
+    return legs->text ? NGX_OK : NGX_ERROR;
 }
 
 
@@ -244,6 +236,7 @@ static ngx_int_t
 ngx_http_kvroute_legs_answer(ngx_http_request_t *r,
     ngx_http_kvroute_legs_t *legs, ngx_chain_t *in)
 {
+    size_t        n;
     ngx_buf_t    *b;
     ngx_chain_t  *cl;
 
@@ -251,13 +244,19 @@ ngx_http_kvroute_legs_answer(ngx_http_request_t *r,
         b = cl->buf;
 
         if (ngx_buf_in_memory(b)) {
-            kvr_transfer_read(&legs->transfer, b->pos,
-                              (size_t) (b->last - b->pos));
+            n = (size_t) (b->last - b->pos);
+
+            if (legs->text && legs->len < legs->size) {
+                ngx_memcpy(legs->text + legs->len, b->pos,
+                           ngx_min(n, legs->size - legs->len));
+            }
+
+            legs->len += n;
             b->pos = b->last;
         }
 
         if (b->in_file) {
-            legs->transfer.bad = 1;
+            legs->unread = 1;
             b->file_pos = b->file_last;
         }
 

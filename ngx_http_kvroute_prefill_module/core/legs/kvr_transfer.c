@@ -5,166 +5,60 @@
 
 
 #include "core/legs/kvr_transfer.h"
+#include "core/text/kvr_json.h"
+#include "core/text/kvr_text.h"
 
 
-static void kvr_transfer_string(kvr_transfer_t *t, uint8_t c);
-static void kvr_transfer_open(kvr_transfer_t *t, uint8_t c);
-static void kvr_transfer_close(kvr_transfer_t *t);
-
-
-void
-kvr_transfer_init(kvr_transfer_t *t, const char *name, uint8_t *data,
-    size_t size)
+int
+kvr_transfer_find(kvr_transfer_t *t, const char *name, const uint8_t *p,
+    size_t len)
 {
-    memset(t, 0, sizeof(kvr_transfer_t));
+    int              c, rc, first, named;
+    uint64_t         at;
+    kvr_json_t       j;
+    kvr_json_text_t  text;
 
-    t->name = name;
-    t->data = data;
-    t->size = size;
-}
+    t->len = 0;
 
+    text.data = p;
+    text.len = len;
 
-void
-kvr_transfer_read(kvr_transfer_t *t, const uint8_t *p, size_t n)
-{
-    uint8_t         c;
-    const uint8_t  *last;
+    kvr_json_init(&j, kvr_text_ops(), kvr_json_fetch_text, &text);
 
-    for (last = p + n; p < last && !t->bad; p++) {
-        c = *p;
+    if (kvr_json_peek(&j) != '{') {
+        return KVR_ERROR;
+    }
 
-        if (t->inside) {
+    j.p++;
+    first = 1;
 
-            if (t->len < t->size) {
-                t->data[t->len] = c;
-            }
+    for ( ;; ) {
+        rc = kvr_json_key(&j, &first);
 
-            t->len++;
-        }
-
-        if (t->string) {
-            kvr_transfer_string(t, c);
-            continue;
-        }
-
-        switch (c) {
-
-        case ' ':
-        case '\t':
-        case '\n':
-        case '\r':
+        if (rc != KVR_OK) {
             break;
-
-        case '"':
-            t->string = 1;
-            t->key = t->expect;
-            t->expect = 0;
-            t->match = 0;
-
-            t->bad = (t->depth == 0);
-            break;
-
-        case '{':
-        case '[':
-            kvr_transfer_open(t, c);
-            break;
-
-        case '}':
-        case ']':
-            kvr_transfer_close(t);
-            break;
-
-        case ',':
-            if (t->depth == 1) {
-                t->expect = 1;
-                t->named = 0;
-            }
-
-            break;
-
-        default:
-            t->bad = (t->depth == 0);
-        }
-    }
-}
-
-
-static void
-kvr_transfer_string(kvr_transfer_t *t, uint8_t c)
-{
-    if (t->escape) {
-        t->escape = 0;
-        return;
-    }
-
-    if (c == '\\') {
-        t->escape = 1;
-        t->match = -1;
-        return;
-    }
-
-    if (c == '"') {
-        t->string = 0;
-
-        if (t->key) {
-            t->named = (t->name && t->match >= 0 && t->name[t->match] == '\0');
         }
 
-        if (t->key && t->named) {
+        named = name && j.key_len == strlen(name)
+                && memcmp(j.key, name, j.key_len) == 0;
 
-            /* the last of two equal keys wins, as in the engines */
+        c = kvr_json_peek(&j);
+        at = kvr_json_offset(&j);
 
-            t->found = 0;
-            t->over = 0;
+        rc = kvr_json_skip(&j);
+
+        if (rc != KVR_OK) {
+            break;
         }
 
-        return;
-    }
+        /* the last of two equal keys counts, as in the engines */
 
-    if (t->key && t->name && t->match >= 0) {
-        t->match = (t->name[t->match] == (char) c) ? t->match + 1 : -1;
-    }
-}
-
-
-static void
-kvr_transfer_open(kvr_transfer_t *t, uint8_t c)
-{
-    if (t->depth == 0) {
-        t->bad = (c != '{' || t->whole);
-        t->expect = 1;
-
-    } else if (t->depth == 1 && t->named && c == '{') {
-        t->inside = 1;
-        t->len = 1;
-
-        if (t->size) {
-            t->data[0] = c;
+        if (named) {
+            t->at = (size_t) at;
+            t->len = c == '{' ? (size_t) (kvr_json_offset(&j) - at) : 0;
         }
     }
 
-    t->depth++;
-}
-
-
-static void
-kvr_transfer_close(kvr_transfer_t *t)
-{
-    if (t->depth == 0) {
-        t->bad = 1;
-        return;
-    }
-
-    t->depth--;
-
-    if (t->inside && t->depth == 1) {
-        t->inside = 0;
-        t->named = 0;
-        t->found = 1;
-        t->over = (t->len > t->size);
-    }
-
-    if (t->depth == 0) {
-        t->whole = 1;
-    }
+    return rc == KVR_DECLINED && kvr_json_peek(&j) == KVR_AGAIN ? KVR_OK
+                                                                : KVR_ERROR;
 }
