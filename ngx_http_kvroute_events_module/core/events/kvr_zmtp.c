@@ -24,16 +24,15 @@
 
 typedef enum {
     KVR_ZMTP_IN_GREETING = 0,
-    KVR_ZMTP_IN_FLAGS,
-    KVR_ZMTP_IN_SIZE,
+    KVR_ZMTP_IN_HEAD,                 /* of a frame: flags, size */
     KVR_ZMTP_IN_FRAME,
     KVR_ZMTP_IN_COMMAND
 } kvr_zmtp_state_e;
 
 
-static kvr_zmtp_e kvr_zmtp_greeting(kvr_zmtp_t *z, uint8_t byte);
-static kvr_zmtp_e kvr_zmtp_size(kvr_zmtp_t *z, const uint8_t **p,
-    const uint8_t *end);
+static kvr_zmtp_e kvr_zmtp_greeting(kvr_zmtp_t *z);
+static kvr_zmtp_e kvr_zmtp_head(kvr_zmtp_t *z);
+static void kvr_zmtp_next(kvr_zmtp_t *z);
 static kvr_zmtp_e kvr_zmtp_command(kvr_zmtp_t *z);
 static kvr_zmtp_e kvr_zmtp_ready(kvr_zmtp_t *z, const uint8_t *p,
     const uint8_t *last);
@@ -58,6 +57,7 @@ kvr_zmtp_init(kvr_zmtp_t *z, kvr_zmtp_role_e role)
     memset(z, 0, offsetof(kvr_zmtp_t, command));
 
     z->role = role;
+    z->left = KVR_ZMTP_GREETING;
 
     memset(greeting, 0, KVR_ZMTP_GREETING);
 
@@ -77,10 +77,9 @@ kvr_zmtp_read(kvr_zmtp_t *z, const uint8_t **p, const uint8_t *end)
     size_t      n;
     kvr_zmtp_e  rc;
 
-    for ( ;; ) {
-
+    do {
         if (z->state == KVR_ZMTP_IN_FRAME && z->left == 0) {
-            z->state = KVR_ZMTP_IN_FLAGS;
+            kvr_zmtp_next(z);
             return KVR_ZMTP_END;
         }
 
@@ -88,130 +87,124 @@ kvr_zmtp_read(kvr_zmtp_t *z, const uint8_t **p, const uint8_t *end)
             return KVR_ZMTP_AGAIN;
         }
 
-        rc = KVR_ZMTP_AGAIN;
+        n = kvr_min((size_t) (end - *p), z->left);
+
+        if (z->state == KVR_ZMTP_IN_FRAME) {
+            z->piece = *p;
+            z->len = n;
+
+        } else if (z->have < sizeof(z->command)) {
+            memcpy(z->command + z->have, *p,
+                   kvr_min(n, sizeof(z->command) - z->have));
+        }
+
+        z->have += (uint32_t) n;
+        z->left -= n;
+        *p += n;
 
         switch (z->state) {
 
         case KVR_ZMTP_IN_GREETING:
-            rc = kvr_zmtp_greeting(z, *(*p)++);
+            rc = kvr_zmtp_greeting(z);
             break;
 
-        case KVR_ZMTP_IN_FLAGS:
-            z->flags = *(*p)++;
-            z->have = 0;
-            z->size = 0;
-            z->state = KVR_ZMTP_IN_SIZE;
-
-            if (z->flags & ~(KVR_ZMTP_MORE|KVR_ZMTP_LONG|KVR_ZMTP_COMMAND)) {
-                rc = kvr_zmtp_fail(z, "invalid frame");
-            }
-
-            break;
-
-        case KVR_ZMTP_IN_SIZE:
-            rc = kvr_zmtp_size(z, p, end);
+        case KVR_ZMTP_IN_HEAD:
+            rc = z->left ? KVR_ZMTP_AGAIN : kvr_zmtp_head(z);
             break;
 
         case KVR_ZMTP_IN_FRAME:
-            n = kvr_min((size_t) (end - *p), z->left);
-
-            z->piece = *p;
-            z->len = n;
-            z->left -= n;
-            *p += n;
-
-            return KVR_ZMTP_PIECE;
+            rc = KVR_ZMTP_PIECE;
+            break;
 
         default: /* KVR_ZMTP_IN_COMMAND */
-
-            n = kvr_min((size_t) (end - *p), z->left);
-
-            if (z->have < sizeof(z->command)) {
-                memcpy(z->command + z->have, *p,
-                       kvr_min(n, sizeof(z->command) - z->have));
-            }
-
-            z->have += (uint32_t) n;
-            z->left -= n;
-            *p += n;
+            rc = KVR_ZMTP_AGAIN;
 
             if (z->left == 0) {
-                z->state = KVR_ZMTP_IN_FLAGS;
                 rc = kvr_zmtp_command(z);
+                kvr_zmtp_next(z);
             }
 
             break;
         }
 
-        if (rc != KVR_ZMTP_AGAIN) {
-            return rc;
-        }
-    }
+    } while (rc == KVR_ZMTP_AGAIN);
+
+    return rc;
 }
 
 
-/* checks the greeting byte by byte, so another protocol fails at once */
+/* checks what has come of the greeting, so another protocol fails at once */
 static kvr_zmtp_e
-kvr_zmtp_greeting(kvr_zmtp_t *z, uint8_t byte)
+kvr_zmtp_greeting(kvr_zmtp_t *z)
 {
+    uint32_t  n;
+
     static const uint8_t  null[KVR_ZMTP_SERVER - KVR_ZMTP_MECHANISM] = "NULL";
 
-    uint32_t  i;
+    n = z->have;
 
-    i = z->have++;
-
-    if ((i == 0 && byte != 0xff) || (i == 9 && byte != 0x7f)) {
+    if (z->command[0] != 0xff || (n > 9 && z->command[9] != 0x7f)) {
         return kvr_zmtp_fail(z, "not a ZeroMQ socket");
     }
 
-    if (i == KVR_ZMTP_VERSION && byte < 3) {
+    if (n > KVR_ZMTP_VERSION && z->command[KVR_ZMTP_VERSION] < 3) {
         return kvr_zmtp_fail(z, "ZMTP before 3.0 is not supported");
     }
 
-    if (i >= KVR_ZMTP_MECHANISM && i < KVR_ZMTP_SERVER
-        && byte != null[i - KVR_ZMTP_MECHANISM])
+    if (n > KVR_ZMTP_MECHANISM
+        && memcmp(z->command + KVR_ZMTP_MECHANISM, null,
+                  kvr_min(n, KVR_ZMTP_SERVER) - KVR_ZMTP_MECHANISM)
+           != 0)
     {
         return kvr_zmtp_fail(z, "the socket requires authentication");
     }
 
-    if (z->have == KVR_ZMTP_GREETING) {
-        z->state = KVR_ZMTP_IN_FLAGS;
+    if (z->left) {
+        return KVR_ZMTP_AGAIN;
+    }
 
-        if (z->role == KVR_ZMTP_SUB) {
-            kvr_zmtp_put(z, "\4\x19\5READY\13Socket-Type\0\0\0\3SUB", 27);
+    kvr_zmtp_next(z);
 
-        } else {
-            kvr_zmtp_put(z, "\4\x1c\5READY\13Socket-Type\0\0\0\6DEALER", 30);
-        }
+    if (z->role == KVR_ZMTP_SUB) {
+        kvr_zmtp_put(z, "\4\x19\5READY\13Socket-Type\0\0\0\3SUB", 27);
+
+    } else {
+        kvr_zmtp_put(z, "\4\x1c\5READY\13Socket-Type\0\0\0\6DEALER", 30);
     }
 
     return KVR_ZMTP_AGAIN;
 }
 
 
+/* the head of a frame: flags, and its size in one byte or in eight */
 static kvr_zmtp_e
-kvr_zmtp_size(kvr_zmtp_t *z, const uint8_t **p, const uint8_t *end)
+kvr_zmtp_head(kvr_zmtp_t *z)
 {
-    uint32_t  n;
+    uint8_t   flags;
+    uint32_t  i;
 
-    n = z->flags & KVR_ZMTP_LONG ? 8 : 1;
+    flags = z->command[0];
 
-    while (z->have < n && *p < end) {
-        z->size = z->size << 8 | *(*p)++;
-        z->have++;
+    if (flags & ~(KVR_ZMTP_MORE|KVR_ZMTP_LONG|KVR_ZMTP_COMMAND)) {
+        return kvr_zmtp_fail(z, "invalid frame");
     }
 
-    if (z->have < n) {
+    if (flags & KVR_ZMTP_LONG && z->have == 2) {
+        z->left = 7;
         return KVR_ZMTP_AGAIN;
+    }
+
+    for (i = 1, z->size = 0; i < z->have; i++) {
+        z->size = z->size << 8 | z->command[i];
     }
 
     z->have = 0;
     z->left = z->size;
 
-    if (z->flags & KVR_ZMTP_COMMAND) {
+    if (flags & KVR_ZMTP_COMMAND) {
 
         if (z->size > KVR_ZMTP_COMMAND_MAX || z->size == 0
-            || z->flags & KVR_ZMTP_MORE)
+            || flags & KVR_ZMTP_MORE)
         {
             return kvr_zmtp_fail(z, "invalid command");
         }
@@ -228,10 +221,20 @@ kvr_zmtp_size(kvr_zmtp_t *z, const uint8_t **p, const uint8_t *end)
         return kvr_zmtp_fail(z, "frame of more than 64 MB");
     }
 
-    z->more = z->flags & KVR_ZMTP_MORE;
+    z->more = flags & KVR_ZMTP_MORE;
     z->state = KVR_ZMTP_IN_FRAME;
 
     return KVR_ZMTP_FRAME;
+}
+
+
+/* the head of another frame is next */
+static void
+kvr_zmtp_next(kvr_zmtp_t *z)
+{
+    z->state = KVR_ZMTP_IN_HEAD;
+    z->have = 0;
+    z->left = 2;
 }
 
 

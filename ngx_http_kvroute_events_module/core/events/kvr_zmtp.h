@@ -53,17 +53,17 @@ typedef struct {
     size_t             len;
 
     uint64_t           size;     /* of the frame */
-    uint64_t           left;     /* bytes of it not received yet */
-    uint32_t           have;     /* bytes of the greeting, size or command */
+    uint64_t           left;     /* bytes of this part not received yet */
+    uint32_t           have;     /* bytes of it received */
     uint32_t           out_len;
 
     uint8_t            role;
     uint8_t            state;
-    uint8_t            flags;
     unsigned           open:1;
     unsigned           more:1;   /* another frame of the message follows */
 
-    uint8_t            command[256];   /* its first bytes */
+    uint8_t            command[256];   /* first bytes of the greeting, of a
+                                          frame's head, or of a command */
     uint8_t            out[KVR_ZMTP_OUT];
 } kvr_zmtp_t;
 
