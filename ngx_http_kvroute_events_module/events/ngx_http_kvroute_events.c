@@ -321,7 +321,6 @@ ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
 {
     uint32_t                           number, generation;
     ngx_uint_t                         moved;
-    kvr_events_t                      *e;
     ngx_http_kvroute_events_source_t  *source;
 
     generation = conf->zone->core.registry->peer[id].generation;
@@ -369,6 +368,10 @@ ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     source->self = ngx_http_kvroute_events_self(conf->zone);
     source->look = &ngx_http_kvroute_events_event;
 
+    source->heard = ngx_http_kvroute_events_get(conf)->heard;
+    source->peer = &source->heard->events[id];
+    source->shared = &source->peer->source[number];
+
     source->name.len = peer->name.len;
     source->name.data = (u_char *) (source + 1);
     ngx_memcpy(source->name.data, peer->name.data, peer->name.len);
@@ -393,9 +396,7 @@ ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     source->next = ngx_http_kvroute_events_sources;
     ngx_http_kvroute_events_sources = source;
 
-    e = ngx_http_kvroute_events_source_peer(source);
-
-    kvr_set(&e->source[number].owner, source->self);
+    kvr_set(&source->shared->owner, source->self);
 
     ngx_add_timer(&source->timer, 1);
 
@@ -433,8 +434,7 @@ ngx_http_kvroute_events_remove(ngx_http_kvroute_events_source_t *source)
 static void
 ngx_http_kvroute_events_watch(ngx_http_kvroute_events_source_t *source)
 {
-    uint64_t              now, time;
-    kvr_events_source_t  *shared;
+    uint64_t  now, time;
 
     source->complete = 1;
 
@@ -459,8 +459,7 @@ ngx_http_kvroute_events_watch(ngx_http_kvroute_events_source_t *source)
         return;
     }
 
-    shared = ngx_http_kvroute_events_source_shared(source);
-    time = kvr_get(&shared->time);
+    time = kvr_get(&source->shared->time);
 
     if (now - ngx_max(time, source->opened) > NGX_HTTP_KVROUTE_EVENTS_AGE) {
         ngx_http_kvroute_events_stream_end(&source->live, "no sign of life");
@@ -490,12 +489,10 @@ static void
 ngx_http_kvroute_events_judge(ngx_http_kvroute_events_source_t *source)
 {
     uint64_t                           now, time, connected;
-    kvr_events_t                      *e;
     ngx_http_kvroute_zone_t           *zone;
     ngx_http_kvroute_events_source_t  *other;
 
     zone = source->conf->zone;
-    e = ngx_http_kvroute_events_source_peer(source);
     now = (uint64_t) ngx_current_msec;
     connected = 0;
     source->only = 1;
@@ -508,7 +505,7 @@ ngx_http_kvroute_events_judge(ngx_http_kvroute_events_source_t *source)
 
         connected += other->open;
         source->only &= (other == source);
-        time = kvr_get(&ngx_http_kvroute_events_source_shared(other)->time);
+        time = kvr_get(&other->shared->time);
 
         if (time == 0 || now - ngx_min(time, now)
                          > NGX_HTTP_KVROUTE_EVENTS_AGE)
@@ -517,7 +514,7 @@ ngx_http_kvroute_events_judge(ngx_http_kvroute_events_source_t *source)
         }
     }
 
-    kvr_set(&e->connected, connected);
+    kvr_set(&source->peer->connected, connected);
 
     if (source->complete) {
         kvr_capacity_update(&zone->core, &source->conf->pool, source->id, now);
@@ -526,7 +523,8 @@ ngx_http_kvroute_events_judge(ngx_http_kvroute_events_source_t *source)
         kvr_hear_stopped(&zone->core, &source->conf->pool, source->id, now);
     }
 
-    kvr_set(&e->fresh, kvr_capacity_heard(&zone->core, source->id) != 0);
+    kvr_set(&source->peer->fresh,
+            kvr_capacity_heard(&zone->core, source->id) != 0);
 }
 
 

@@ -46,7 +46,8 @@ static const size_t  ngx_http_kvroute_events_conf_alias_parts[] = {
     sizeof(kvr_alias_t),
     sizeof(kvr_alias_cell_t),
     sizeof(kvr_alias_run_t),
-    sizeof(kvr_alias_anchor_t)
+    sizeof(kvr_alias_anchor_t),
+    KVR_ALIAS_ENTRIES
 };
 
 

@@ -66,6 +66,10 @@ struct ngx_http_kvroute_events_source_s {
     ngx_http_kvroute_events_source_t   *next;
     ngx_http_kvroute_srv_conf_t        *conf;
 
+    kvr_heard_t                        *heard;    /* of its zone */
+    kvr_events_t                       *peer;     /* there, its peer, */
+    kvr_events_source_t                *shared;   /* and itself */
+
     ngx_http_kvroute_events_stream_t    live;
     ngx_http_kvroute_events_stream_t    replay;
 
@@ -211,15 +215,6 @@ void ngx_http_kvroute_events_attribute_init(ngx_cycle_t *cycle);
 
 
 /* _source */
-
-/* Returns the events' state of the source's zone, of its peer, of itself. */
-kvr_heard_t *ngx_http_kvroute_events_source_heard(
-    ngx_http_kvroute_events_source_t *source);
-
-kvr_events_t *ngx_http_kvroute_events_source_peer(
-    ngx_http_kvroute_events_source_t *source);
-kvr_events_source_t *ngx_http_kvroute_events_source_shared(
-    ngx_http_kvroute_events_source_t *source);
 
 /* Returns whether this process still reads the source. */
 ngx_uint_t ngx_http_kvroute_events_source_owned(

@@ -50,7 +50,6 @@ ngx_int_t
 ngx_http_kvroute_events_read_live(ngx_http_kvroute_events_stream_t *stream,
     kvr_subscription_e found)
 {
-    kvr_events_source_t               *shared;
     ngx_http_kvroute_events_source_t  *source;
 
     source = stream->source;
@@ -61,8 +60,7 @@ ngx_http_kvroute_events_read_live(ngx_http_kvroute_events_stream_t *stream,
         return ngx_http_kvroute_events_read_open(source);
 
     case KVR_SUBSCRIPTION_ALIVE:
-        shared = ngx_http_kvroute_events_source_shared(source);
-        kvr_set(&shared->time, ngx_max((uint64_t) ngx_current_msec, 1));
+        kvr_set(&source->shared->time, ngx_max((uint64_t) ngx_current_msec, 1));
         break;
 
     case KVR_SUBSCRIPTION_MESSAGE:
@@ -89,12 +87,6 @@ ngx_http_kvroute_events_read_live(ngx_http_kvroute_events_stream_t *stream,
 static ngx_int_t
 ngx_http_kvroute_events_read_open(ngx_http_kvroute_events_source_t *source)
 {
-    kvr_events_t         *e;
-    kvr_events_source_t  *shared;
-
-    shared = ngx_http_kvroute_events_source_shared(source);
-    e = ngx_http_kvroute_events_source_peer(source);
-
     source->open = 1;
     source->bad = 0;
     source->delay = 0;
@@ -103,15 +95,15 @@ ngx_http_kvroute_events_read_open(ngx_http_kvroute_events_source_t *source)
 
     ngx_memzero(&source->order, sizeof(kvr_events_order_t));
 
-    kvr_add(&e->connects, 1);
-    kvr_set(&shared->time, ngx_max(source->opened, 1));
+    kvr_add(&source->peer->connects, 1);
+    kvr_set(&source->shared->time, ngx_max(source->opened, 1));
 
     /* the look finds out whether other sources of the peer are missing */
 
     source->complete = source->only;
     ngx_add_timer(source->look, 1);
 
-    if (kvr_get(&shared->next) == 0) {
+    if (kvr_get(&source->shared->next) == 0) {
         source->refused = 0;
         return NGX_OK;
     }
@@ -152,7 +144,7 @@ ngx_http_kvroute_events_read_verified(ngx_http_kvroute_events_source_t *source)
 
     if (restarted) {
         ngx_http_kvroute_events_read_restarted(source);
-        kvr_set(&ngx_http_kvroute_events_source_shared(source)->next, 0);
+        kvr_set(&source->shared->next, 0);
     }
 }
 
@@ -160,31 +152,27 @@ ngx_http_kvroute_events_read_verified(ngx_http_kvroute_events_source_t *source)
 static ngx_int_t
 ngx_http_kvroute_events_read_message(ngx_http_kvroute_events_source_t *source)
 {
-    kvr_events_t         *e;
-    kvr_subscription_t   *s;
-    kvr_events_source_t  *shared;
+    kvr_subscription_t  *s;
 
     if (!ngx_http_kvroute_events_source_owned(source)) {
         return ngx_http_kvroute_events_read_leave(source);
     }
 
     s = &source->live.subscription;
-    e = ngx_http_kvroute_events_source_peer(source);
-    shared = ngx_http_kvroute_events_source_shared(source);
 
     source->events = 0;
     source->cleared = 0;
 
-    switch (kvr_events_order(shared, &source->order, s->seq)) {
+    switch (kvr_events_order(source->shared, &source->order, s->seq)) {
 
     case KVR_EVENTS_REPEATED:
-        kvr_add(&e->repeated, 1);
+        kvr_add(&source->peer->repeated, 1);
         source->live.skip = 1;
         break;
 
     case KVR_EVENTS_RESTARTED:
         ngx_http_kvroute_events_read_restarted(source);
-        kvr_set(&shared->next, s->seq);
+        kvr_set(&source->shared->next, s->seq);
         break;
 
     case KVR_EVENTS_GAP:
@@ -208,8 +196,7 @@ ngx_http_kvroute_events_read_restarted(ngx_http_kvroute_events_source_t *source)
 {
     kvr_peer_t  *peer;
 
-    kvr_hear_another(ngx_http_kvroute_events_source_heard(source), source->id,
-                         (uint64_t) ngx_current_msec);
+    kvr_hear_another(source->heard, source->id, (uint64_t) ngx_current_msec);
 
     if (!ngx_http_kvroute_events_source_due(&source->restarted)) {
         return;
@@ -254,7 +241,6 @@ ngx_http_kvroute_events_read_replay(ngx_http_kvroute_events_stream_t *stream,
     kvr_subscription_e found)
 {
     kvr_subscription_t                *s;
-    kvr_events_source_t               *shared;
     ngx_http_kvroute_events_source_t  *source;
 
     source = stream->source;
@@ -263,8 +249,7 @@ ngx_http_kvroute_events_read_replay(ngx_http_kvroute_events_stream_t *stream,
     switch (found) {
 
     case KVR_SUBSCRIPTION_OPEN:
-        shared = ngx_http_kvroute_events_source_shared(source);
-        kvr_zmtp_request(&s->zmtp, kvr_get(&shared->next)
+        kvr_zmtp_request(&s->zmtp, kvr_get(&source->shared->next)
                                    - source->verifying);
         break;
 
@@ -289,15 +274,11 @@ ngx_http_kvroute_events_read_replay(ngx_http_kvroute_events_stream_t *stream,
 static ngx_int_t
 ngx_http_kvroute_events_read_replayed(ngx_http_kvroute_events_source_t *source)
 {
-    uint64_t              next;
-    kvr_events_t         *e;
-    kvr_subscription_t   *s;
-    kvr_events_source_t  *shared;
+    uint64_t             next;
+    kvr_subscription_t  *s;
 
     s = &source->replay.subscription;
-    e = ngx_http_kvroute_events_source_peer(source);
-    shared = ngx_http_kvroute_events_source_shared(source);
-    next = kvr_get(&shared->next);
+    next = kvr_get(&source->shared->next);
 
     source->cleared = 0;
 
@@ -323,7 +304,7 @@ ngx_http_kvroute_events_read_replayed(ngx_http_kvroute_events_source_t *source)
         return NGX_OK;
     }
 
-    kvr_add(&e->replayed, 1);
+    kvr_add(&source->peer->replayed, 1);
 
     return NGX_OK;
 }
@@ -358,9 +339,6 @@ ngx_http_kvroute_events_read_give_up(ngx_http_kvroute_events_source_t *source)
 static void
 ngx_http_kvroute_events_read_resume(ngx_http_kvroute_events_source_t *source)
 {
-    kvr_subscription_t   *s;
-    kvr_events_source_t  *shared;
-
     if (!source->live.held) {
         return;
     }
@@ -369,17 +347,16 @@ ngx_http_kvroute_events_read_resume(ngx_http_kvroute_events_source_t *source)
         ngx_del_timer(&source->timer);
     }
 
-    s = &source->live.subscription;
-    shared = ngx_http_kvroute_events_source_shared(source);
-
     if (source->verifying) {
         ngx_http_kvroute_events_read_verified(source);
 
-    } else if (s->seq < kvr_get(&shared->next)) {
+    } else if (source->live.subscription.seq
+               < kvr_get(&source->shared->next))
+    {
         source->live.skip = 1;
     }
 
-    source->order.replayed = kvr_get(&shared->next);
+    source->order.replayed = kvr_get(&source->shared->next);
 
     ngx_http_kvroute_events_stream_resume(&source->live);
 }
@@ -410,8 +387,7 @@ ngx_http_kvroute_events_read_event(ngx_http_kvroute_events_source_t *source,
         source->cleared = 1;
     }
 
-    if (!kvr_hear_event(ngx_http_kvroute_events_source_heard(source),
-                        source->id, source->number, event,
+    if (!kvr_hear_event(source->heard, source->id, source->number, event,
                         (uint64_t) ngx_current_msec)
         || !ngx_http_kvroute_events_source_due(&source->emptied))
     {
@@ -434,7 +410,7 @@ static ngx_int_t
 ngx_http_kvroute_events_read_done(ngx_http_kvroute_events_source_t *source,
     ngx_http_kvroute_events_stream_t *stream, kvr_subscription_e found)
 {
-    kvr_events_t         *e;
+    uint64_t              now;
     kvr_subscription_t   *s;
     kvr_events_source_t  *shared;
 
@@ -444,12 +420,12 @@ ngx_http_kvroute_events_read_done(ngx_http_kvroute_events_source_t *source,
         return ngx_http_kvroute_events_read_leave(source);
     }
 
+    now = (uint64_t) ngx_current_msec;
     s = &stream->subscription;
-    e = ngx_http_kvroute_events_source_peer(source);
-    shared = ngx_http_kvroute_events_source_shared(source);
+    shared = source->shared;
 
     if (found == KVR_SUBSCRIPTION_BAD) {
-        kvr_add(&e->garbled, 1);
+        kvr_add(&source->peer->garbled, 1);
 
         ngx_http_kvroute_events_source_warn(source,
                                             "a message of KV events is invalid",
@@ -467,25 +443,20 @@ ngx_http_kvroute_events_read_done(ngx_http_kvroute_events_source_t *source,
     if (source->events == 0 && stream == &source->live
         && kvr_get(&shared->next))
     {
-        kvr_events_empty(shared, &source->order, s->seq,
-                         (uint64_t) ngx_current_msec);
+        kvr_events_empty(shared, &source->order, s->seq, now);
         return NGX_OK;
     }
 
-    if (s->seq > ngx_max(kvr_get(&shared->next), source->order.empty)) {
-
-        if (kvr_events_continue(e, shared, s->seq,
-                                (uint64_t) ngx_current_msec))
-        {
-            ngx_http_kvroute_events_source_warn(source, "KV events were lost",
-                                                source->replay.conn.socklen
-                                                ? "not in the replay"
-                                                : "there is no \"replay=\"");
-        }
+    if (s->seq > ngx_max(kvr_get(&shared->next), source->order.empty)
+        && kvr_events_continue(source->peer, shared, s->seq, now))
+    {
+        ngx_http_kvroute_events_source_warn(source, "KV events were lost",
+                                            source->replay.conn.socklen
+                                            ? "not in the replay"
+                                            : "there is no \"replay=\"");
     }
 
-    kvr_events_read(e, shared, &source->order, s->seq,
-                    (uint64_t) ngx_current_msec);
+    kvr_events_read(source->peer, shared, &source->order, s->seq, now);
 
     return NGX_OK;
 }

@@ -16,32 +16,10 @@
 ngx_log_t  ngx_http_kvroute_events_source_log;
 
 
-kvr_heard_t *
-ngx_http_kvroute_events_source_heard(ngx_http_kvroute_events_source_t *source)
-{
-    return ngx_http_kvroute_events_get(source->conf)->heard;
-}
-
-
-kvr_events_t *
-ngx_http_kvroute_events_source_peer(ngx_http_kvroute_events_source_t *source)
-{
-    return &ngx_http_kvroute_events_source_heard(source)->events[source->id];
-}
-
-
-kvr_events_source_t *
-ngx_http_kvroute_events_source_shared(ngx_http_kvroute_events_source_t *source)
-{
-    return &ngx_http_kvroute_events_source_peer(source)->source[source->number];
-}
-
-
 ngx_uint_t
 ngx_http_kvroute_events_source_owned(ngx_http_kvroute_events_source_t *source)
 {
-    return kvr_get(&ngx_http_kvroute_events_source_shared(source)->owner)
-           == source->self;
+    return kvr_get(&source->shared->owner) == source->self;
 }
 
 

@@ -39,7 +39,6 @@ kvr_alias_size(uint32_t n)
            + (size_t) kvr_alias_names(n) * sizeof(uint64_t)
            + (size_t) kvr_alias_runs(n) * (sizeof(kvr_alias_run_t)
                                            + sizeof(uint32_t))
-           + (size_t) n / KVR_ALIAS_WAYS * sizeof(uint16_t)
            + (size_t) kvr_alias_anchors(n) * sizeof(kvr_alias_anchor_t);
 }
 
@@ -81,8 +80,6 @@ kvr_alias_view(kvr_alias_view_t *v, void *p, uint32_t n,
     v->name = (_Atomic uint64_t *) (void *) b;
     b += kvr_alias_names(n) * sizeof(uint64_t);
     v->tip = (_Atomic uint32_t *) (void *) b;
-    b += kvr_alias_runs(n) * sizeof(uint32_t);
-    v->hint = (_Atomic uint16_t *) (void *) b;
 }
 
 
@@ -102,7 +99,6 @@ kvr_alias_flush(const kvr_alias_view_t *v)
     memset((void *) v->cell, 0, v->n * sizeof(kvr_alias_cell_t));
     memset((void *) v->run, 0, kvr_alias_runs(v->n) * sizeof(kvr_alias_run_t));
     memset((void *) v->tip, 0, kvr_alias_runs(v->n) * sizeof(uint32_t));
-    memset((void *) v->hint, 0, v->n / KVR_ALIAS_WAYS * sizeof(uint16_t));
 
     kvr_set(&v->count->used, 0);
     kvr_set(&a->block, 0);
@@ -146,10 +142,10 @@ kvr_alias_mark(const kvr_alias_view_t *v, uint64_t hash, unsigned source,
 }
 
 
-static inline uint64_t
+static inline kvr_alias_cell_t *
 kvr_alias_bucket(const kvr_alias_view_t *v, uint64_t name)
 {
-    return kvr_reduce(name, v->n / KVR_ALIAS_WAYS);
+    return &v->cell[kvr_reduce(name, v->n / KVR_ALIAS_WAYS) * KVR_ALIAS_WAYS];
 }
 
 
@@ -168,29 +164,15 @@ kvr_alias_tagged(uint64_t word)
 }
 
 
-/* from a tag or a place; the tag's first bit is always set */
-static inline uint16_t
-kvr_alias_hint(uint64_t word)
-{
-    return (uint16_t) (1U << (word >> (KVR_ALIAS_TAG_AT + 1) & 15));
-}
-
-
 static kvr_alias_cell_t *
 kvr_alias_find(const kvr_alias_view_t *v, uint64_t name)
 {
     unsigned           i;
-    uint64_t           tag, bucket;
+    uint64_t           tag;
     kvr_alias_cell_t  *cell;
 
     tag = kvr_alias_tag(name);
-    bucket = kvr_alias_bucket(v, name);
-
-    if (!(kvr_get(&v->hint[bucket]) & kvr_alias_hint(tag))) {
-        return NULL;
-    }
-
-    cell = &v->cell[bucket * KVR_ALIAS_WAYS];
+    cell = kvr_alias_bucket(v, name);
 
     for (i = 0; i < KVR_ALIAS_WAYS; i++) {
         if (kvr_alias_tagged(kvr_get(&cell[i].place)) == tag) {
@@ -376,45 +358,28 @@ done:
 }
 
 
-/* returns a cell for a new name, and sets the bucket's hint */
+/* returns a cell for a new name */
 static kvr_alias_cell_t *
 kvr_alias_room(const kvr_alias_view_t *v, uint64_t name)
 {
     unsigned           i;
-    uint16_t           hint;
-    uint64_t           bucket, word;
+    uint64_t           word;
     kvr_alias_cell_t  *cell, *cells;
 
-    bucket = kvr_alias_bucket(v, name);
-    cells = &v->cell[bucket * KVR_ALIAS_WAYS];
+    cells = kvr_alias_bucket(v, name);
     cell = &cells[name >> 48 & (KVR_ALIAS_WAYS - 1)];
 
     for (i = 0; i < KVR_ALIAS_WAYS; i++) {
         word = kvr_get(&cells[i].place);
 
         if (word == 0) {
-            cell = &cells[i];
-            break;
+            return &cells[i];
         }
 
         if (word & KVR_ALIAS_REMOVED) {
             cell = &cells[i];
         }
     }
-
-    /* dropped cells have left their bits */
-
-    hint = kvr_alias_hint(kvr_alias_tag(name));
-
-    for (i = 0; i < KVR_ALIAS_WAYS; i++) {
-        word = kvr_get(&cells[i].place);
-
-        if (word && &cells[i] != cell) {
-            hint |= kvr_alias_hint(word);
-        }
-    }
-
-    kvr_set(&v->hint[bucket], hint);
 
     return cell;
 }

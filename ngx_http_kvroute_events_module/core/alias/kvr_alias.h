@@ -28,9 +28,7 @@
  * Aliases.  A table has cells, four to a bucket: for a block's name the entry
  * of the chain that ends in it.  A cell stays when the block is removed, and
  * records that: any request may store the block again.  A full bucket replaces
- * a removed block, else any.  Most reported blocks have no alias, so each
- * bucket has a hint of 16 bits, one of which each cell sets; all hints fit in
- * the processor's cache.
+ * a removed block, else any.
  *
  * Runs.  Recently stored blocks are kept until their requests have ended: a run
  * for each event in a ring, with its names in another.
@@ -104,7 +102,6 @@ typedef struct {
     kvr_alias_anchor_t  *anchor;
     _Atomic uint64_t    *name;
     _Atomic uint32_t    *tip;        /* runs, by their last names */
-    _Atomic uint16_t    *hint;       /* of a bucket */
     uint32_t             n;
 } kvr_alias_view_t;
 
