@@ -35,8 +35,6 @@ static ngx_int_t ngx_http_kvroute_share_conf_server(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_share_conf_password(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_kvroute_share_conf_name(ngx_conf_t *cf,
-    ngx_http_kvroute_share_conf_t *share);
 static ngx_int_t ngx_http_kvroute_share_conf_memory(ngx_conf_t *cf,
     ngx_http_kvroute_share_conf_words_t *sh, ngx_http_kvroute_zone_t *zone);
 static ngx_int_t ngx_http_kvroute_share_conf_shm(ngx_shm_zone_t *shm_zone,
@@ -103,7 +101,6 @@ ngx_http_kvroute_share_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     share = &sh->share;
-
 
     if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_share_conf_list, 1,
                                         sh)
@@ -173,9 +170,12 @@ ngx_http_kvroute_share_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         }
     }
 
-    if (ngx_http_kvroute_share_conf_name(cf, share) != NGX_OK
-        || ngx_http_kvroute_share_conf_memory(cf, sh, zone) != NGX_OK)
-    {
+    if (share->name.len == 0) {
+        share->name = cf->cycle->hostname;
+        share->name.len = ngx_min(share->name.len, KVR_SHARE_NAME - 1);
+    }
+
+    if (ngx_http_kvroute_share_conf_memory(cf, sh, zone) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -350,22 +350,6 @@ ngx_http_kvroute_share_conf_password(ngx_conf_t *cf,
     ngx_explicit_memzero(buf, sizeof(buf));
 
     return rc;
-}
-
-
-/* Sets the default name: the first characters of the machine's. */
-static ngx_int_t
-ngx_http_kvroute_share_conf_name(ngx_conf_t *cf,
-    ngx_http_kvroute_share_conf_t *share)
-{
-    if (share->name.len) {
-        return NGX_OK;
-    }
-
-    share->name = cf->cycle->hostname;
-    share->name.len = ngx_min(share->name.len, KVR_SHARE_NAME - 1);
-
-    return NGX_OK;
 }
 
 

@@ -274,7 +274,7 @@ kvr_again_number(kvr_again_t *b, size_t at, size_t len, uint64_t n)
 
     digits = b->digits[b->numbers++];
 
-    kvr_splice_add(&b->edits, at, len, digits, kvr_splice_decimal(digits, n));
+    kvr_splice_add(&b->edits, at, len, digits, kvr_decimal(digits, n));
 }
 
 

@@ -547,7 +547,7 @@ kvr_answer_number(kvr_splice_t *e, const kvr_splice_span_t *s, uint8_t *digits,
 {
     if (s->set && s->c >= '0' && s->c <= '9') {
         kvr_splice_add(e, s->at, s->end - s->at, digits,
-                       kvr_splice_decimal(digits, n));
+                       kvr_decimal(digits, n));
     }
 }
 

@@ -116,7 +116,7 @@ kvr_answer_end(kvr_answer_t *a, int limit, kvr_splice_put_pt put, void *data)
             kvr_answer_str("\",\"object\":\"text_completion\"");
         }
 
-        len = kvr_splice_decimal(digits, a->created);
+        len = kvr_decimal(digits, a->created);
 
         kvr_answer_str(",\"created\":");
         put(data, digits, len);
@@ -147,7 +147,7 @@ kvr_answer_end(kvr_answer_t *a, int limit, kvr_splice_put_pt put, void *data)
     } else if (a->api == KVR_ANSWER_RESPONSES) {
         kvr_answer_str("event: error\ndata: {\"type\":\"error\","
                        "\"sequence_number\":");
-        put(data, digits, kvr_splice_decimal(digits, a->tokens));
+        put(data, digits, kvr_decimal(digits, a->tokens));
         kvr_answer_str(",\"code\":\"server_error\",\"message\":\""
                        KVR_ANSWER_BROKE "\",\"param\":null}\n\n");
 

@@ -279,22 +279,3 @@ kvr_splice_put(const kvr_splice_t *s, const uint8_t *p, size_t len,
         put(data, p + from, len - from);
     }
 }
-
-
-size_t
-kvr_splice_decimal(uint8_t *dst, uint64_t n)
-{
-    size_t   len;
-    uint8_t  digits[20];
-
-    len = 0;
-
-    do {
-        digits[sizeof(digits) - ++len] = (uint8_t) ('0' + n % 10);
-        n /= 10;
-    } while (n);
-
-    memcpy(dst, &digits[sizeof(digits) - len], len);
-
-    return len;
-}

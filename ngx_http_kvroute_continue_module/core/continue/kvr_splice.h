@@ -92,8 +92,5 @@ void kvr_splice_cut(kvr_splice_t *s, const kvr_splice_span_t *span);
 void kvr_splice_put(const kvr_splice_t *s, const uint8_t *p, size_t len,
     kvr_splice_put_pt put, void *data);
 
-/* Writes the decimal digits of a number to dst, which has 20 bytes. */
-size_t kvr_splice_decimal(uint8_t *dst, uint64_t n);
-
 
 #endif /* _KVR_SPLICE_H_INCLUDED_ */

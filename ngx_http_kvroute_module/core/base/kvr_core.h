@@ -96,4 +96,24 @@ kvr_layout(const size_t *size, size_t n)
 }
 
 
+/* Writes the digits of a number to dst, which has 20 bytes; returns how many. */
+static inline size_t
+kvr_decimal(uint8_t *dst, uint64_t n)
+{
+    size_t   len;
+    uint8_t  digits[20];
+
+    len = 0;
+
+    do {
+        digits[sizeof(digits) - ++len] = (uint8_t) ('0' + n % 10);
+        n /= 10;
+    } while (n);
+
+    memcpy(dst, &digits[sizeof(digits) - len], len);
+
+    return len;
+}
+
+
 #endif /* _KVR_CORE_H_INCLUDED_ */

@@ -17,7 +17,6 @@ static char *kvr_connector_comma(char *dst, unsigned kept);
 static char *kvr_connector_token(char *dst, kvr_endpoint_e endpoint);
 static char *kvr_connector_put(char *dst, const char *text);
 static char *kvr_connector_bytes(char *dst, const uint8_t *p, size_t n);
-static char *kvr_connector_number(char *dst, uint64_t number);
 
 
 /*
@@ -190,9 +189,9 @@ kvr_connector_meet_sglang(kvr_endpoint_e endpoint,
     p = kvr_connector_put(p, "\"bootstrap_host\":\"");
     p = kvr_connector_bytes(p, meeting->server, meeting->host_len);
     p = kvr_connector_put(p, "\",\"bootstrap_port\":");
-    p = kvr_connector_number(p, meeting->port);
+    p += kvr_decimal((uint8_t *) p, meeting->port);
     p = kvr_connector_put(p, ",\"bootstrap_room\":");
-    p = kvr_connector_number(p, meeting->room >> 1);
+    p += kvr_decimal((uint8_t *) p, meeting->room >> 1);
     p = kvr_connector_put(p, "}");
 
     return (size_t) (p - dst);
@@ -220,14 +219,14 @@ kvr_connector_meet_mooncake(kvr_endpoint_e endpoint,
                               "\"remote_bootstrap_addr\":\"http://");
         p = kvr_connector_bytes(p, meeting->server, meeting->host_len);
         p = kvr_connector_put(p, ":");
-        p = kvr_connector_number(p, meeting->port);
+        p += kvr_decimal((uint8_t *) p, meeting->port);
         p = kvr_connector_put(p, "\",\"remote_engine_id\":\"");
         p = kvr_connector_bytes(p, meeting->server, meeting->server_len);
         p = kvr_connector_put(p, "\"");
     }
 
     p = kvr_connector_put(p, ",\"transfer_id\":\"xfer-");
-    p = kvr_connector_number(p, meeting->room >> 1);
+    p += kvr_decimal((uint8_t *) p, meeting->room >> 1);
     p = kvr_connector_put(p, "\"}}");
 
     return (size_t) (p - dst);
@@ -246,11 +245,11 @@ kvr_connector_pull(kvr_endpoint_e endpoint, const kvr_meeting_t *meeting,
     p = kvr_connector_comma(dst, kept);
     p = kvr_connector_put(p, "\"kv_transfer_params\":{"
                           "\"remote_kv_source\":{\"kv_request_id\":\"kvroute-");
-    p = kvr_connector_number(p, meeting->room >> 1);
+    p += kvr_decimal((uint8_t *) p, meeting->room >> 1);
     p = kvr_connector_put(p, "\",\"remote_host\":\"");
     p = kvr_connector_bytes(p, meeting->server, meeting->host_len);
     p = kvr_connector_put(p, "\",\"remote_port\":");
-    p = kvr_connector_number(p, meeting->port);
+    p += kvr_decimal((uint8_t *) p, meeting->port);
     p = kvr_connector_put(p, "}}}");
 
     return (size_t) (p - dst);
@@ -289,23 +288,4 @@ kvr_connector_bytes(char *dst, const uint8_t *p, size_t n)
     memcpy(dst, p, n);
 
     return dst + n;
-}
-
-
-static char *
-kvr_connector_number(char *dst, uint64_t number)
-{
-    size_t  i;
-    char    digit[20];
-
-    i = sizeof(digit);
-
-    do {
-        digit[--i] = (char) ('0' + number % 10);
-        number /= 10;
-    } while (number);
-
-    memcpy(dst, digit + i, sizeof(digit) - i);
-
-    return dst + sizeof(digit) - i;
 }
