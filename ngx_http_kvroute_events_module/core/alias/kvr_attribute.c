@@ -8,8 +8,9 @@
 #include "core/index/kvr_index_line.h"
 
 
-/* words of a record before its keys */
-#define KVR_ATTRIBUTE_WORDS  8
+/* words of a record before its keys: generation and peer, the request */
+#define KVR_ATTRIBUTE_WORDS                                                   \
+    (1 + (int) (sizeof(kvr_alias_request_t) / sizeof(uint64_t)))
 #define KVR_ATTRIBUTE_KEYS   (KVR_FIFO_MAX - KVR_ATTRIBUTE_WORDS)
 
 /* ms until all events of a request have come; and for a record to be written */
@@ -67,7 +68,7 @@ kvr_attribute_most(const kvr_heard_t *h, uint32_t peer)
 {
     kvr_alias_view_t  v;
 
-    if (h->aliases == NULL || peer >= h->aliases->max_peers) {
+    if (h->aliases == NULL) {
         return 0;
     }
 
@@ -86,8 +87,8 @@ kvr_attribute_put(const kvr_heard_t *h, uint32_t peer,
     kvr_alias_view_t  v;
     kvr_fifo_part_t   part[2];
 
-    if (peer >= h->aliases->max_peers || r->n == 0
-        || r->from + r->n > KVR_ALIAS_ENTRIES || r->bytes > UINT32_MAX)
+    if (r->n == 0 || r->from + r->n > KVR_ALIAS_ENTRIES
+        || r->bytes > UINT32_MAX)
     {
         return;
     }
@@ -100,14 +101,8 @@ kvr_attribute_put(const kvr_heard_t *h, uint32_t peer,
 
     generation = kvr_get(&h->zone->registry->peer[peer].generation);
 
-    word[0] = (uint64_t) generation << 32 | peer << 16 | r->from;
-    word[1] = r->now;
-    word[2] = r->start;
-    word[3] = r->first;
-    word[4] = r->session;
-    word[5] = (uint64_t) r->prompt << 32 | r->cached;
-    word[6] = r->bytes;
-    word[7] = r->unknown;
+    word[0] = (uint64_t) generation << 32 | peer;
+    memcpy(&word[1], r, sizeof(kvr_alias_request_t));
 
     part[0] = (kvr_fifo_part_t) { word, KVR_ATTRIBUTE_WORDS };
     part[1] = (kvr_fifo_part_t) { r->key, r->n };
@@ -127,10 +122,6 @@ kvr_attribute_event(const kvr_heard_t *h, uint32_t id, unsigned source,
     uint64_t           i, n, units;
     kvr_alias_view_t   v;
     kvr_alias_place_t  place;
-
-    if (id >= h->aliases->max_peers) {
-        return;
-    }
 
     v = kvr_attribute_peer(h, id);
 
@@ -242,10 +233,8 @@ kvr_attribute_another(const kvr_heard_t *h, uint32_t id)
 {
     kvr_alias_view_t  v;
 
-    if (id < h->aliases->max_peers) {
-        v = kvr_attribute_peer(h, id);
-        kvr_alias_another(&v);
-    }
+    v = kvr_attribute_peer(h, id);
+    kvr_alias_another(&v);
 }
 
 
@@ -254,10 +243,8 @@ kvr_attribute_flush(const kvr_heard_t *h, uint32_t id)
 {
     kvr_alias_view_t  v;
 
-    if (id < h->aliases->max_peers) {
-        v = kvr_attribute_peer(h, id);
-        kvr_alias_flush(&v);
-    }
+    v = kvr_attribute_peer(h, id);
+    kvr_alias_flush(&v);
 }
 
 
@@ -319,34 +306,23 @@ kvr_attribute_take(const kvr_heard_t *h, const uint64_t *word, uint32_t n,
     kvr_alias_view_t     v;
     kvr_alias_request_t  r;
 
-    r.now = word[1];
+    memcpy(&r, &word[1], sizeof(kvr_alias_request_t));
 
     if (now < r.now + KVR_ATTRIBUTE_WAIT && now + KVR_ATTRIBUTE_WAIT > r.now) {
         return KVR_AGAIN;
     }
 
-    id = (word[0] >> 16) & UINT16_MAX;
+    id = (uint32_t) word[0];
 
     if (id >= h->aliases->max_peers
-        || kvr_get(&h->zone->registry->peer[id].generation) != word[0] >> 32)
+        || kvr_get(&h->zone->registry->peer[id].generation) != word[0] >> 32
+        || r.prompt == 0)
     {
         return KVR_DECLINED;
     }
 
-    r.from = word[0] & UINT16_MAX;
-    r.start = word[2];
-    r.first = word[3];
-    r.session = word[4];
-    r.prompt = (uint32_t) (word[5] >> 32);
-    r.cached = (uint32_t) word[5];
-    r.bytes = word[6];
-    r.unknown = word[7] & 1;
     r.key = &word[KVR_ATTRIBUTE_WORDS];
     r.n = n - KVR_ATTRIBUTE_WORDS;
-
-    if (r.prompt == 0) {
-        return KVR_DECLINED;
-    }
 
     v = kvr_attribute_peer(h, id);
 

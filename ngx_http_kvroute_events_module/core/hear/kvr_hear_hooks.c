@@ -183,13 +183,14 @@ kvr_hear_settled(const kvr_zone_t *zone, void *data, const kvr_settled_t *s)
 
     cached = (uint64_t) kvr_max(s->cached, 0);
 
+    memset(&r, 0, sizeof(r));
+
     r.start = s->start;
     r.first = s->first;
     r.now = s->now;
     r.session = s->session;
     r.prompt = (uint32_t) kvr_min((uint64_t) s->prompt, UINT32_MAX);
     r.cached = (uint32_t) kvr_min(cached, r.prompt);
-    r.unknown = 0;
     r.bytes = s->bytes;
 
     /* from the end of the previous prompt: its reply is cached */
