@@ -366,18 +366,10 @@ static void
 kvr_share_apply_hot(const kvr_share_self_t *self,
     const kvr_share_record_t *r, uint64_t now)
 {
-    uint32_t            i, second;
-    kvr_hot_keys_t      keys;
+    kvr_hot_keys_t  keys;
 
-    keys.n = 0;
-
-    for (i = 0; i < r->n; i++) {
-        keys.key[keys.n++] = kvr_share_lower(r->word[i]);
-        second = kvr_share_upper(r->word[i]);
-
-        if (second != KVR_SHARE_NOKEY) {
-            keys.key[keys.n++] = second;
-        }
+    for (keys.n = 0; keys.n < r->n; keys.n++) {
+        keys.key[keys.n] = (uint32_t) r->word[keys.n];
     }
 
     kvr_hot_add(self->zone->hot, &keys, now);

@@ -26,7 +26,6 @@
 
 static int kvr_share_batch_good(const uint8_t *p, size_t len, uint32_t npeers);
 static int kvr_share_batch_record(const kvr_share_record_t *r);
-static int kvr_share_batch_hot(const kvr_share_record_t *r);
 
 
 static inline uint64_t
@@ -290,7 +289,7 @@ kvr_share_batch_next(kvr_share_reader_t *r, kvr_share_record_t *record)
 static int
 kvr_share_batch_record(const kvr_share_record_t *r)
 {
-    uint32_t  earlier, from, first;
+    uint32_t  i, earlier, from, first;
 
     switch (r->type) {
 
@@ -330,37 +329,18 @@ kvr_share_batch_record(const kvr_share_record_t *r)
         return r->n % 2 == 0;
 
     case KVR_SHARE_HOT:
-        return kvr_share_batch_hot(r);
+
+        for (i = 0; i < r->n; i++) {
+            if (r->word[i] >= KVR_HOT_KEYS) {
+                return 0;
+            }
+        }
+
+        return r->n > 0 && r->n <= KVR_HOT_POINTS;
 
     default:
         return 0;
     }
-}
-
-
-static int
-kvr_share_batch_hot(const kvr_share_record_t *r)
-{
-    uint32_t  i, key;
-
-    if (r->n == 0 || r->n > (KVR_HOT_POINTS + 1) / 2) {
-        return 0;
-    }
-
-    for (i = 0; i < 2 * r->n; i++) {
-        key = i % 2 ? kvr_share_upper(r->word[i / 2])
-                    : kvr_share_lower(r->word[i / 2]);
-
-        if (key >= KVR_HOT_KEYS
-            && (key != KVR_SHARE_NOKEY || i != 2 * r->n - 1))
-        {
-            return 0;
-        }
-    }
-
-    /* the number of points is odd, so the last word is never full */
-
-    return r->n < (KVR_HOT_POINTS + 1) / 2 || key == KVR_SHARE_NOKEY;
 }
 
 

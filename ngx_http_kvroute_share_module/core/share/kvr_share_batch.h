@@ -35,7 +35,7 @@
 #include "core/base/kvr_set.h"
 
 
-#define KVR_SHARE_VERSION  4
+#define KVR_SHARE_VERSION  5
 
 #define KVR_SHARE_NAME     32            /* bytes of a host's name, at most */
 
@@ -54,9 +54,6 @@
 #define KVR_SHARE_BATCH    (96 * 1024)
 #define KVR_SHARE_MAX      (256 * 1024)
 
-/* fills the last word of hot keys */
-#define KVR_SHARE_NOKEY    UINT32_MAX
-
 /* entries of a chain, and units of an update, at most */
 #define KVR_SHARE_ENTRIES  (1U << 20)
 #define KVR_SHARE_UNITS    (1U << 17)
@@ -72,7 +69,7 @@ typedef enum {
                                since its floor 8 */
     KVR_SHARE_KNOWN,        /* for a new host, of any peers, repeated: key 8;
                                age 4, peer 2, marked 1, 0 1 */
-    KVR_SHARE_HOT,          /* keys 4, KVR_SHARE_NOKEY behind the last one */
+    KVR_SHARE_HOT,          /* keys 8 */
     KVR_SHARE_TYPES
 } kvr_share_type_e;
 

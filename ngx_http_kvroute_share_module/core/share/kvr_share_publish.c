@@ -24,7 +24,7 @@ kvr_share_publish_update(const kvr_zone_t *zone, void *data,
 {
     uint32_t          i, k, from, first, units, m;
     uint64_t          fixed[2], value[KVR_SHARE_VALUES / 2 + 1];
-    kvr_fifo_part_t  part[4];
+    kvr_fifo_part_t  part[4] = { 0 };
 
     first = kvr_min(kvr_chain_entries(undo->matched), n);
     units = kvr_min(undo->moved, KVR_SHARE_UNITS);
@@ -86,7 +86,7 @@ kvr_share_publish_reply(const kvr_zone_t *zone, void *data,
 {
     uint32_t          i, m;
     uint64_t          fixed[2];
-    kvr_fifo_part_t  part[4];
+    kvr_fifo_part_t  part[4] = { 0 };
 
     i = 0;
 
@@ -99,7 +99,6 @@ kvr_share_publish_reply(const kvr_zone_t *zone, void *data,
 
         part[1] = (kvr_fifo_part_t) { fixed, 2 };
         part[2] = (kvr_fifo_part_t) { n ? &value[i] : fixed, m };
-        part[3] = (kvr_fifo_part_t) { fixed, 0 };
 
         kvr_share_publish(data, KVR_SHARE_UPDATE, peer, part);
 
@@ -115,7 +114,7 @@ kvr_share_publish_undo(const kvr_zone_t *zone, void *data,
 {
     uint32_t          first, units, m;
     uint64_t          fixed;
-    kvr_fifo_part_t  part[4];
+    kvr_fifo_part_t  part[4] = { 0 };
 
     /* entries of this insert are about as old as the clock has moved since */
 
@@ -129,7 +128,6 @@ kvr_share_publish_undo(const kvr_zone_t *zone, void *data,
 
         part[1] = (kvr_fifo_part_t) { &fixed, 1 };
         part[2] = (kvr_fifo_part_t) { &chain[first], m };
-        part[3] = (kvr_fifo_part_t) { &fixed, 0 };
 
         kvr_share_publish(data, KVR_SHARE_UNDO, undo->peer, part);
     }
@@ -140,22 +138,19 @@ void
 kvr_share_publish_hot(const kvr_zone_t *zone, void *data,
     const kvr_hot_keys_t *keys, uint32_t peer)
 {
-    uint32_t          i;
-    uint64_t          word[(KVR_HOT_POINTS + 1) / 2];
-    kvr_fifo_part_t  part[4];
+    uint32_t         i;
+    uint64_t         word[KVR_HOT_POINTS];
+    kvr_fifo_part_t  part[4] = { 0 };
 
     if (keys->n == 0) {
         return;
     }
 
-    for (i = 0; i < keys->n; i += 2) {
-        word[i / 2] = kvr_share_pair(keys->key[i],
-                                     i + 1 < keys->n ? keys->key[i + 1]
-                                                     : KVR_SHARE_NOKEY);
+    for (i = 0; i < keys->n; i++) {
+        word[i] = keys->key[i];
     }
 
-    part[1] = (kvr_fifo_part_t) { word, (keys->n + 1) / 2 };
-    part[2] = part[3] = (kvr_fifo_part_t) { word, 0 };
+    part[1] = (kvr_fifo_part_t) { word, keys->n };
 
     kvr_share_publish(data, KVR_SHARE_HOT, peer, part);
 }
@@ -168,7 +163,7 @@ kvr_share_publish_bind(const kvr_zone_t *zone, void *data, uint64_t key,
 {
     uint32_t          bound, generation, left;
     uint64_t          fixed[2];
-    kvr_fifo_part_t  part[4];
+    kvr_fifo_part_t  part[4] = { 0 };
 
     bound = kvr_index_bound(zone->index, key, now, &generation);
     left = bound < KVR_PEERS ? kvr_share_index_expires(zone->index, key) - now
@@ -184,7 +179,6 @@ kvr_share_publish_bind(const kvr_zone_t *zone, void *data, uint64_t key,
     fixed[1] = kvr_share_pair(seconds, bound < KVR_PEERS && bound != peer);
 
     part[1] = (kvr_fifo_part_t) { fixed, 2 };
-    part[2] = part[3] = (kvr_fifo_part_t) { fixed, 0 };
 
     kvr_share_publish(data, KVR_SHARE_BIND, peer, part);
 }
@@ -195,13 +189,12 @@ kvr_share_publish_floor(const kvr_zone_t *zone, void *data, uint32_t peer,
     uint64_t clock)
 {
     uint64_t          fixed, now;
-    kvr_fifo_part_t  part[4];
+    kvr_fifo_part_t  part[4] = { 0 };
 
     now = kvr_index_clock(zone->index, peer);
     fixed = now - kvr_min(clock, now);
 
     part[1] = (kvr_fifo_part_t) { &fixed, 1 };
-    part[2] = part[3] = (kvr_fifo_part_t) { &fixed, 0 };
 
     kvr_share_publish(data, KVR_SHARE_FLOOR, peer, part);
 }

@@ -80,8 +80,8 @@ make(void)
     util_check(kvr_share_batch_put(&w, words, 3), "room");
 
     words[0] = kvr_share_head(KVR_SHARE_HOT, 11, 2);
-    words[1] = kvr_share_pair(3, KVR_HOT_KEYS - 1);
-    words[2] = kvr_share_pair(4, KVR_SHARE_NOKEY);
+    words[1] = 3;
+    words[2] = KVR_HOT_KEYS - 1;
     util_check(kvr_share_batch_put(&w, words, 3), "room");
 
     /* of a peer that has no name: it is left out */
@@ -248,10 +248,8 @@ TEST(test_share_batch_lies)
         { kvr_share_head(KVR_SHARE_HOT, 0, 0), 0, 0, KVR_SHARE_OK },
         { kvr_share_head(KVR_SHARE_HOT, 0, 2), KVR_HOT_KEYS, 0,
           KVR_SHARE_OK },
-        { kvr_share_head(KVR_SHARE_HOT, 0, 2),
-          kvr_share_pair(1, KVR_SHARE_NOKEY), 0, KVR_SHARE_OK },
-        { kvr_share_head(KVR_SHARE_HOT, 0, 2), 0,
-          kvr_share_pair(KVR_SHARE_NOKEY, 1), KVR_SHARE_OK },
+        { kvr_share_head(KVR_SHARE_HOT, 0, 2), 0, 1ULL << 32,
+          KVR_SHARE_OK },
         { kvr_share_head(KVR_SHARE_TYPES, 0, 2), 0, 0, KVR_SHARE_OK },
         { kvr_share_head(255, 0, 2), 0, 0, KVR_SHARE_OK },
     };
