@@ -16,6 +16,8 @@
 #include "core/engine/kvr_dialect.h"
 
 
+static kvr_answer_cut_e ngx_http_kvroute_continue_prepare(
+    ngx_http_kvroute_continue_t *c, kvr_again_t *again, ngx_buf_t **of);
 static kvr_answer_cut_e ngx_http_kvroute_continue_allowed(
     ngx_http_kvroute_continue_t *c, uint32_t *most);
 static void ngx_http_kvroute_continue_append(void *data, const uint8_t *p,
@@ -36,26 +38,14 @@ ngx_http_kvroute_continue_start(ngx_http_kvroute_continue_t *c,
     kvr_answer_cut_e     cut;
     ngx_http_request_t  *sr;
 
-    cut = ngx_http_kvroute_continue_allowed(c, &again.most);
-
-    if (cut != KVR_ANSWER_WHOLE) {
-        return cut;
-    }
-
-    of = ngx_http_kvroute_continue_body(c->request);
-
-    if (of == NULL) {
-        return KVR_ANSWER_REQUEST;
-    }
-
-    len = (size_t) (of->last - of->pos);
-
-    cut = kvr_again_read(&again, &c->answer, of->pos, len);
+    cut = ngx_http_kvroute_continue_prepare(c, &again, &of);
 
     if (cut != KVR_ANSWER_WHOLE || again.limit) {
         *limit = again.limit;
         return cut;
     }
+
+    len = (size_t) (of->last - of->pos);
 
     b = ngx_create_temp_buf(c->request->pool,
                             len + c->answer.given + KVR_AGAIN_MORE);
@@ -63,7 +53,8 @@ ngx_http_kvroute_continue_start(ngx_http_kvroute_continue_t *c,
         return KVR_ANSWER_FAILED;
     }
 
-    kvr_again_put(&again, of->pos, len, ngx_http_kvroute_continue_append, b);
+    kvr_splice_put(&again.edits, of->pos, len,
+                   ngx_http_kvroute_continue_append, b);
     b->last_buf = 1;
 
     c->part = NULL;
@@ -89,19 +80,32 @@ ngx_http_kvroute_continue_can(ngx_http_kvroute_continue_t *c)
     ngx_buf_t    *of;
     kvr_again_t   again;
 
-    if (ngx_http_kvroute_continue_allowed(c, &again.most)
-        != KVR_ANSWER_WHOLE)
-    {
-        return 0;
+    return ngx_http_kvroute_continue_prepare(c, &again, &of)
+           == KVR_ANSWER_WHOLE
+           && !again.limit;
+}
+
+
+/* Reads the client's body, *of, for a continuation; or the reason why not. */
+static kvr_answer_cut_e
+ngx_http_kvroute_continue_prepare(ngx_http_kvroute_continue_t *c,
+    kvr_again_t *again, ngx_buf_t **of)
+{
+    kvr_answer_cut_e  cut;
+
+    again->limit = 0;
+
+    cut = ngx_http_kvroute_continue_allowed(c, &again->most);
+
+    if (cut != KVR_ANSWER_WHOLE) {
+        return cut;
     }
 
-    of = ngx_http_kvroute_continue_body(c->request);
+    *of = ngx_http_kvroute_continue_body(c->request);
 
-    return of
-           && kvr_again_read(&again, &c->answer, of->pos,
-                             (size_t) (of->last - of->pos))
-              == KVR_ANSWER_WHOLE
-           && !again.limit;
+    return *of ? kvr_again_read(again, &c->answer, (*of)->pos,
+                                (size_t) ((*of)->last - (*of)->pos))
+               : KVR_ANSWER_REQUEST;
 }
 
 

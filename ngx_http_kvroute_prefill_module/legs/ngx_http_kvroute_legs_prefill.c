@@ -58,7 +58,7 @@ ngx_http_kvroute_legs_prefill(ngx_http_kvroute_legs_t *legs)
         return rc;
     }
 
-    len = kvr_connector_ask(legs->connector, legs->role, main->endpoint,
+    len = kvr_connector_ask(legs->connector, main->endpoint,
                             legs->edit.kept != 0, (char *) text);
 
     bufs = legs->saved

@@ -278,14 +278,6 @@ kvr_again_number(kvr_again_t *b, size_t at, size_t len, uint64_t n)
 }
 
 
-void
-kvr_again_put(const kvr_again_t *b, const uint8_t *p, size_t len,
-    kvr_splice_put_pt put, void *data)
-{
-    kvr_splice_put(&b->edits, p, len, put, data);
-}
-
-
 int
 kvr_again_usage(kvr_splice_t *edits, const uint8_t *p, size_t len)
 {

@@ -36,14 +36,11 @@ typedef struct {
 /*
  * Checks whether the answer to this body can be continued behind the text sent
  * so far.  The caller sets most.  Returns KVR_ANSWER_WHOLE if it can: then
- * kvr_again_put() writes the body, unless limit is set.
+ * edits make the new body, which has at most KVR_AGAIN_MORE bytes more than
+ * body and text, unless limit is set.
  */
 kvr_answer_cut_e kvr_again_read(kvr_again_t *b, const kvr_answer_t *a,
     const uint8_t *p, size_t len);
-
-/* Writes at most KVR_AGAIN_MORE bytes more than body and text have. */
-void kvr_again_put(const kvr_again_t *b, const uint8_t *p, size_t len,
-    kvr_splice_put_pt put, void *data);
 
 /*
  * Makes the edits with which a body asks for the usage of its stream: at most

@@ -160,12 +160,10 @@ kvr_connector_private(void)
 
 
 size_t
-kvr_connector_ask(const kvr_connector_t *c, kvr_leg_e role,
-    kvr_endpoint_e endpoint, unsigned kept, char *dst)
+kvr_connector_ask(const kvr_connector_t *c, kvr_endpoint_e endpoint,
+    unsigned kept, char *dst)
 {
     char  *p;
-
-    (void) role;
 
     p = kvr_connector_comma(dst, kept);
     p = kvr_connector_token(p, endpoint);

@@ -137,8 +137,8 @@ const kvr_json_names_t *kvr_connector_private(void);
  */
 #define KVR_CONNECTOR_LEN  256
 
-size_t kvr_connector_ask(const kvr_connector_t *c, kvr_leg_e role,
-    kvr_endpoint_e endpoint, unsigned kept, char *dst);
+size_t kvr_connector_ask(const kvr_connector_t *c, kvr_endpoint_e endpoint,
+    unsigned kept, char *dst);
 
 
 #endif /* _KVR_CONNECTOR_H_INCLUDED_ */

@@ -391,8 +391,8 @@ TEST(test_answer_bodies)
         util_check(b.limit == (cases[i].want == NULL), "%s", cases[i].body);
 
         if (cases[i].want) {
-            kvr_again_put(&b, (const uint8_t *) cases[i].body,
-                          strlen(cases[i].body), put, &out);
+            kvr_splice_put(&b.edits, (const uint8_t *) cases[i].body,
+                           strlen(cases[i].body), put, &out);
             util_check(out.len <= strlen(cases[i].body) + a.given
                                   + KVR_AGAIN_MORE, "%zu", out.len);
             is(&out, cases[i].want);
@@ -441,7 +441,7 @@ TEST(test_answer_random)
             b.most = 16;
 
             if (kvr_again_read(&b, &a, in.p, in.len) == KVR_ANSWER_WHOLE) {
-                kvr_again_put(&b, in.p, in.len, put, &out);
+                kvr_splice_put(&b.edits, in.p, in.len, put, &out);
             }
         }
 

@@ -366,8 +366,7 @@ TEST(test_edit_ask)
                        "%u", c);
 
             b.len = e.end;
-            len = kvr_connector_ask(connector, KVR_LEG_PREFILL,
-                                    KVR_ENDPOINT_PROMPT,
+            len = kvr_connector_ask(connector, KVR_ENDPOINT_PROMPT,
                                     e.kept != 0, text);
             util_check(len <= KVR_CONNECTOR_LEN, "%zu bytes", len);
 
