@@ -69,14 +69,14 @@ ngx_http_kvroute_share_conn_open(ngx_http_kvroute_share_conn_t *sc)
     }
 
     if (share->resolver == NULL) {
-        ngx_http_kvroute_share_conn_fail(sc, "no resolver", NULL, 0);
+        ngx_http_kvroute_share_conn_fail(sc, "no resolver", NULL);
         return;
     }
 
     ctx = ngx_resolve_start(share->resolver, NULL);
 
     if (ctx == NULL || ctx == NGX_NO_RESOLVER) {
-        ngx_http_kvroute_share_conn_fail(sc, "no resolver", NULL, 0);
+        ngx_http_kvroute_share_conn_fail(sc, "no resolver", NULL);
         return;
     }
 
@@ -91,7 +91,7 @@ ngx_http_kvroute_share_conn_open(ngx_http_kvroute_share_conn_t *sc)
     if (ngx_resolve_name(ctx) != NGX_OK) {
         sc->ctx = NULL;
         ngx_http_kvroute_share_conn_fail(sc, "the name cannot be resolved",
-                                         NULL, 0);
+                                         NULL);
     }
 }
 
@@ -121,7 +121,7 @@ ngx_http_kvroute_share_conn_resolved(ngx_resolver_ctx_t *ctx)
     if (ctx->state || ctx->naddrs == 0) {
         ngx_resolve_name_done(ctx);
         ngx_http_kvroute_share_conn_fail(sc, "the name cannot be resolved",
-                                         NULL, 0);
+                                         NULL);
         return;
     }
 
@@ -150,7 +150,7 @@ ngx_http_kvroute_share_conn_connect(ngx_http_kvroute_share_conn_t *sc,
     sc->reader = ngx_http_kvroute_share_conn_reader();
 
     if (sc->reader == NULL) {
-        ngx_http_kvroute_share_conn_fail(sc, "no memory", NULL, 0);
+        ngx_http_kvroute_share_conn_fail(sc, "no memory", NULL);
         return;
     }
 
@@ -179,8 +179,7 @@ ngx_http_kvroute_share_conn_failed(ngx_http_kvroute_conn_t *conn, ngx_int_t rc,
     const char *why)
 {
     ngx_http_kvroute_share_conn_fail(conn->data,
-                                     why ? why : "cannot connect",
-                                     NULL, 0);
+                                     why ? why : "cannot connect", NULL);
 }
 
 
@@ -310,7 +309,7 @@ ngx_http_kvroute_share_conn_send(ngx_http_kvroute_share_conn_t *sc,
     rc = redisFormatCommandArgv(&out, (int) n, data, len);
 
     if (rc < 0) {
-        ngx_http_kvroute_share_conn_fail(sc, "no memory", NULL, 0);
+        ngx_http_kvroute_share_conn_fail(sc, "no memory", NULL);
         return;
     }
 
@@ -339,8 +338,7 @@ ngx_http_kvroute_share_conn_flush(ngx_http_kvroute_share_conn_t *sc)
     kvr_add(&sc->share->core->stats.bytes_sent, (uint64_t) (sc->sent - from));
 
     if (rc != NGX_OK) {
-        ngx_http_kvroute_share_conn_fail(sc, "the connection was closed", NULL,
-                                         0);
+        ngx_http_kvroute_share_conn_fail(sc, "the connection was closed", NULL);
         return;
     }
 
@@ -368,7 +366,7 @@ ngx_http_kvroute_share_conn_read(ngx_event_t *ev)
     sc = conn->data;
 
     if (ev->timedout) {
-        ngx_http_kvroute_share_conn_fail(sc, "no answer", NULL, 0);
+        ngx_http_kvroute_share_conn_fail(sc, "no answer", NULL);
         return;
     }
 
@@ -381,13 +379,13 @@ ngx_http_kvroute_share_conn_read(ngx_event_t *ev)
 
         if (n == NGX_ERROR && ngx_socket_errno == NGX_ECONNREFUSED) {
             sc->conn.fault = KVR_FAULT_REFUSED;
-            ngx_http_kvroute_share_conn_fail(sc, "connection refused", NULL, 0);
+            ngx_http_kvroute_share_conn_fail(sc, "connection refused", NULL);
             return;
         }
 
         if (n == NGX_ERROR || n == 0) {
             ngx_http_kvroute_share_conn_fail(sc, "the connection was closed",
-                                             NULL, 0);
+                                             NULL);
             return;
         }
 
@@ -395,26 +393,25 @@ ngx_http_kvroute_share_conn_read(ngx_event_t *ev)
 
         if (sc->fed > NGX_HTTP_KVROUTE_SHARE_REPLY) {
             ngx_http_kvroute_share_conn_fail(sc, "the answer is too long",
-                                             NULL, 0);
+                                             NULL);
             return;
         }
 
         if (redisReaderFeed(sc->reader, (char *) buf, n) != REDIS_OK) {
-            ngx_http_kvroute_share_conn_fail(sc, "no memory", NULL, 0);
+            ngx_http_kvroute_share_conn_fail(sc, "no memory", NULL);
             return;
         }
     }
 
     if (ngx_handle_read_event(c->read, 0) != NGX_OK) {
-        ngx_http_kvroute_share_conn_fail(sc, "the connection failed", NULL, 0);
+        ngx_http_kvroute_share_conn_fail(sc, "the connection failed", NULL);
         return;
     }
 
     reply = NULL;
 
     if (redisReaderGetReply(sc->reader, &reply) != REDIS_OK) {
-        ngx_http_kvroute_share_conn_fail(sc, "not the protocol of Redis", NULL,
-                                         0);
+        ngx_http_kvroute_share_conn_fail(sc, "not the protocol of Redis", NULL);
         return;
     }
 
@@ -430,8 +427,7 @@ ngx_http_kvroute_share_conn_answer(ngx_http_kvroute_share_conn_t *sc,
     redisReply *reply)
 {
     if (!sc->busy || sc->reader->pos != sc->reader->len) {
-        ngx_http_kvroute_share_conn_fail(sc, "unexpected answer",
-                                         NULL, 0);
+        ngx_http_kvroute_share_conn_fail(sc, "unexpected answer", NULL);
         freeReplyObject(reply);
         return;
     }
@@ -445,9 +441,7 @@ ngx_http_kvroute_share_conn_answer(ngx_http_kvroute_share_conn_t *sc,
     }
 
     if (reply->type == REDIS_REPLY_ERROR) {
-        kvr_add(&sc->share->core->stats.refused, 1);
-        ngx_http_kvroute_share_conn_fail(sc, "AUTH failed",
-                                         reply->str, (size_t) reply->len);
+        ngx_http_kvroute_share_conn_fail(sc, "AUTH failed", reply);
 
     } else {
         sc->known = 1;
@@ -460,8 +454,9 @@ ngx_http_kvroute_share_conn_answer(ngx_http_kvroute_share_conn_t *sc,
 
 void
 ngx_http_kvroute_share_conn_fail(ngx_http_kvroute_share_conn_t *sc,
-    const char *why, const char *text, size_t len)
+    const char *why, redisReply *error)
 {
+    size_t                     len;
     u_char                    *p, *last;
     ngx_connection_t          *c;
     ngx_http_kvroute_share_t  *share;
@@ -472,7 +467,7 @@ ngx_http_kvroute_share_conn_fail(ngx_http_kvroute_share_conn_t *sc,
     kvr_set(&share->core->stats.united.fault,
             sc->conn.fault ? sc->conn.fault
             : c == NULL ? KVR_FAULT_UNRESOLVED
-            : text ? (sc->known ? KVR_FAULT_REJECTED : KVR_FAULT_PASSWORD)
+            : error ? (sc->known ? KVR_FAULT_REJECTED : KVR_FAULT_PASSWORD)
             : c->read->timedout ? KVR_FAULT_TIMEOUT : KVR_FAULT_CLOSED);
 
     sc->conn.fault = KVR_FAULT_NONE;
@@ -493,9 +488,11 @@ ngx_http_kvroute_share_conn_fail(ngx_http_kvroute_share_conn_t *sc,
 
     p = ngx_slprintf(p, last, "%s", why);
 
-    if (text && len) {
-        len = ngx_min(len, NGX_HTTP_KVROUTE_SHARE_TEXT);
-        p = ngx_slprintf(p, last, " (%*s)", len, text);
+    if (error) {
+        kvr_add(&share->core->stats.refused, 1);
+
+        len = ngx_min((size_t) error->len, NGX_HTTP_KVROUTE_SHARE_TEXT);
+        p = ngx_slprintf(p, last, " (%*s)", len, error->str);
     }
 
     *p = '\0';

@@ -120,11 +120,11 @@ void ngx_http_kvroute_share_conn_open(ngx_http_kvroute_share_conn_t *sc);
 void ngx_http_kvroute_share_conn_close(ngx_http_kvroute_share_conn_t *sc);
 
 /*
- * Closes it with a warning, and tries again later.  text, of len bytes, is the
- * store's error message, or NULL.
+ * Closes it with a warning, and tries again later.  error: the store's answer,
+ * or NULL.
  */
 void ngx_http_kvroute_share_conn_fail(ngx_http_kvroute_share_conn_t *sc,
-    const char *why, const char *text, size_t len);
+    const char *why, redisReply *error);
 
 /* Logs that sharing fails, with the last reason, at most once a minute. */
 void ngx_http_kvroute_share_conn_log(ngx_http_kvroute_share_t *share);

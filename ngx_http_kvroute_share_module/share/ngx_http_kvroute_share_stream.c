@@ -54,8 +54,6 @@ static redisReply *ngx_http_kvroute_share_stream_entries(redisReply *reply);
 static void ngx_http_kvroute_share_stream_more(ngx_event_t *ev);
 static ngx_int_t ngx_http_kvroute_share_stream_entry(
     ngx_http_kvroute_share_t *share, redisReply *entry, size_t *bytes);
-static ngx_int_t ngx_http_kvroute_share_stream_last(redisReply *reply,
-    uint64_t *id);
 static ngx_int_t ngx_http_kvroute_share_stream_entry_id(redisReply *entry,
     uint64_t *id);
 static ngx_int_t ngx_http_kvroute_share_stream_id(redisReply *text,
@@ -134,12 +132,10 @@ ngx_http_kvroute_share_stream_added(ngx_http_kvroute_share_conn_t *sc,
     share = sc->share;
 
     if (reply->type == REDIS_REPLY_ERROR) {
-        kvr_add(&share->core->stats.refused, 1);
-        ngx_http_kvroute_share_conn_fail(sc, "XADD failed", reply->str,
-                                         (size_t) reply->len);
+        ngx_http_kvroute_share_conn_fail(sc, "XADD failed", reply);
 
     } else if (ngx_http_kvroute_share_stream_id(reply, id) != NGX_OK) {
-        ngx_http_kvroute_share_conn_fail(sc, "not a stream", NULL, 0);
+        ngx_http_kvroute_share_conn_fail(sc, "not a stream", NULL);
 
     } else {
         sc->delay = 0;
@@ -238,9 +234,7 @@ ngx_http_kvroute_share_stream_read(ngx_http_kvroute_share_conn_t *sc,
     share = sc->share;
 
     if (reply->type == REDIS_REPLY_ERROR) {
-        kvr_add(&share->core->stats.refused, 1);
-        ngx_http_kvroute_share_conn_fail(sc, "reading failed",
-                                         reply->str, (size_t) reply->len);
+        ngx_http_kvroute_share_conn_fail(sc, "reading failed", reply);
         freeReplyObject(reply);
         return;
     }
@@ -253,7 +247,7 @@ ngx_http_kvroute_share_stream_read(ngx_http_kvroute_share_conn_t *sc,
             ngx_http_kvroute_share_stream_next(sc);
 
         } else {
-            ngx_http_kvroute_share_conn_fail(sc, "not a stream", NULL, 0);
+            ngx_http_kvroute_share_conn_fail(sc, "not a stream", NULL);
         }
 
         freeReplyObject(reply);
@@ -282,12 +276,16 @@ static ngx_int_t
 ngx_http_kvroute_share_stream_position(ngx_http_kvroute_share_t *share,
     redisReply *reply)
 {
-    uint64_t      id[2];
+    uint64_t      id[2] = { 0, 0 };
     kvr_share_t  *s;
 
     s = share->core;
 
-    if (ngx_http_kvroute_share_stream_last(reply, id) != NGX_OK) {
+    if (reply->type != REDIS_REPLY_ARRAY
+        || (reply->elements
+            && ngx_http_kvroute_share_stream_entry_id(reply->element[0], id)
+               != NGX_OK))
+    {
         return NGX_ERROR;
     }
 
@@ -373,7 +371,7 @@ ngx_http_kvroute_share_stream_more(ngx_event_t *ev)
         {
             ngx_http_kvroute_share_stream_drop(share);
             ngx_http_kvroute_share_conn_fail(&share->read, "not a stream",
-                                             NULL, 0);
+                                             NULL);
             return;
         }
     }
@@ -446,25 +444,6 @@ ngx_http_kvroute_share_stream_entry(ngx_http_kvroute_share_t *share,
     kvr_set(&share->core->read[1], id[1]);
 
     return NGX_OK;
-}
-
-
-/* sets the id of the last entry of a stream, or 0-0 */
-static ngx_int_t
-ngx_http_kvroute_share_stream_last(redisReply *reply, uint64_t *id)
-{
-    id[0] = 0;
-    id[1] = 0;
-
-    if (reply->type != REDIS_REPLY_ARRAY) {
-        return NGX_ERROR;
-    }
-
-    if (reply->elements == 0) {
-        return NGX_OK;
-    }
-
-    return ngx_http_kvroute_share_stream_entry_id(reply->element[0], id);
 }
 
 
