@@ -380,7 +380,9 @@ ngx_http_kvroute_events_conf_port(ngx_conf_t *cf,
 }
 
 
-/* Creates one state per kvroute_zone: an engine of two upstreams is one peer. */
+/*
+ * Creates one state per kvroute_zone: an engine of two upstreams is one peer.
+ */
 static ngx_int_t
 ngx_http_kvroute_events_conf_zone(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
