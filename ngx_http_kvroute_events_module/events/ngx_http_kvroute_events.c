@@ -35,7 +35,7 @@ static void ngx_http_kvroute_events_servers(ngx_http_kvroute_srv_conf_t *conf,
 static void ngx_http_kvroute_events_server(void *data,
     ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t k, ngx_uint_t i,
     ngx_http_upstream_rr_peer_t *peer);
-static void ngx_http_kvroute_events_begin(kvr_heard_t *h, uint32_t id);
+static void ngx_http_kvroute_events_begin(kvr_feeds_t *h, uint32_t id);
 static in_port_t ngx_http_kvroute_events_port(
     ngx_http_upstream_rr_peer_t *peer, ngx_uint_t port, ngx_uint_t rank);
 static ngx_http_kvroute_events_source_t *ngx_http_kvroute_events_add(
@@ -223,7 +223,7 @@ ngx_http_kvroute_events_server(void *data, ngx_http_kvroute_srv_conf_t *conf,
             return;
         }
 
-        ngx_http_kvroute_events_begin(events->heard, id);
+        ngx_http_kvroute_events_begin(events->feeds, id);
 
         find = ngx_http_kvroute_events_find(conf, id, peer, log);
 
@@ -249,7 +249,7 @@ ngx_http_kvroute_events_server(void *data, ngx_http_kvroute_srv_conf_t *conf,
             continue;
         }
 
-        ngx_http_kvroute_events_begin(events->heard, id);
+        ngx_http_kvroute_events_begin(events->feeds, id);
 
         if (find) {
             live = find->publisher[rank].live;
@@ -276,7 +276,7 @@ ngx_http_kvroute_events_server(void *data, ngx_http_kvroute_srv_conf_t *conf,
 
 /* forgets the events of another server that had this slot */
 static void
-ngx_http_kvroute_events_begin(kvr_heard_t *h, uint32_t id)
+ngx_http_kvroute_events_begin(kvr_feeds_t *h, uint32_t id)
 {
     uint32_t       generation;
     kvr_events_t  *e;
@@ -368,8 +368,8 @@ ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     source->self = ngx_http_kvroute_events_self(conf->zone);
     source->look = &ngx_http_kvroute_events_event;
 
-    source->heard = ngx_http_kvroute_events_get(conf)->heard;
-    source->peer = &source->heard->events[id];
+    source->feeds = ngx_http_kvroute_events_get(conf)->feeds;
+    source->peer = &source->feeds->events[id];
     source->shared = &source->peer->source[number];
 
     source->name.len = peer->name.len;
@@ -520,7 +520,7 @@ ngx_http_kvroute_events_judge(ngx_http_kvroute_events_source_t *source)
         kvr_capacity_update(&zone->core, &source->conf->pool, source->id, now);
 
     } else if (kvr_capacity_heard(&zone->core, source->id)) {
-        kvr_hear_stopped(&zone->core, &source->conf->pool, source->id, now);
+        kvr_sync_stopped(&zone->core, &source->conf->pool, source->id, now);
     }
 
     kvr_set(&source->peer->fresh,

@@ -20,12 +20,12 @@
  *     _events_read       the messages of a source, in their order
  *     _events_stream     a connection of a source: live, or a replay
  *
- * Only worker 0 reads events.  core/hear applies them to the zone.
+ * Only worker 0 reads events.  core/sync applies them to the zone.
  */
 
 
 #include "ngx_http_kvroute_extension.h"
-#include "core/hear/kvr_hear.h"
+#include "core/sync/kvr_sync.h"
 
 
 /* flag of a port: an offset to the server's port */
@@ -37,7 +37,7 @@
 
 /* kvroute_events of an upstream */
 typedef struct {
-    kvr_heard_t                 *heard;     /* of its zone */
+    kvr_feeds_t                 *feeds;     /* of its zone */
     ngx_shm_zone_t              *shm_zone;  /* data: kvr_events_t, by peer */
     ngx_shm_zone_t              *aliases_zone;  /* data: kvr_aliases_t */
     size_t                       aliases;   /* bytes per server, or 0 */

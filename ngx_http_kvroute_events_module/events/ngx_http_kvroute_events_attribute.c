@@ -42,7 +42,7 @@ ngx_http_kvroute_events_attribute_init(ngx_cycle_t *cycle)
     while ((kscf = ngx_http_kvroute_zone_next(NULL, &i)) != NULL) {
         events = ngx_http_kvroute_events_get(kscf);
 
-        n += events && events->heard && events->heard->aliases;
+        n += events && events->feeds && events->feeds->aliases;
     }
 
     if (n == 0) {
@@ -80,13 +80,13 @@ ngx_http_kvroute_events_attribute(ngx_event_t *ev)
     while ((kscf = ngx_http_kvroute_zone_next(NULL, &i)) != NULL) {
         events = ngx_http_kvroute_events_get(kscf);
 
-        if (events == NULL || events->heard == NULL
-            || events->heard->aliases == NULL)
+        if (events == NULL || events->feeds == NULL
+            || events->feeds->aliases == NULL)
         {
             continue;
         }
 
-        aliases = events->heard->aliases;
+        aliases = events->feeds->aliases;
         self = ngx_http_kvroute_events_self(kscf->zone);
 
         if (!ngx_http_kvroute_events_attribute_owned) {
@@ -99,7 +99,7 @@ ngx_http_kvroute_events_attribute(ngx_event_t *ev)
             continue;
         }
 
-        n = kvr_attribute_look(events->heard,
+        n = kvr_attribute_look(events->feeds,
                                NGX_HTTP_KVROUTE_EVENTS_REQUESTS,
                                (uint64_t) ngx_current_msec);
 

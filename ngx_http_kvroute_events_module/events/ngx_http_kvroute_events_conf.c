@@ -426,14 +426,14 @@ ngx_http_kvroute_events_conf_zone(ngx_conf_t *cf,
             return NGX_ERROR;
         }
 
-        if (others->heard) {
-            events->heard = others->heard;
+        if (others->feeds) {
+            events->feeds = others->feeds;
         }
     }
 
-    if (events->heard == NULL) {
-        events->heard = ngx_pcalloc(cf->pool, sizeof(kvr_heard_t));
-        if (events->heard == NULL) {
+    if (events->feeds == NULL) {
+        events->feeds = ngx_pcalloc(cf->pool, sizeof(kvr_feeds_t));
+        if (events->feeds == NULL) {
             return NGX_ERROR;
         }
     }
@@ -445,8 +445,8 @@ ngx_http_kvroute_events_conf_zone(ngx_conf_t *cf,
                              zone->max_peers * sizeof(kvr_events_t));
 
     if (events->shm_zone == NULL
-        || ngx_http_kvroute_extension_attach(cf, &kvr_hear_hooks, zone,
-                                             events->shm_zone, events->heard)
+        || ngx_http_kvroute_extension_attach(cf, &kvr_sync_hooks, zone,
+                                             events->shm_zone, events->feeds)
            != NGX_OK)
     {
         return NGX_ERROR;

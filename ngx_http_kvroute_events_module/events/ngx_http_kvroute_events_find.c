@@ -250,7 +250,7 @@ ngx_http_kvroute_events_find_done(ngx_http_kvroute_fetch_t *fetch,
         return;
     }
 
-    kvr_add(&ngx_http_kvroute_events_get(find->conf)->heard->events[find->id]
+    kvr_add(&ngx_http_kvroute_events_get(find->conf)->feeds->events[find->id]
              .refused, 1);
 
     if (ngx_http_kvroute_events_source_due(&find->warned)) {

@@ -66,7 +66,7 @@ struct ngx_http_kvroute_events_source_s {
     ngx_http_kvroute_events_source_t   *next;
     ngx_http_kvroute_srv_conf_t        *conf;
 
-    kvr_heard_t                        *heard;    /* of its zone */
+    kvr_feeds_t                        *feeds;    /* of its zone */
     kvr_events_t                       *peer;     /* there, its peer, */
     kvr_events_source_t                *shared;   /* and itself */
 

@@ -64,7 +64,7 @@ ngx_module_t  ngx_http_kvroute_events_module = {
 static const ngx_http_kvroute_extension_t  ngx_http_kvroute_events_extension = {
     .build = NGX_HTTP_KVROUTE_BUILD,
     .name = "ngx_http_kvroute_events_module",
-    .hooks = &kvr_hear_hooks,
+    .hooks = &kvr_sync_hooks,
     .init_process = ngx_http_kvroute_events_init_process,
     .exit_process = ngx_http_kvroute_events_exit,
     .session = ngx_http_kvroute_events_session,
@@ -92,7 +92,7 @@ static ngx_int_t
 ngx_http_kvroute_events_init_process(ngx_cycle_t *cycle)
 {
     ngx_uint_t                       i, n;
-    kvr_heard_t                     *h;
+    kvr_feeds_t                     *h;
     ngx_http_kvroute_zone_t         *zone;
     ngx_http_kvroute_srv_conf_t    **kscf;
     ngx_http_kvroute_main_conf_t    *kmcf;
@@ -112,7 +112,7 @@ ngx_http_kvroute_events_init_process(ngx_cycle_t *cycle)
             continue;
         }
 
-        h = events->heard;
+        h = events->feeds;
         h->zone = &zone->core;
         h->events = events->shm_zone->data;
         zone->core.listens = 1;
@@ -160,40 +160,40 @@ static void
 ngx_http_kvroute_events_json(cJSON *json, ngx_http_kvroute_srv_conf_t *kscf,
     void *data, uint32_t peer)
 {
-    kvr_heard_t *h = data;
+    kvr_feeds_t *h = data;
 
     cJSON         *item;
     uint32_t       set;
     uint64_t       age;
-    kvr_hear_e     state;
+    kvr_sync_e     state;
     kvr_events_t  *e;
 
     static const char *const  names[] = { "off", "stale", "silent", "fresh" };
 
-    _Static_assert(kvr_nelts(names) == KVR_HEAR_STATES, "states");
+    _Static_assert(kvr_nelts(names) == KVR_SYNC_STATES, "states");
 
     if (ngx_http_kvroute_events_get(kscf) == NULL) {
         return;
     }
 
     e = &h->events[peer];
-    set = h->aliases ? KVR_HEAR_ALIASED : 0;
+    set = h->aliases ? KVR_SYNC_ALIASED : 0;
 
-    state = kvr_hear_state(h, peer, (uint64_t) ngx_current_msec, &age);
+    state = kvr_sync_state(h, peer, (uint64_t) ngx_current_msec, &age);
 
     item = cJSON_AddObjectToObject(json, "events");
 
-    ngx_http_kvroute_status_json_table(item, kvr_hear_hooks.counters,
-                                       kvr_hear_hooks.ncounters,
+    ngx_http_kvroute_status_json_table(item, kvr_sync_hooks.counters,
+                                       kvr_sync_hooks.ncounters,
                                        KVR_COUNTER_NOW, e, set);
 
     cJSON_AddStringToObject(item, "state", names[state]);
 
-    if (state != KVR_HEAR_OFF) {
+    if (state != KVR_SYNC_OFF) {
         cJSON_AddNumberToObject(item, "age_ms", (double) age);
     }
 
-    cJSON_AddBoolToObject(item, "trusted", state == KVR_HEAR_FRESH);
+    cJSON_AddBoolToObject(item, "trusted", state == KVR_SYNC_FRESH);
     cJSON_AddNumberToObject(item, "age",
                             (double) (kvr_events_age(e) * KVR_BLOCK));
 }

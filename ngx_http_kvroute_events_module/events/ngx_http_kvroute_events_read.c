@@ -196,7 +196,7 @@ ngx_http_kvroute_events_read_restarted(ngx_http_kvroute_events_source_t *source)
 {
     kvr_peer_t  *peer;
 
-    kvr_hear_another(source->heard, source->id, (uint64_t) ngx_current_msec);
+    kvr_sync_restart(source->feeds, source->id, (uint64_t) ngx_current_msec);
 
     if (!ngx_http_kvroute_events_source_due(&source->restarted)) {
         return;
@@ -387,7 +387,7 @@ ngx_http_kvroute_events_read_event(ngx_http_kvroute_events_source_t *source,
         source->cleared = 1;
     }
 
-    if (!kvr_hear_event(source->heard, source->id, source->number, event,
+    if (!kvr_sync_event(source->feeds, source->id, source->number, event,
                         (uint64_t) ngx_current_msec)
         || !ngx_http_kvroute_events_source_due(&source->emptied))
     {

@@ -15,7 +15,7 @@
 
 
 #include "util_zone.h"
-#include "core/hear/kvr_hear.h"
+#include "core/sync/kvr_sync.h"
 
 
 #define UTIL_SCENE_PEERS  4
@@ -26,7 +26,7 @@
 
 typedef struct {
     kvr_zone_t      zone;
-    kvr_heard_t     heard;
+    kvr_feeds_t     feeds;
     kvr_hook_t      hook;
     kvr_pool_t      pool;
     uint32_t        peer;
@@ -48,10 +48,10 @@ util_scene(util_scene_t *s)
     z = &s->zone;
 
     util_zone(z, UTIL_SCENE_PEERS, 4096);
-    s->heard.zone = z;
-    s->heard.events = util_zeroed(UTIL_SCENE_PEERS * sizeof(kvr_events_t));
-    s->hook.call = &kvr_hear_hooks;
-    s->hook.data = &s->heard;
+    s->feeds.zone = z;
+    s->feeds.events = util_zeroed(UTIL_SCENE_PEERS * sizeof(kvr_events_t));
+    s->hook.call = &kvr_sync_hooks;
+    s->hook.data = &s->feeds;
     z->hooks = &s->hook;
     z->listens = 1;
 
@@ -60,7 +60,7 @@ util_scene(util_scene_t *s)
     s->member = kvr_registry_member(z->registry, z->load, z->row, s->peer, "u",
                                     1);
 
-    kvr_set(&s->heard.events[s->peer].connected, 1);
+    kvr_set(&s->feeds.events[s->peer].connected, 1);
 
     s->pool.set = kvr_set_of(s->peer);
 
@@ -76,7 +76,7 @@ static inline void
 util_scene_free(util_scene_t *s)
 {
     util_zone_free(&s->zone);
-    free(s->heard.events);
+    free(s->feeds.events);
 }
 
 

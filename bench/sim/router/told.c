@@ -1,4 +1,4 @@
-#include "core/hear/kvr_hear.h"
+#include "core/sync/kvr_sync.h"
 
 #include "bench/sim/router/told.h"
 
@@ -39,7 +39,7 @@ typedef struct {
 struct kvs_told_s {
     kvs_sim_t        *sim;
     kvs_zone_t       *zone;
-    kvr_heard_t       heard;
+    kvr_feeds_t       feeds;
     kvr_hook_t        hook;
     double            delay;         /* s */
     double            looked;
@@ -115,17 +115,17 @@ kvs_told_create(kvs_sim_t *sim, kvs_zone_t *zone, double delay,
     told->sim = sim;
     told->zone = zone;
     told->delay = delay;
-    told->heard.zone = &zone->core;
-    told->heard.events = kvs_zone_alloc(sim->n * sizeof(kvr_events_t));
-    told->hook.call = &kvr_hear_hooks;
-    told->hook.data = &told->heard;
+    told->feeds.zone = &zone->core;
+    told->feeds.events = kvs_zone_alloc(sim->n * sizeof(kvr_events_t));
+    told->hook.call = &kvr_sync_hooks;
+    told->hook.data = &told->feeds;
     zone->core.hooks = &told->hook;
     zone->core.listens = 1;
 
     if (aliases) {
         size = kvr_attribute_size(sim->n, KVS_TOLD_ALIASES);
-        told->heard.aliases = kvs_zone_alloc(size);
-        kvr_attribute_init(told->heard.aliases, sim->n, KVS_TOLD_ALIASES);
+        told->feeds.aliases = kvs_zone_alloc(size);
+        kvr_attribute_init(told->feeds.aliases, sim->n, KVS_TOLD_ALIASES);
     }
 
     for (i = 0; i < sim->n; i++) {
@@ -134,7 +134,7 @@ kvs_told_create(kvs_sim_t *sim, kvs_zone_t *zone, double delay,
         v->told = told;
         v->replica = i;
 
-        kvr_set(&told->heard.events[i].connected, 1);
+        kvr_set(&told->feeds.events[i].connected, 1);
 
         v->watch.stored = kvs_told_stored;
         v->watch.removed = kvs_told_removed;
@@ -162,8 +162,8 @@ kvs_told_destroy(kvs_told_t *told)
         free(v->say);
     }
 
-    free((void *) told->heard.events);
-    free((void *) told->heard.aliases);
+    free((void *) told->feeds.events);
+    free((void *) told->feeds.aliases);
     free(told);
 }
 
@@ -205,7 +205,7 @@ kvs_told_hear(kvs_voice_t *v, double now)
 
     e.blocks = i;
 
-    (void) kvr_hear_event(&v->told->heard, v->replica, 0, &e,
+    (void) kvr_sync_event(&v->told->feeds, v->replica, 0, &e,
                           kvs_zone_ms(now));
 
     return i;
@@ -247,8 +247,8 @@ kvs_told_settle(kvs_told_t *told, double now)
         }
     }
 
-    if (told->heard.aliases) {
-        (void) kvr_attribute_look(&told->heard, UINT32_MAX, kvs_zone_ms(now));
+    if (told->feeds.aliases) {
+        (void) kvr_attribute_look(&told->feeds, UINT32_MAX, kvs_zone_ms(now));
     }
 }
 
@@ -264,6 +264,6 @@ kvs_told_restarted(kvs_told_t *told, uint32_t replica)
     v->step = 0;
     v->n = 0;
 
-    kvr_hear_another(&told->heard, replica, kvs_zone_ms(told->sim->now));
+    kvr_sync_restart(&told->feeds, replica, kvs_zone_ms(told->sim->now));
 }
 

@@ -22,7 +22,7 @@ static int kvr_attribute_removed(kvr_index_t *ix, uint64_t value,
     uint32_t entry, uint32_t peer, uint64_t units);
 static void kvr_attribute_restored(kvr_index_t *ix, uint64_t value,
     uint32_t entry, uint32_t peer, uint64_t behind);
-static int kvr_attribute_take(const kvr_heard_t *h, const uint64_t *word,
+static int kvr_attribute_take(const kvr_feeds_t *h, const uint64_t *word,
     uint32_t n, uint64_t now);
 
 
@@ -49,7 +49,7 @@ kvr_attribute_init(kvr_aliases_t *aliases, uint32_t max_peers, size_t size)
 
 
 kvr_alias_view_t
-kvr_attribute_peer(const kvr_heard_t *h, uint32_t peer)
+kvr_attribute_peer(const kvr_feeds_t *h, uint32_t peer)
 {
     uint8_t           *p;
     kvr_alias_view_t   v;
@@ -64,7 +64,7 @@ kvr_attribute_peer(const kvr_heard_t *h, uint32_t peer)
 
 
 int
-kvr_attribute_most(const kvr_heard_t *h, uint32_t peer)
+kvr_attribute_most(const kvr_feeds_t *h, uint32_t peer)
 {
     kvr_alias_view_t  v;
 
@@ -79,7 +79,7 @@ kvr_attribute_most(const kvr_heard_t *h, uint32_t peer)
 
 
 void
-kvr_attribute_put(const kvr_heard_t *h, uint32_t peer,
+kvr_attribute_put(const kvr_feeds_t *h, uint32_t peer,
     kvr_alias_request_t *r)
 {
     uint32_t          skip, generation;
@@ -115,7 +115,7 @@ kvr_attribute_put(const kvr_heard_t *h, uint32_t peer,
 
 
 void
-kvr_attribute_event(const kvr_heard_t *h, uint32_t id, unsigned source,
+kvr_attribute_event(const kvr_feeds_t *h, uint32_t id, unsigned source,
     const kvr_kvevent_t *event, uint32_t depth, uint64_t now)
 {
     int                removed, below;
@@ -229,7 +229,7 @@ kvr_attribute_restored(kvr_index_t *ix, uint64_t value, uint32_t entry,
 
 
 void
-kvr_attribute_another(const kvr_heard_t *h, uint32_t id)
+kvr_attribute_another(const kvr_feeds_t *h, uint32_t id)
 {
     kvr_alias_view_t  v;
 
@@ -239,7 +239,7 @@ kvr_attribute_another(const kvr_heard_t *h, uint32_t id)
 
 
 void
-kvr_attribute_flush(const kvr_heard_t *h, uint32_t id)
+kvr_attribute_flush(const kvr_feeds_t *h, uint32_t id)
 {
     kvr_alias_view_t  v;
 
@@ -249,7 +249,7 @@ kvr_attribute_flush(const kvr_heard_t *h, uint32_t id)
 
 
 uint32_t
-kvr_attribute_look(const kvr_heard_t *h, uint32_t most, uint64_t now)
+kvr_attribute_look(const kvr_feeds_t *h, uint32_t most, uint64_t now)
 {
     int                rc;
     uint32_t           i;
@@ -299,7 +299,7 @@ kvr_attribute_look(const kvr_heard_t *h, uint32_t most, uint64_t now)
 
 
 static int
-kvr_attribute_take(const kvr_heard_t *h, const uint64_t *word, uint32_t n,
+kvr_attribute_take(const kvr_feeds_t *h, const uint64_t *word, uint32_t n,
     uint64_t now)
 {
     uint32_t             id;

@@ -48,7 +48,7 @@ typedef struct {
     const kvr_zone_t   *zone;
     kvr_events_t       *events;      /* by peer */
     kvr_aliases_t      *aliases;     /* or NULL */
-} kvr_heard_t;
+} kvr_feeds_t;
 
 
 /* Returns the bytes of memory for max_peers peers with size bytes each. */
@@ -59,13 +59,13 @@ void kvr_attribute_init(kvr_aliases_t *aliases, uint32_t max_peers,
     size_t size);
 
 /* Returns the view of a peer. */
-kvr_alias_view_t kvr_attribute_peer(const kvr_heard_t *h, uint32_t peer);
+kvr_alias_view_t kvr_attribute_peer(const kvr_feeds_t *h, uint32_t peer);
 
 /* Returns whether most blocks of the peer have aliases. */
-int kvr_attribute_most(const kvr_heard_t *h, uint32_t peer);
+int kvr_attribute_most(const kvr_feeds_t *h, uint32_t peer);
 
 /* Writes an ended request to the ring; a long one without its first keys. */
-void kvr_attribute_put(const kvr_heard_t *h, uint32_t peer,
+void kvr_attribute_put(const kvr_feeds_t *h, uint32_t peer,
     kvr_alias_request_t *r);
 
 /*
@@ -73,20 +73,20 @@ void kvr_attribute_put(const kvr_heard_t *h, uint32_t peer,
  */
 
 /* Applies an event of stored or removed blocks; depth: of kvr_events_take(). */
-void kvr_attribute_event(const kvr_heard_t *h, uint32_t peer,
+void kvr_attribute_event(const kvr_feeds_t *h, uint32_t peer,
     unsigned source, const kvr_kvevent_t *event, uint32_t depth, uint64_t now);
 
 /* The engine is a new process. */
-void kvr_attribute_another(const kvr_heard_t *h, uint32_t peer);
+void kvr_attribute_another(const kvr_feeds_t *h, uint32_t peer);
 
 /* Another server has the slot. */
-void kvr_attribute_flush(const kvr_heard_t *h, uint32_t peer);
+void kvr_attribute_flush(const kvr_feeds_t *h, uint32_t peer);
 
 /*
  * Matches requests that have ended long enough ago with blocks, at most so
  * many.  Returns their number.
  */
-uint32_t kvr_attribute_look(const kvr_heard_t *h, uint32_t most,
+uint32_t kvr_attribute_look(const kvr_feeds_t *h, uint32_t most,
     uint64_t now);
 
 

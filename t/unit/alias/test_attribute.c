@@ -27,15 +27,15 @@ setup(void)
 {
     util_scene(&s);
 
-    s.heard.aliases = util_zeroed(kvr_attribute_size(UTIL_SCENE_PEERS, 0));
-    kvr_attribute_init(s.heard.aliases, UTIL_SCENE_PEERS, 0);
+    s.feeds.aliases = util_zeroed(kvr_attribute_size(UTIL_SCENE_PEERS, 0));
+    kvr_attribute_init(s.feeds.aliases, UTIL_SCENE_PEERS, 0);
 }
 
 
 static void
 teardown(void)
 {
-    free(s.heard.aliases);
+    free(s.feeds.aliases);
     util_scene_free(&s);
 }
 
@@ -61,7 +61,7 @@ tell(kvr_kvevent_type_e type, uint32_t from, uint32_t to, uint64_t now)
         v->last = 1000 + i;
     }
 
-    ck_assert(!kvr_hear_event(&s.heard, s.peer, 0, v, now));
+    ck_assert(!kvr_sync_event(&s.feeds, s.peer, 0, v, now));
 }
 
 
@@ -134,14 +134,14 @@ TEST(test_attribute_blocks)
     kvr_index_undo_t     undo;
     kvr_events_alias_t  *count;
 
-    count = &s.heard.events[s.peer].alias;
+    count = &s.feeds.events[s.peer].alias;
 
     ck_assert(request(32, 0, 0, 10000));
 
     /* a little later, when all events have come */
 
-    ck_assert_uint_eq(kvr_attribute_look(&s.heard, 10, 10300), 0);
-    ck_assert_uint_eq(kvr_attribute_look(&s.heard, 10, 11300), 1);
+    ck_assert_uint_eq(kvr_attribute_look(&s.feeds, 10, 10300), 0);
+    ck_assert_uint_eq(kvr_attribute_look(&s.feeds, 10, 11300), 1);
     ck_assert_uint_eq(kvr_get(&count->attributed), 1);
     ck_assert_uint_eq(kvr_get(&count->used), 32);
     ck_assert_uint_eq(held(), 32);
@@ -172,7 +172,7 @@ TEST(test_attribute_blocks)
     /* an empty cache, and another process: blocks have the names they had */
 
     s.event.type = KVR_KVEVENT_CLEARED;
-    ck_assert(kvr_hear_event(&s.heard, s.peer, 0, &s.event, 16000));
+    ck_assert(kvr_sync_event(&s.feeds, s.peer, 0, &s.event, 16000));
     ck_assert_uint_eq(held(), 0);
 
     tell(KVR_KVEVENT_STORED, 0, 80, 16100);
@@ -182,13 +182,13 @@ TEST(test_attribute_blocks)
 
     kvr_index_insert(s.zone.index, s.chain, 32, 32, s.peer, 0, &undo);
     s.event.type = KVR_KVEVENT_CLEARED;
-    ck_assert(kvr_hear_event(&s.heard, s.peer, 0, &s.event, 16200));
+    ck_assert(kvr_sync_event(&s.feeds, s.peer, 0, &s.event, 16200));
     ck_assert_uint_eq(held(), 0);
 
     tell(KVR_KVEVENT_STORED, 0, 128, 16300);
     ck_assert_uint_ge(held(), 31);
 
-    kvr_hear_another(&s.heard, s.peer, 17000);
+    kvr_sync_restart(&s.feeds, s.peer, 17000);
     ck_assert_uint_eq(held(), 0);
 
     tell(KVR_KVEVENT_STORED, 0, 128, 17100);
@@ -197,7 +197,7 @@ TEST(test_attribute_blocks)
 
     /* another server has the number */
 
-    kvr_attribute_flush(&s.heard, s.peer);
+    kvr_attribute_flush(&s.feeds, s.peer);
     ck_assert_uint_eq(kvr_get(&count->used), 0);
 
     /* memory that is new beside counts that are not */
@@ -214,7 +214,7 @@ TEST(test_attribute_coming)
     kvr_index_undo_t  undo;
 
     ck_assert(request(32, 0, 0, 10000));
-    ck_assert_uint_eq(kvr_attribute_look(&s.heard, 10, 11300), 1);
+    ck_assert_uint_eq(kvr_attribute_look(&s.feeds, 10, 11300), 1);
 
     tell(KVR_KVEVENT_REMOVED, 0, 128, 12000);
     ck_assert_uint_eq(held(), 0);
@@ -241,7 +241,7 @@ TEST(test_attribute_waiting)
     kvr_index_undo_t  undo;
 
     ck_assert(request(32, 0, 0, 10000));
-    ck_assert_uint_eq(kvr_attribute_look(&s.heard, 10, 11300), 1);
+    ck_assert_uint_eq(kvr_attribute_look(&s.feeds, 10, 11300), 1);
 
     tell(KVR_KVEVENT_REMOVED, 0, 128, 12000);
 
@@ -266,7 +266,7 @@ TEST(test_attribute_ring)
     uint32_t           i;
     kvr_fifo_t  *ring;
 
-    ring = &s.heard.aliases->ring;
+    ring = &s.feeds.aliases->ring;
 
     tell(KVR_KVEVENT_STORED, 0, 4, 5000);
 
@@ -274,24 +274,24 @@ TEST(test_attribute_ring)
     ck_assert(request(40, 0, 0, 10000));
 
     for (i = 0; i < 10 && kvr_get(&ring->tail) != kvr_get(&ring->head); i++) {
-        (void) kvr_attribute_look(&s.heard, 10, 20000 + 2000 * i);
+        (void) kvr_attribute_look(&s.feeds, 10, 20000 + 2000 * i);
     }
 
     ck_assert_uint_eq(kvr_get(&ring->tail), kvr_get(&ring->head));
-    ck_assert_uint_eq(kvr_get(&s.heard.events[s.peer].alias.attributed), 1);
+    ck_assert_uint_eq(kvr_get(&s.feeds.events[s.peer].alias.attributed), 1);
 
     ck_assert(request(50, 0, 0, 30000));
     kvr_add(&s.zone.registry->peer[s.peer].generation, 1);
-    ck_assert_uint_eq(kvr_attribute_look(&s.heard, 10, 32000), 1);
-    ck_assert_uint_eq(kvr_get(&s.heard.events[s.peer].alias.attributed), 1);
+    ck_assert_uint_eq(kvr_attribute_look(&s.feeds, 10, 32000), 1);
+    ck_assert_uint_eq(kvr_get(&s.feeds.events[s.peer].alias.attributed), 1);
 
     for (i = 0; i < 3000; i++) {
         ck_assert(request(40, 0, 0, 40000));
     }
 
-    ck_assert_uint_gt(kvr_get(&s.heard.events[s.peer].alias.dropped), 0);
+    ck_assert_uint_gt(kvr_get(&s.feeds.events[s.peer].alias.dropped), 0);
 
-    while (kvr_attribute_look(&s.heard, 100, 50000)) { /* void */ }
+    while (kvr_attribute_look(&s.feeds, 100, 50000)) { /* void */ }
 
     ck_assert_uint_eq(kvr_get(&ring->tail), kvr_get(&ring->head));
 }
@@ -302,16 +302,16 @@ TEST(test_attribute_untold)
 {
     kvr_events_alias_t  *count;
 
-    count = &s.heard.events[s.peer].alias;
+    count = &s.feeds.events[s.peer].alias;
 
     tell(KVR_KVEVENT_STORED, 0, 4, 5000);
 
     ck_assert(request(30, 0, 0, 10000));
     ck_assert(request(40, 30, 0, 20000));
-    (void) kvr_attribute_look(&s.heard, 10, 30000);
+    (void) kvr_attribute_look(&s.feeds, 10, 30000);
     ck_assert_uint_eq(kvr_get(&count->attributed), 1);
     ck_assert_uint_eq(kvr_get(&count->missing), 1);
-    ck_assert(!kvr_attribute_most(&s.heard, s.peer));
+    ck_assert(!kvr_attribute_most(&s.feeds, s.peer));
 }
 
 
@@ -324,7 +324,7 @@ TEST(test_attribute_most)
     kvr_alias_view_t   v;
 
     p = kvr_index_peer(s.zone.index, s.peer);
-    v = kvr_attribute_peer(&s.heard, s.peer);
+    v = kvr_attribute_peer(&s.feeds, s.peer);
 
     for (i = 0; i < 400; i++) {
 

@@ -102,7 +102,7 @@ tell(kvr_kvevent_type_e type, uint32_t units)
         v->last = v->hash[i];
     }
 
-    return kvr_hear_event(&s.heard, s.peer, 0, v, 5000);
+    return kvr_sync_event(&s.feeds, s.peer, 0, v, 5000);
 }
 
 
@@ -163,10 +163,10 @@ TEST(test_capacity_clock)
     s.event.block = BLOCK;
     s.event.blocks = 100;
     s.event.elsewhere = 1;
-    (void) kvr_hear_event(&s.heard, s.peer, 0, &s.event, 5000);
+    (void) kvr_sync_event(&s.feeds, s.peer, 0, &s.event, 5000);
     s.event.elsewhere = 0;
     s.event.group = 3;
-    (void) kvr_hear_event(&s.heard, s.peer, 0, &s.event, 5000);
+    (void) kvr_sync_event(&s.feeds, s.peer, 0, &s.event, 5000);
     ck_assert_uint_eq(clock_now(), start + 70);
 }
 
@@ -192,13 +192,13 @@ TEST(test_capacity_silent)
     tell(KVR_KVEVENT_STORED, 1);
     ck_assert(kvr_capacity_heard(&s.zone, s.peer));
 
-    kvr_hear_stopped(&s.zone, &s.pool, s.peer, 5000);
+    kvr_sync_stopped(&s.zone, &s.pool, s.peer, 5000);
     ck_assert(!kvr_capacity_heard(&s.zone, s.peer));
 
     /* missed events are a reason for doubt for a minute */
 
     tell(KVR_KVEVENT_STORED, 1);
-    kvr_set(&s.heard.events[s.peer].doubt, 5000);
+    kvr_set(&s.feeds.events[s.peer].doubt, 5000);
     ck_assert(!kvr_capacity_complete(&s.zone, s.peer, 6000));
     ck_assert(kvr_capacity_complete(&s.zone, s.peer, 70000));
 }
@@ -253,7 +253,7 @@ TEST(test_capacity_cleared)
     ck_assert_uint_eq(held(), 0);
     ck_assert_uint_eq(kvr_get(&peer->feedback.by_event), 1);
     ck_assert_uint_eq(kvr_get(&peer->feedback.misses), 0);
-    ck_assert_uint_eq(kvr_get(&s.heard.events[s.peer].cleared), 1);
+    ck_assert_uint_eq(kvr_get(&s.feeds.events[s.peer].cleared), 1);
 
     /* requests that were in flight then are stored afterwards */
 
@@ -264,9 +264,9 @@ TEST(test_capacity_cleared)
 
     /* and nothing of another process is */
 
-    kvr_hear_another(&s.heard, s.peer, 5000);
+    kvr_sync_restart(&s.feeds, s.peer, 5000);
     ck_assert_uint_eq(held(), 0);
-    ck_assert_uint_eq(kvr_get(&s.heard.events[s.peer].restarts), 1);
+    ck_assert_uint_eq(kvr_get(&s.feeds.events[s.peer].restarts), 1);
 }
 
 
@@ -334,7 +334,7 @@ TEST(test_capacity_age)
 
     /* without events metrics count, and without these the assumption */
 
-    kvr_hear_stopped(&s.zone, &s.pool, s.peer, 5000);
+    kvr_sync_stopped(&s.zone, &s.pool, s.peer, 5000);
     ck_assert_uint_eq(kvr_get(&p->capacity), 900 - 10 * 64 / 2 * 4 / UNIT);
 
     kvr_set(&peer->engine.reported, 0);
@@ -635,7 +635,7 @@ TEST(test_capacity_hostile)
             /* again, later, in another order */
 
             sent[util_below(&r, 8)] = e;
-            (void) kvr_hear_event(&s.heard, s.peer, 0,
+            (void) kvr_sync_event(&s.feeds, s.peer, 0,
                                   &sent[util_below(&r, 8)], now);
         }
 
@@ -686,16 +686,16 @@ TEST(test_capacity_below)
     memset(&s.event, 0, sizeof(s.event));
     s.event.type = KVR_KVEVENT_STORED;
     s.event.elsewhere = 1;
-    (void) kvr_hear_event(&s.heard, s.peer, 0, &s.event, 5000);
+    (void) kvr_sync_event(&s.feeds, s.peer, 0, &s.event, 5000);
     is(KVR_INDEX_REPORTED, 400, 5000);
 
     s.event.below = 1;
-    (void) kvr_hear_event(&s.heard, s.peer, 0, &s.event, 5000);
+    (void) kvr_sync_event(&s.feeds, s.peer, 0, &s.event, 5000);
     is(KVR_INDEX_LEARNED, 1000, 5000);
 
     /* another process may have none */
 
-    kvr_hear_another(&s.heard, s.peer, 5000);
+    kvr_sync_restart(&s.feeds, s.peer, 5000);
     is(KVR_INDEX_REPORTED, 400, 5000);
 }
 

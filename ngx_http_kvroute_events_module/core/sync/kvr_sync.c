@@ -4,17 +4,17 @@
  */
 
 
-#include "core/hear/kvr_hear.h"
+#include "core/sync/kvr_sync.h"
 
 
-static uint64_t kvr_hear_stored(kvr_index_t *ix, uint32_t id, uint64_t units,
+static uint64_t kvr_sync_stored(kvr_index_t *ix, uint32_t id, uint64_t units,
     uint64_t expected);
-static void kvr_hear_cleared(kvr_index_t *ix, uint32_t id, uint64_t units);
-static void kvr_hear_forget(const kvr_heard_t *h, uint32_t id, uint64_t now);
+static void kvr_sync_cleared(kvr_index_t *ix, uint32_t id, uint64_t units);
+static void kvr_sync_forget(const kvr_feeds_t *h, uint32_t id, uint64_t now);
 
 
 int
-kvr_hear_event(const kvr_heard_t *h, uint32_t id, unsigned source,
+kvr_sync_event(const kvr_feeds_t *h, uint32_t id, unsigned source,
     const kvr_kvevent_t *event, uint64_t now)
 {
     double             units, add;
@@ -29,8 +29,8 @@ kvr_hear_event(const kvr_heard_t *h, uint32_t id, unsigned source,
     if (event->type == KVR_KVEVENT_CLEARED) {
         kvr_add(&e->cleared, 1);
 
-        kvr_hear_cleared(zone->index, id, kvr_capacity_expected(zone, id));
-        kvr_hear_forget(h, id, now);
+        kvr_sync_cleared(zone->index, id, kvr_capacity_expected(zone, id));
+        kvr_sync_forget(h, id, now);
 
         return 1;
     }
@@ -49,7 +49,7 @@ kvr_hear_event(const kvr_heard_t *h, uint32_t id, unsigned source,
     add = (double) kvr_events_tokens(event) * units;
     add = kvr_min(add, KVR_INDEX_CAPACITY_MAX);
 
-    clock = kvr_hear_stored(zone->index, id,
+    clock = kvr_sync_stored(zone->index, id,
                             (uint64_t) (add * (1 << KVR_INDEX_FRACTION)),
                             kvr_capacity_expected(zone, id));
 
@@ -73,7 +73,7 @@ kvr_hear_event(const kvr_heard_t *h, uint32_t id, unsigned source,
  * Returns where the clock would be without what is unconfirmed, in units.
  */
 static uint64_t
-kvr_hear_stored(kvr_index_t *ix, uint32_t id, uint64_t units,
+kvr_sync_stored(kvr_index_t *ix, uint32_t id, uint64_t units,
     uint64_t expected)
 {
     uint64_t           ahead, confirmed, left, most;
@@ -110,7 +110,7 @@ kvr_hear_stored(kvr_index_t *ix, uint32_t id, uint64_t units,
  * as many as these: they will be stored afterwards.
  */
 static void
-kvr_hear_cleared(kvr_index_t *ix, uint32_t id, uint64_t units)
+kvr_sync_cleared(kvr_index_t *ix, uint32_t id, uint64_t units)
 {
     uint64_t           ahead, left;
     kvr_index_peer_t  *p;
@@ -131,7 +131,7 @@ kvr_hear_cleared(kvr_index_t *ix, uint32_t id, uint64_t units)
 
 
 void
-kvr_hear_stopped(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t id,
+kvr_sync_stopped(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t id,
     uint64_t now)
 {
     kvr_set(&kvr_index_peer(zone->index, id)->ahead, 0);
@@ -140,13 +140,13 @@ kvr_hear_stopped(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t id,
 
 
 void
-kvr_hear_another(const kvr_heard_t *h, uint32_t id, uint64_t now)
+kvr_sync_restart(const kvr_feeds_t *h, uint32_t id, uint64_t now)
 {
     kvr_add(&h->events[id].restarts, 1);
     kvr_set(&h->zone->registry->peer[id].tier[KVR_TIER_HOST].heard, 0);
 
     kvr_index_flush(h->zone->index, id);
-    kvr_hear_forget(h, id, now);
+    kvr_sync_forget(h, id, now);
 
     if (h->aliases) {
         kvr_attribute_another(h, id);
@@ -155,7 +155,7 @@ kvr_hear_another(const kvr_heard_t *h, uint32_t id, uint64_t now)
 
 
 static void
-kvr_hear_forget(const kvr_heard_t *h, uint32_t id, uint64_t now)
+kvr_sync_forget(const kvr_feeds_t *h, uint32_t id, uint64_t now)
 {
     kvr_peer_t        *peer;
     const kvr_zone_t  *zone;
@@ -174,8 +174,8 @@ kvr_hear_forget(const kvr_heard_t *h, uint32_t id, uint64_t now)
 }
 
 
-kvr_hear_e
-kvr_hear_state(const kvr_heard_t *h, uint32_t peer, uint64_t now, uint64_t *age)
+kvr_sync_e
+kvr_sync_state(const kvr_feeds_t *h, uint32_t peer, uint64_t now, uint64_t *age)
 {
     uint64_t       time;
     unsigned       i, known;
@@ -194,12 +194,12 @@ kvr_hear_state(const kvr_heard_t *h, uint32_t peer, uint64_t now, uint64_t *age)
     }
 
     if (known == 0) {
-        return KVR_HEAR_OFF;
+        return KVR_SYNC_OFF;
     }
 
     if (kvr_capacity_heard(h->zone, peer)) {
-        return KVR_HEAR_FRESH;
+        return KVR_SYNC_FRESH;
     }
 
-    return kvr_get(&e->connected) < known ? KVR_HEAR_STALE : KVR_HEAR_SILENT;
+    return kvr_get(&e->connected) < known ? KVR_SYNC_STALE : KVR_SYNC_SILENT;
 }
