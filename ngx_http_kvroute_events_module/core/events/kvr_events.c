@@ -260,9 +260,7 @@ kvr_events_stored(kvr_events_t *e, const kvr_kvevent_t *event,
         key = kvr_mix(event->hash[i], source);
         depth = before + (i + 1) * tokens;
 
-        if (i + 1 < event->blocks) {
-            kvr_events_place_keep(&e->places, key, depth, 0);
-        }
+        kvr_events_place_keep(&e->places, key, depth);
 
         if (key >> (64 - KVR_EVENTS_SHIFT)
             >> (KVR_EVENTS_SHIFT - kvr_get(&e->shift)) == 0)
@@ -274,7 +272,7 @@ kvr_events_stored(kvr_events_t *e, const kvr_kvevent_t *event,
     }
 
     kvr_events_place_keep(&e->places, kvr_mix(event->last, source),
-                          before + event->blocks * tokens, 1);
+                          before + event->blocks * tokens);
 
     return before;
 }

@@ -12,15 +12,8 @@
  * Depths of blocks in their prompts, for blocks that others may continue.
  *
  * An event names the block before its own, but not how many tokens come before
- * that, and the blocks of a whole cache are too many to keep.  Prompts
- * continue where others ended, or branch where others have branched.  So the
- * last block of each event is kept, and all blocks of events that begin a
- * prompt, as far as there is room.
- *
- * Buckets have four words, the youngest first.  At most two are last blocks of
- * events; further ones replace the oldest of these.  Otherwise a block is
- * replaced that none or only one has continued: several requests continue from
- * the end of a system prompt, which must stay.
+ * that, and the blocks of a whole cache are too many to keep.  The last blocks
+ * of known depth are kept, the youngest first, in buckets of four.
  *
  * The table is in shared memory, written by one process.  Words are
  * independent.  If the process is killed while it moves a word, it is there
@@ -37,6 +30,7 @@
 #define KVR_EVENTS_NOWHERE  UINT32_MAX
 
 
+/* a word: 32 bits of the key, 32 of depth; 0 is free */
 typedef struct {
     _Atomic uint64_t   bucket[KVR_EVENTS_PLACES][KVR_EVENTS_WAYS];
 } kvr_events_places_t;
@@ -45,9 +39,9 @@ typedef struct {
 /* Returns the depth in tokens of a block's end, or KVR_EVENTS_NOWHERE. */
 uint32_t kvr_events_place_find(kvr_events_places_t *p, uint64_t key);
 
-/* Keeps a block, if there is room.  tip: it is the last one of an event. */
+/* Keeps a block. */
 void kvr_events_place_keep(kvr_events_places_t *p, uint64_t key,
-    uint64_t depth, int tip);
+    uint64_t depth);
 
 
 #endif /* _KVR_EVENTS_PLACE_H_INCLUDED_ */

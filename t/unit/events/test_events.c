@@ -303,7 +303,7 @@ events_age_sessions(unsigned _i)
 
     predicted /= delivered;
 
-    util_check(predicted > 0.97 && predicted < 1.03, "%f", predicted);
+    util_check(predicted > 0.97 && predicted < 1.04, "%f", predicted);
 
     end(&cache);
 }
