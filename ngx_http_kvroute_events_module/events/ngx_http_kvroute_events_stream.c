@@ -329,7 +329,7 @@ ngx_http_kvroute_events_stream_memory(ngx_http_kvroute_events_stream_t *stream)
     }
 
     stream->payload = ngx_alloc(s->zmtp.size + 1, stream->conn.pc.log);
-    s->memory = stream->payload;
+    s->zmtp.memory = stream->payload;
 
     return stream->payload ? NGX_OK : NGX_ERROR;
 }

@@ -147,7 +147,7 @@ fuzz_memory(kvr_subscription_t *s, size_t size)
 
     if (s) {
         memory = malloc(kvr_min(s->zmtp.size, size) + 1);
-        s->memory = memory;
+        s->zmtp.memory = memory;
     }
 }
 

@@ -7,8 +7,6 @@
 #include "core/events/kvr_subscription.h"
 
 
-static kvr_subscription_e kvr_subscription_frame(kvr_subscription_t *s);
-static void kvr_subscription_piece(kvr_subscription_t *s);
 static kvr_subscription_e kvr_subscription_end(kvr_subscription_t *s);
 static kvr_subscription_e kvr_subscription_event(kvr_subscription_t *s);
 
@@ -16,9 +14,6 @@ static kvr_subscription_e kvr_subscription_event(kvr_subscription_t *s);
 void
 kvr_subscription_init(kvr_subscription_t *s, kvr_zmtp_role_e role)
 {
-    s->memory = NULL;
-    s->next_seq = 0;
-    s->seq_len = 0;
     s->payload = 0;
     s->reading = 0;
 
@@ -50,12 +45,15 @@ kvr_subscription_read(kvr_subscription_t *s, const uint8_t **p,
         case KVR_ZMTP_ALIVE:
             return KVR_SUBSCRIPTION_ALIVE;
 
-        case KVR_ZMTP_FRAME:
-            rc = kvr_subscription_frame(s);
-            break;
+        case KVR_ZMTP_LAST:
+            s->payload = 1;
+            s->seq_read = s->zmtp.numbered;
+            s->seq = s->zmtp.number;
 
-        case KVR_ZMTP_PIECE:
-            kvr_subscription_piece(s);
+            if (s->seq_read) {
+                return KVR_SUBSCRIPTION_MESSAGE;
+            }
+
             break;
 
         case KVR_ZMTP_END:
@@ -73,53 +71,9 @@ kvr_subscription_read(kvr_subscription_t *s, const uint8_t **p,
 
 
 static kvr_subscription_e
-kvr_subscription_frame(kvr_subscription_t *s)
-{
-    s->payload = !s->zmtp.more;
-
-    if (s->payload) {
-        s->seq_read = (s->seq_len == sizeof(uint64_t));
-        s->seq = s->next_seq;
-        s->memory = NULL;
-        s->len = 0;
-    }
-
-    s->next_seq = 0;
-    s->seq_len = 0;
-
-    return s->payload && s->seq_read ? KVR_SUBSCRIPTION_MESSAGE
-                                     : KVR_SUBSCRIPTION_AGAIN;
-}
-
-
-static void
-kvr_subscription_piece(kvr_subscription_t *s)
-{
-    size_t  i;
-
-    if (s->payload) {
-
-        if (s->memory) {
-            memcpy(s->memory + s->len, s->zmtp.piece, s->zmtp.len);
-            s->len += s->zmtp.len;
-        }
-
-        return;
-    }
-
-    for (i = 0; i < s->zmtp.len && s->seq_len <= sizeof(uint64_t); i++) {
-        s->next_seq = s->next_seq << 8 | s->zmtp.piece[i];
-        s->seq_len++;
-    }
-}
-
-
-static kvr_subscription_e
 kvr_subscription_end(kvr_subscription_t *s)
 {
-    if (!s->payload) {
-        return KVR_SUBSCRIPTION_AGAIN;
-    }
+    s->payload = 0;
 
     if (!s->seq_read) {
         return KVR_SUBSCRIPTION_BAD;
@@ -127,13 +81,13 @@ kvr_subscription_end(kvr_subscription_t *s)
 
     /* the last message of a replay is empty */
 
-    if (s->memory == NULL || s->seq == KVR_SUBSCRIPTION_END) {
+    if (s->zmtp.memory == NULL || s->seq == KVR_SUBSCRIPTION_END) {
         return KVR_SUBSCRIPTION_DONE;
     }
 
     s->reading = 1;
 
-    kvr_kvevent_begin(&s->reader, s->memory, s->len);
+    kvr_kvevent_begin(&s->reader, s->zmtp.memory, s->zmtp.len);
 
     return KVR_SUBSCRIPTION_AGAIN;
 }

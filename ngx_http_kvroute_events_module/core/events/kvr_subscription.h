@@ -19,8 +19,9 @@
  * seq is a number of eight bytes, big-endian.  The payload is the last frame,
  * seq the one before it.
  *
- * MESSAGE is returned before the payload is read.  The caller then sets memory
- * for it, of zmtp.size bytes, or leaves NULL: then the message is skipped.  It
+ * MESSAGE is returned before the payload is read.  The caller then sets
+ * zmtp.memory for it, of zmtp.size bytes, or leaves NULL: then the message is
+ * skipped.  It
  * may stop there and continue later with the bytes that were not read.  Events
  * are returned when the payload is complete.
  *
@@ -53,13 +54,8 @@ typedef struct {
     kvr_zmtp_t            zmtp;
     kvr_kvevent_reader_t  reader;
 
-    uint8_t              *memory;    /* for the payload */
-    size_t                len;       /* bytes of it received */
-
     uint64_t              seq;
-    uint64_t              next_seq;  /* of the frame that is being received */
-    uint32_t              seq_len;   /* bytes of it; only 8 are a number */
-    unsigned              payload:1; /* the current frame is the payload */
+    unsigned              payload:1; /* it is being received */
     unsigned              reading:1; /* events of a complete payload */
     unsigned              seq_read:1;  /* the message has a number */
 } kvr_subscription_t;

@@ -32,6 +32,7 @@ typedef enum {
 
 static kvr_zmtp_e kvr_zmtp_greeting(kvr_zmtp_t *z);
 static kvr_zmtp_e kvr_zmtp_head(kvr_zmtp_t *z);
+static kvr_zmtp_e kvr_zmtp_end(kvr_zmtp_t *z);
 static void kvr_zmtp_next(kvr_zmtp_t *z);
 static kvr_zmtp_e kvr_zmtp_command(kvr_zmtp_t *z);
 static kvr_zmtp_e kvr_zmtp_ready(kvr_zmtp_t *z, const uint8_t *p,
@@ -79,8 +80,8 @@ kvr_zmtp_read(kvr_zmtp_t *z, const uint8_t **p, const uint8_t *end)
 
     do {
         if (z->state == KVR_ZMTP_IN_FRAME && z->left == 0) {
-            kvr_zmtp_next(z);
-            return KVR_ZMTP_END;
+            rc = kvr_zmtp_end(z);
+            continue;
         }
 
         if (*p == end) {
@@ -89,9 +90,9 @@ kvr_zmtp_read(kvr_zmtp_t *z, const uint8_t **p, const uint8_t *end)
 
         n = kvr_min((size_t) (end - *p), z->left);
 
-        if (z->state == KVR_ZMTP_IN_FRAME) {
-            z->piece = *p;
-            z->len = n;
+        if (z->state == KVR_ZMTP_IN_FRAME && z->memory) {
+            memcpy(z->memory + z->len, *p, n);
+            z->len += n;
 
         } else if (z->have < sizeof(z->command)) {
             memcpy(z->command + z->have, *p,
@@ -102,29 +103,17 @@ kvr_zmtp_read(kvr_zmtp_t *z, const uint8_t **p, const uint8_t *end)
         z->left -= n;
         *p += n;
 
-        switch (z->state) {
+        rc = KVR_ZMTP_AGAIN;
 
-        case KVR_ZMTP_IN_GREETING:
+        if (z->state == KVR_ZMTP_IN_GREETING) {
             rc = kvr_zmtp_greeting(z);
-            break;
 
-        case KVR_ZMTP_IN_HEAD:
-            rc = z->left ? KVR_ZMTP_AGAIN : kvr_zmtp_head(z);
-            break;
+        } else if (z->left == 0 && z->state == KVR_ZMTP_IN_HEAD) {
+            rc = kvr_zmtp_head(z);
 
-        case KVR_ZMTP_IN_FRAME:
-            rc = KVR_ZMTP_PIECE;
-            break;
-
-        default: /* KVR_ZMTP_IN_COMMAND */
-            rc = KVR_ZMTP_AGAIN;
-
-            if (z->left == 0) {
-                rc = kvr_zmtp_command(z);
-                kvr_zmtp_next(z);
-            }
-
-            break;
+        } else if (z->left == 0 && z->state == KVR_ZMTP_IN_COMMAND) {
+            rc = kvr_zmtp_command(z);
+            kvr_zmtp_next(z);
         }
 
     } while (rc == KVR_ZMTP_AGAIN);
@@ -223,8 +212,30 @@ kvr_zmtp_head(kvr_zmtp_t *z)
 
     z->more = flags & KVR_ZMTP_MORE;
     z->state = KVR_ZMTP_IN_FRAME;
+    z->memory = NULL;
+    z->len = 0;
 
-    return KVR_ZMTP_FRAME;
+    return z->more ? KVR_ZMTP_AGAIN : KVR_ZMTP_LAST;
+}
+
+
+static kvr_zmtp_e
+kvr_zmtp_end(kvr_zmtp_t *z)
+{
+    uint32_t    i;
+    kvr_zmtp_e  rc;
+
+    rc = z->more ? KVR_ZMTP_AGAIN : KVR_ZMTP_END;
+
+    z->numbered = (z->more && z->have == sizeof(uint64_t));
+
+    for (i = 0; z->numbered && i < sizeof(uint64_t); i++) {
+        z->number = z->number << 8 | z->command[i];
+    }
+
+    kvr_zmtp_next(z);
+
+    return rc;
 }
 
 

@@ -13,9 +13,10 @@
  * a subscriber (SUB) of a publisher, or as a DEALER that asks a ROUTER.  The
  * mechanism is NULL: no user, no encryption.
  *
- * The input may be cut anywhere.  Contents of frames are passed on as they come
- * and not kept.  Bytes to be sent are in out, answers to PING too; these are
- * left out if the other side does not read.
+ * The input may be cut anywhere.  Of a message only the last frame is kept, and
+ * the number that the frame before it consists of: eight bytes, big-endian.
+ * Bytes to be sent are in out, answers to PING too; these are left out if the
+ * other side does not read.
  *
  * Formats: https://rfc.zeromq.org/spec/23/ (ZMTP 3.0) and spec/37/ (3.1).
  */
@@ -40,18 +41,19 @@ typedef enum {
     KVR_ZMTP_AGAIN = 0,          /* all bytes are read */
     KVR_ZMTP_OPEN,               /* the handshake is done */
     KVR_ZMTP_ALIVE,              /* the other side has answered a PING */
-    KVR_ZMTP_FRAME,              /* a frame begins: size, more */
-    KVR_ZMTP_PIECE,              /* a piece of it: piece, len */
-    KVR_ZMTP_END,                /* the frame has ended */
+    KVR_ZMTP_LAST,               /* a last frame begins: size, numbered; the
+                                    caller sets memory for it, or leaves NULL */
+    KVR_ZMTP_END,                /* it has ended */
     KVR_ZMTP_FAILED              /* error: the connection must be closed */
 } kvr_zmtp_e;
 
 
 typedef struct {
     const char        *error;
-    const uint8_t     *piece;
-    size_t             len;
+    uint8_t           *memory;   /* for the last frame */
+    size_t             len;      /* bytes there */
 
+    uint64_t           number;   /* of the message */
     uint64_t           size;     /* of the frame */
     uint64_t           left;     /* bytes of this part not received yet */
     uint32_t           have;     /* bytes of it received */
@@ -61,9 +63,10 @@ typedef struct {
     uint8_t            state;
     unsigned           open:1;
     unsigned           more:1;   /* another frame of the message follows */
+    unsigned           numbered:1;   /* the frame before was a number */
 
     uint8_t            command[256];   /* first bytes of the greeting, of a
-                                          frame's head, or of a command */
+                                          head, a command or a frame */
     uint8_t            out[KVR_ZMTP_OUT];
 } kvr_zmtp_t;
 

@@ -40,8 +40,8 @@ begin(talk_t *t, kvr_zmtp_role_e role)
 
     /* the connection before broke between a number and its payload */
 
-    t->s.next_seq = 5;
-    t->s.seq_len = 8;
+    t->s.zmtp.number = 5;
+    t->s.zmtp.numbered = 1;
 
     kvr_subscription_init(&t->s, role);
 }
@@ -80,7 +80,7 @@ hear(talk_t *t, const util_buf_t *b, util_cut_e cut, size_t n)
 
             case KVR_SUBSCRIPTION_MESSAGE:
                 util_check(t->s.zmtp.size <= sizeof(t->memory), "memory");
-                t->s.memory = t->memory;
+                t->s.zmtp.memory = t->memory;
 
                 if (t->s.seq == KVR_SUBSCRIPTION_END) {
                     note(t, "end");
@@ -308,7 +308,7 @@ TEST(test_subscription_pause)
               == KVR_SUBSCRIPTION_DONE);
     ck_assert(kvr_subscription_read(&t.s, &p, moved + rest)
               == KVR_SUBSCRIPTION_MESSAGE);
-    t.s.memory = t.memory;
+    t.s.zmtp.memory = t.memory;
     ck_assert(kvr_subscription_read(&t.s, &p, moved + rest)
               == KVR_SUBSCRIPTION_EVENT);
 
