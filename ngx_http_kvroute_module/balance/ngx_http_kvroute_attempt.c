@@ -50,6 +50,7 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
     begin->bytes = at->ctx->bytes;
     begin->resident = ngx_http_kvroute_request_resident(at->ctx);
     begin->no_prefill = at->ctx->no_prefill;
+    begin->stream = at->ctx->stream && !at->ctx->unsized && !at->ctx->extra;
     begin->pool = &conf->pool;
 
     if (at->tries || conf->eject.budget) {

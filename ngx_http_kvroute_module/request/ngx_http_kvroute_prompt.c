@@ -97,6 +97,7 @@ ngx_http_kvroute_prompt_read(ngx_http_request_t *r,
     ctx->unsized = pr->unsized;
     ctx->sampled = pr->sampled;
     ctx->one_engine = pr->one_engine;
+    ctx->stream = pr->stream;
     ctx->output = (uint32_t) ngx_min(pr->max_tokens, NGX_MAX_UINT32_VALUE);
 
     if (ngx_http_kvroute_prompt_keep(r, ctx, zone) != NGX_OK) {

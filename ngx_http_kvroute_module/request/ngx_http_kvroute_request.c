@@ -200,6 +200,7 @@ ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
     ctx->unsized = 0;
     ctx->sampled = 0;
     ctx->one_engine = 0;
+    ctx->stream = 0;
     ctx->clean = 0;
     ctx->passing = 0;
     ctx->prioritized = 0;

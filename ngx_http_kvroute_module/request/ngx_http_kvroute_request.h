@@ -204,6 +204,7 @@ typedef struct {
     unsigned                     unsized:1;
     unsigned                     sampled:1;
     unsigned                     one_engine:1;
+    unsigned                     stream:1;
     unsigned                     clean:1;
     unsigned                     passing:1; /* cannot be read again */
     unsigned                     decided:1;

@@ -144,6 +144,13 @@ ngx_http_kvroute_health_server(ngx_http_kvroute_status_peer_t *p,
     s->firsts = minute->firsts;
     s->ttft = minute->ttft;
     s->window = minute->window;
+    s->mute = p->now.mute;
+
+    /* with its next state it begins anew */
+
+    if (s->planned || p->state == NGX_HTTP_KVROUTE_STATE_UNHEALTHY) {
+        kvr_set(&zone->registry->member[p->member].outlier.owed, 0);
+    }
 
     if (p->conf->probe && (p->set & KVR_COUNTER_REPORTS)) {
         old = ngx_max(NGX_HTTP_KVROUTE_STALE_PROBES * p->conf->probe->interval,
@@ -204,6 +211,10 @@ ngx_http_kvroute_health_reason(ngx_http_kvroute_status_peer_t *p)
         break;
 
     case NGX_HTTP_KVROUTE_STATE_UP:
+
+        if (p->now.mute) {
+            return kvr_outlier_name(KVR_OUTLIER_SILENT);
+        }
 
         if (p->minute.errors + p->minute.refused == 0) {
             return p->conf->probe ? kvr_fault_name(kvr_get(&s->probe_fault))

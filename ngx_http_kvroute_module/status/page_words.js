@@ -139,8 +139,12 @@ const said = (p) => fault(p.reason, p.state === "unhealthy");
 
 /* causes of health as sentences, by code: docs/status.md has the same list */
 
+/* an ejected server that the next request may probe is still ejected */
+
+const shown = (state) => state === "probed" ? "ejected" : state;
+
 const listed = (w) => w.servers.map((s) => s.name + (s.state !== "up"
-    ? ` (${s.state}${s.reason ? ": " + said(s) : ""})`
+    ? ` (${shown(s.state)}${s.reason ? ": " + said(s) : ""})`
     : s.reason ? ` (${fault(s.reason, true)})` : "")).join(", ")
   + (w.number > w.servers.length
     ? ` and ${w.number - w.servers.length} more` : "");
@@ -175,6 +179,9 @@ const sentences = {
   "rejects": (w) => `${w.percent}% of requests rejected in the last minute `
     + `(${w.rejects}): every server is at ${capped(w.caps)}`
     + (w.load === undefined ? "" : `, load is ${Math.round(100 * w.load)}%`),
+  "silent": (w) => first(w) + (w.active
+    ? ` does not respond: ${w.active} in flight, and nothing has come`
+    : " did not respond to its last request"),
   "slow": (w) => `${first(w)} is slow: first tokens after ${ms(w.ttft_ms)}, `
     + `elsewhere after ${ms(w.others_ms)}`,
   "starved": (w) => `${first(w)} gets ${w.requests} requests in the last minute,`
@@ -195,11 +202,16 @@ const sentence = (w) => (sentences[w.code] || (() => w.code))(w);
 
 const look = "check its GPU and what else runs there; drain it if it lasts";
 
+const hung = "read the engine's log; restart it if a request sent there directly "
+  + "hangs too";
+
+const returns = "check the engine's log; it returns by itself once it answers";
+
 const remedies = {
   "refused": "start the engine",
   "unreachable": "check the engine's host and the network",
   "timeout": "check whether the engine hangs or is overloaded",
-  "silent": "check whether the engine hangs",
+  "silent": hung,
   "slow": look,
   "tls": "check whether this is a TLS port, and its certificate",
   "expired": "renew its certificate",
@@ -228,22 +240,24 @@ const advice = {
   "none_up": (w) => w.servers && w.servers[0].state === "placeholder"
     ? "the ingress controller has no endpoints: start engines"
     : byReason(w, "check the engines' logs"),
-  "not_up": (w) => byReason(w, "check the engine's log; it returns by itself "
-    + "once it answers"),
-  "errors": (w) => byReason(w, "check the engine's log; drain it if it lasts"),
+  "not_up": (w) => byReason(w, returns),
+  "errors": (w) => byReason(w, w.servers[0].state === "up"
+    ? "check the engine's log; drain it if it lasts" : returns),
   "client_errors": (w) => remedies[w.status]
     || "compare its configuration with the others', or find the client",
   "rejects": (w) => w.load !== undefined && w.load < .7
     ? "raise this cap: the engines have room"
     : "add engines; raise this cap only if they have room",
+  "silent": () => hung,
   "slow": () => look,
   "starved": () => look,
   "hot": () => "nothing, unless it lasts: then set max_pending=auto",
   "old_metrics": () => "check kvroute_probe: url=, key, TLS",
   "not_sharing": (w) => stores[w.reason]
     || "start the store, or check server= of kvroute_share",
-  "drained": () => "undrain them when the work is done",
-  "no_counters": () => "raise max_peers= of kvroute_zone"
+  "drained": (w) => `undrain ${w.number === 1 ? "it" : "them"} when the work is `
+    + "done",
+  "no_counters": () => "raise max_peers= of kvroute_zone, and restart nginx"
 };
 
 const advise = (w) => advice[w.code] ? advice[w.code](w) : "";

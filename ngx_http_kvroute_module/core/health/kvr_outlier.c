@@ -19,6 +19,9 @@
 #define KVR_OUTLIER_EACH      8
 #define KVR_OUTLIER_PACE      256
 
+/* seconds in the word of an owed answer */
+#define KVR_OUTLIER_WAIT_MASK  0xffffULL
+
 
 /* recent answers; older ones count less */
 typedef struct {
@@ -128,6 +131,63 @@ kvr_outlier_first(kvr_outlier_fleet_t *fleet, uint64_t ms)
 }
 
 
+void
+kvr_outlier_owe(kvr_outlier_t *o, kvr_outlier_fleet_t *fleet, uint64_t ms,
+    uint64_t now)
+{
+    if (kvr_get(&o->owed) || kvr_get(&fleet->samples) < KVR_OUTLIER_USUAL) {
+        return;
+    }
+
+    ms = kvr_max(ms, kvr_get(&fleet->first)) * KVR_OUTLIER_OVERDUE;
+    ms = kvr_max(ms, KVR_OUTLIER_PATIENCE);
+
+    kvr_set(&o->owed, now << 16 | kvr_min(ms / 1000, KVR_OUTLIER_WAIT_MASK));
+}
+
+
+void
+kvr_outlier_unheard(kvr_outlier_t *o, uint64_t given, int late, uint64_t now)
+{
+    uint64_t  owed, wait;
+
+    owed = kvr_get(&o->owed);
+    wait = now - given;
+
+    if (late && wait >= KVR_OUTLIER_SILENCE) {
+        kvr_set(&o->owed, (owed ? owed >> 16 : given) << 16);
+
+    } else if (owed >> 16 == given && owed & KVR_OUTLIER_WAIT_MASK) {
+        kvr_set(&o->owed, wait >= (owed & KVR_OUTLIER_WAIT_MASK) * 1000
+                          ? given << 16 : 0);
+    }
+}
+
+
+uint64_t
+kvr_outlier_mute(kvr_outlier_t *o, uint64_t active, uint64_t now)
+{
+    uint64_t  owed, ms;
+
+    owed = kvr_get(&o->owed);
+
+    if (owed == 0 || now < owed >> 16) {
+        return 0;
+    }
+
+    ms = now - (owed >> 16);
+
+    /* the process of a request in flight may have been killed */
+
+    if (active == 0 && owed & KVR_OUTLIER_WAIT_MASK) {
+        kvr_set(&o->owed, 0);
+        return 0;
+    }
+
+    return ms >= (owed & KVR_OUTLIER_WAIT_MASK) * 1000 ? ms : 0;
+}
+
+
 int
 kvr_outlier_good(kvr_outlier_t *o, uint64_t given, uint64_t now)
 {
@@ -211,7 +271,7 @@ kvr_outlier_doubt(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 {
     uint64_t  state;
 
-    kvr_outlier_heard(o);
+    kvr_outlier_answered(o);
 
     state = kvr_get(&o->state);
 
@@ -235,7 +295,7 @@ kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     uint64_t             state, own;
     kvr_outlier_count_t  c;
 
-    kvr_outlier_heard(o);
+    kvr_outlier_answered(o);
 
     /* a good start was already counted as good */
 
@@ -328,6 +388,7 @@ kvr_outlier_eject(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     kvr_set(&o->doubt[0], 0);
     kvr_set(&o->doubt[1], 0);
     kvr_set(&o->asked, 0);
+    kvr_set(&o->owed, 0);
 
     return span;
 }

@@ -31,6 +31,11 @@
  * median for as many bytes to prefill.  A server is silent if it has owed
  * answers for longer than nearly all first events take.
  *
+ * One request alone does not eject a server, but operators are told if it waits
+ * too long.  Only a stream proves something, and only one that found nobody
+ * waiting: other answers arrive complete, after minutes.  The wait is judged at
+ * its end as well, because clients give up.
+ *
  * All is in shared memory, of fixed size, in independent words; a state is one
  * word.  Of two processes that write at once an observation can be lost.  Times
  * are in ms of a clock that all processes share.
@@ -86,6 +91,7 @@ typedef struct {
     _Atomic uint64_t   state;    /* see below; 0: in */
     _Atomic uint64_t   asked;    /* time of the oldest unanswered request; 0:
                                     there is none */
+    _Atomic uint64_t   owed;     /* see kvr_outlier_owe() */
     _Atomic uint64_t   window;   /* recent answers: kvr_outlier_count() */
     _Atomic uint32_t   row[2];   /* bad ones in a row: early, late */
     _Atomic uint32_t   doubt[2]; /* those that may be the client's fault, less
@@ -126,6 +132,14 @@ typedef struct {
 /* ms below which nothing is slow; ms below which nothing is silent */
 #define KVR_OUTLIER_FLOOR     500
 #define KVR_OUTLIER_SILENCE   5000
+
+/*
+ * one stream waits too long: ms, and times what is usual and what its prefill
+ * takes; first events before which nothing is usual
+ */
+#define KVR_OUTLIER_PATIENCE  30000
+#define KVR_OUTLIER_OVERDUE   4
+#define KVR_OUTLIER_USUAL     8
 
 /* ms between two looks at all states */
 #define KVR_OUTLIER_LOOK      250
@@ -208,14 +222,47 @@ kvr_outlier_begin(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
            ? kvr_outlier_probe(o, conf, now) : 0;
 }
 
-/* Notes a sign of life: no answer is owed. */
+/* Notes that no request waits unanswered. */
 static inline void
-kvr_outlier_heard(kvr_outlier_t *o)
+kvr_outlier_answered(kvr_outlier_t *o)
 {
     if (kvr_get(&o->asked)) {
         kvr_set(&o->asked, 0);
     }
 }
+
+
+/* Notes a sign of life. */
+static inline void
+kvr_outlier_heard(kvr_outlier_t *o)
+{
+    kvr_outlier_answered(o);
+
+    if (kvr_get(&o->owed)) {
+        kvr_set(&o->owed, 0);
+    }
+}
+
+/*
+ * Notes a stream that found nobody waiting, and that needs so many ms to
+ * prefill.  "owed" is the time of its pick, and in the lower 16 bits for how
+ * many seconds it may wait.  0 seconds: it did wait too long.
+ */
+void kvr_outlier_owe(kvr_outlier_t *o, kvr_outlier_fleet_t *fleet, uint64_t ms,
+    uint64_t now);
+
+/*
+ * Notes that a request has ended without a byte; given: time of the pick.
+ * late: by nginx's timeout, otherwise the client gave up.
+ */
+void kvr_outlier_unheard(kvr_outlier_t *o, uint64_t given, int late,
+    uint64_t now);
+
+/*
+ * Returns for how many ms a server has sent nothing to a stream that waits, or
+ * waited, too long; 0: it has not.  active: requests in flight.
+ */
+uint64_t kvr_outlier_mute(kvr_outlier_t *o, uint64_t active, uint64_t now);
 
 
 /*

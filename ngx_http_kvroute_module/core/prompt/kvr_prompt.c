@@ -57,7 +57,8 @@ static const kvr_prompt_key_t  kvr_prompt_keys[][KVR_PROMPT_KEYS] = {
         { "system", kvr_prompt_system, KVR_SECTION_SYSTEM },
         { "prompt", kvr_prompt_text, KVR_SECTION_PROMPT },
         { "inputs", kvr_prompt_text, KVR_SECTION_INPUTS },
-        { "images", kvr_prompt_root, KVR_ROOT_IMAGES }
+        { "images", kvr_prompt_root, KVR_ROOT_IMAGES },
+        { "stream", kvr_prompt_stream, 0 }
     },
     [7] = {
         { "context", kvr_prompt_root, KVR_ROOT_CONTEXT },

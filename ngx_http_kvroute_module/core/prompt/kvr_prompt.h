@@ -103,6 +103,7 @@ typedef struct {
                                         there are several replies, or a prefill
                                         of one token is not valid */
     unsigned            priority_set:1;
+    unsigned            stream:1;    /* a stream is requested */
 
     int64_t             priority;
     int64_t             max_tokens;  /* 0: not given */

@@ -174,6 +174,7 @@ int kvr_prompt_truncate(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_skip(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_samples(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_beams(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_stream(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 
 int kvr_prompt_system(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_tools(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);

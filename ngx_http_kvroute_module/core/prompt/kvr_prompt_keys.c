@@ -216,6 +216,17 @@ kvr_prompt_beams(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 }
 
 
+int
+kvr_prompt_stream(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    (void) key;
+
+    ctx->pr->stream = (kvr_json_peek(&ctx->walk.json) == 't');
+
+    return kvr_json_skip(&ctx->walk.json);
+}
+
+
 /* Reads an option: the first byte of its value tells whether it is set. */
 int
 kvr_prompt_skip(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)

@@ -22,6 +22,8 @@
 #define KVR_ATTEMPT_LOOK        16
 
 
+static void kvr_attempt_owe(const kvr_zone_t *zone, const kvr_begin_t *b,
+    kvr_peer_t *peer, uint64_t now);
 static void kvr_attempt_price(kvr_attempt_t *a, const kvr_zone_t *zone,
     kvr_upstream_t *upstream, const kvr_feedback_response_t *r);
 static void kvr_attempt_store(kvr_attempt_t *a, kvr_upstream_t *upstream,
@@ -127,7 +129,28 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
               .active;
 
     a->alone = (waiting <= 1);
+
+    if (b->stream && a->alone && b->pool && !kvr_get(&peer->engine.foreign)) {
+        kvr_attempt_owe(zone, b, peer, now);
+    }
+
     a->timed = kvr_ttft_give(&peer->ttft, b->pending, !a->alone);
+}
+
+
+/* Allows for the whole prompt, as its cached part may have been evicted. */
+static void
+kvr_attempt_owe(const kvr_zone_t *zone, const kvr_begin_t *b, kvr_peer_t *peer,
+    uint64_t now)
+{
+    uint64_t  rate;
+
+    rate = kvr_get(&peer->prefill.rate);
+    rate = rate ? rate : kvr_max(b->rate, KVR_PREFILL_RATE);
+
+    kvr_outlier_owe(&zone->registry->member[b->member].outlier,
+                    kvr_eject_fleet(zone, b->pool),
+                    b->bytes * KVR_PREFILL_RATE / rate, now);
 }
 
 
@@ -246,6 +269,8 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
     a->ttft = (uint32_t) kvr_min(ms, UINT32_MAX);
 
     kvr_reservation_answered(zone, &a->reservation);
+    kvr_attempt_heard(a, zone);
+
     if (!f->ok) {
         return 0;
     }

@@ -97,6 +97,8 @@ typedef struct {
     kvr_trial_arm_e      arm;        /* of a trial, */
     uint32_t             doubted;    /* of this member */
     unsigned             no_prefill:1;  /* it has no prompt */
+    unsigned             stream:1;   /* it asks for a stream, and its whole
+                                        prompt is in bytes */
 } kvr_begin_t;
 
 

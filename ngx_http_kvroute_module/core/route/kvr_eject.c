@@ -48,7 +48,7 @@ kvr_eject_first(kvr_eject_t *e, const kvr_zone_t *zone,
     kvr_member_t         *member;
     kvr_outlier_fleet_t  *fleet;
 
-    if (e->member == KVR_REGISTRY_NONE || !pool->eject.on) {
+    if (e->member == KVR_REGISTRY_NONE) {
         return 0;
     }
 
@@ -57,6 +57,10 @@ kvr_eject_first(kvr_eject_t *e, const kvr_zone_t *zone,
     ms = now - e->given;
 
     kvr_outlier_first(fleet, ms);
+
+    if (!pool->eject.on) {
+        return 0;
+    }
 
     rc = 0;
 
@@ -97,6 +101,18 @@ kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
         kvr_set(&member->outlier.last, reason);
     }
 
+    if (kvr_likely(reason == KVR_OUTLIER_NONE)
+        || reason == KVR_OUTLIER_TIMEOUT || reason == KVR_OUTLIER_BROKEN)
+    {
+        if (!begun) {
+            kvr_outlier_unheard(&member->outlier, e->given,
+                                reason == KVR_OUTLIER_TIMEOUT, now);
+        }
+
+    } else {
+        kvr_outlier_heard(&member->outlier);
+    }
+
     if (!pool->eject.on) {
         return 0;
     }
@@ -117,7 +133,7 @@ kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
         }
 
         if (kvr_get(&member->outlier.asked) == e->given) {
-            kvr_outlier_heard(&member->outlier);
+            kvr_outlier_answered(&member->outlier);
         }
 
         return rc;
@@ -152,7 +168,7 @@ kvr_eject_doubt(kvr_eject_t *e, const kvr_zone_t *zone,
     o = &zone->registry->member[e->member].outlier;
 
     if (e->arm == KVR_TRIAL_FIXED) {
-        kvr_outlier_heard(o);
+        kvr_outlier_answered(o);
 
     } else if (kvr_outlier_doubt(o, &pool->eject, reason, late, e->probe, now))
     {
@@ -283,7 +299,7 @@ kvr_eject_looked(const kvr_zone_t *zone, const kvr_pool_t *pool,
     /* requests of killed workers or gone clients expect no answer */
 
     if (sum.active == 0) {
-        kvr_outlier_heard(o);
+        kvr_outlier_answered(o);
     }
 
     if (sum.active < KVR_EJECT_SILENT) {

@@ -45,6 +45,15 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     s->until = kvr_outlier_sick(state, now) ? KVR_OUTLIER_TIME(state) - now : 0;
     s->why = kvr_get(&o->reason);
     s->last = kvr_get(&o->last);
+    s->mute = kvr_outlier_mute(o, s->active, now);
+
+    /* what a restarted engine owed is lost */
+
+    if (s->mute > now - kvr_get(&p->engine.renewed)) {
+        kvr_outlier_heard(o);
+        s->mute = 0;
+    }
+
     s->flushes = kvr_get(&p->feedback.by_usage)
                  + kvr_get(&p->feedback.by_probe)
                  + kvr_get(&p->feedback.by_event);

@@ -59,6 +59,10 @@ kvr_since_causes(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
         }
 
         why->since = kvr_since_cause(&word[why->reason], now);
+
+        if (why->reason == KVR_VERDICT_SILENT) {
+            why->since = now - (uint32_t) why->n;
+        }
     }
 }
 

@@ -29,6 +29,8 @@ static void kvr_verdict_refuses(const kvr_verdict_server_t *server, uint32_t n,
 static void kvr_verdict_rejects(const kvr_verdict_upstream_t *u,
     const kvr_verdict_server_t *server, uint32_t n, kvr_verdict_t *v);
 static uint32_t kvr_verdict_percent(uint64_t part, uint64_t all);
+static void kvr_verdict_silent(const kvr_verdict_server_t *server, uint32_t n,
+    kvr_verdict_t *v);
 static void kvr_verdict_slow(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v);
 static void kvr_verdict_hot(const kvr_verdict_server_t *server, uint32_t n,
@@ -54,6 +56,7 @@ kvr_verdict(const kvr_verdict_upstream_t *u,
     kvr_verdict_states(server, n, v);
     kvr_verdict_rejects(u, server, n, v);
 
+    kvr_verdict_silent(server, n, v);
     kvr_verdict_slow(server, n, v);
     kvr_verdict_hot(server, n, v);
     kvr_verdict_starved(server, n, v);
@@ -89,6 +92,7 @@ kvr_verdict_row(kvr_verdict_reason_e reason)
     static const kvr_verdict_row_t  rows[] = {
         { "errors", "requests", "of", "percent", "percent_of_all" },
         { "client_errors", "requests", NULL, "percent", "percent_elsewhere" },
+        { "silent", "seconds", "active", NULL, NULL },
         { "slow", "ttft_ms", "others_ms", NULL, NULL },
         { "hot", "active", "of", NULL, NULL },
         { "starved", "requests", "share", "ttft_ms", "others_ms" },
@@ -297,6 +301,31 @@ kvr_verdict_rejects(const kvr_verdict_upstream_t *u,
     why->n = u->rejects;
     why->all = all;
     why->percent = (uint32_t) (u->rejects * 100 / all);
+}
+
+
+/* Finds servers that have left a stream without a first token. */
+static void
+kvr_verdict_silent(const kvr_verdict_server_t *server, uint32_t n,
+    kvr_verdict_t *v)
+{
+    uint32_t                     i;
+    kvr_verdict_why_t           *why;
+    const kvr_verdict_server_t  *s;
+
+    for (i = 0; i < n; i++) {
+        s = &server[i];
+
+        if (!s->up || s->mute == 0) {
+            continue;
+        }
+
+        why = kvr_verdict_say(v, KVR_VERDICT_AMBER, KVR_VERDICT_SILENT);
+
+        why->server[why->servers++] = i;
+        why->n = s->mute / 1000;
+        why->all = s->active;
+    }
 }
 
 

@@ -62,6 +62,8 @@ typedef struct {
     uint64_t           ttft;         /* sum, ms */
     uint64_t           window;       /* TTFT in ms, mean of the last window that
                                         has enough streams; 0: unknown */
+    uint64_t           mute;         /* ms since a stream waits, too long by now;
+                                        0: none does */
     uint32_t           weight;
     uint32_t           member;       /* its number in the zone */
     unsigned           steady:1;     /* it has been up for a minute, and more if
@@ -87,6 +89,7 @@ typedef struct {
 typedef enum {
     KVR_VERDICT_ERRORS = 0,  /* of one server */
     KVR_VERDICT_REFUSES,     /* one server answers 4xx, the others do not */
+    KVR_VERDICT_SILENT,      /* one server sends nothing */
     KVR_VERDICT_SLOW,        /* first tokens of one server come late */
     KVR_VERDICT_HOT,         /* one server has most requests in flight */
     KVR_VERDICT_STARVED,      /* one server gets far fewer than its share */

@@ -483,6 +483,103 @@ TEST(test_outlier_silent)
 }
 
 
+static uint64_t
+mute(uint64_t ms, uint64_t active)
+{
+    return kvr_outlier_mute(&o, active, now + ms);
+}
+
+
+/* ms to prefill; firsts: first events before it, of so many ms */
+static void
+owe(uint64_t ms, int firsts, uint64_t first)
+{
+    setup();
+
+    while (firsts--) {
+        kvr_outlier_first(&fleet, first);
+    }
+
+    kvr_outlier_owe(&o, &fleet, ms, now);
+}
+
+
+TEST(test_outlier_mute)
+{
+    const uint64_t  late = KVR_OUTLIER_PATIENCE, far = 60 * late;
+
+    owe(0, KVR_OUTLIER_USUAL - 1, 10);
+    util_check(!mute(far, 1), "nothing is usual yet");
+
+    owe(0, KVR_OUTLIER_USUAL, 10);
+    util_check(!mute(late - 1, 1), "not yet");
+    util_check(mute(late, 1) == late, "too long");
+
+    /* a later one changes nothing, a byte everything */
+
+    kvr_outlier_owe(&o, &fleet, 0, now + late);
+    util_check(mute(late + 5, 2) == late + 5, "since the first");
+    kvr_outlier_heard(&o);
+    util_check(!mute(far, 2), "it lives");
+
+    /* long prompts, and servers that are slow with all */
+
+    owe(late, KVR_OUTLIER_USUAL, 10);
+    util_check(!mute(KVR_OUTLIER_OVERDUE * late - 1, 1), "a long prompt");
+    util_check(mute(KVR_OUTLIER_OVERDUE * late, 1), "not that long");
+
+    owe(0, KVR_OUTLIER_USUAL, late);
+    util_check(!mute(KVR_OUTLIER_OVERDUE * late - 1, 1), "as usual");
+
+    owe(1ULL << 40, KVR_OUTLIER_USUAL, 10);
+    util_check(!mute(far, 1), "a prompt without end");
+
+    /* the process of the only request was killed */
+
+    owe(0, KVR_OUTLIER_USUAL, 10);
+    util_check(!mute(far, 0) && !mute(far, 1), "nobody waits");
+}
+
+
+TEST(test_outlier_unheard)
+{
+    const uint64_t  late = KVR_OUTLIER_PATIENCE, far = 60 * late;
+
+    /* the client gives up */
+
+    owe(0, KVR_OUTLIER_USUAL, 10);
+    kvr_outlier_unheard(&o, now, 0, now + late - 1);
+    util_check(!mute(far, 1), "too soon to tell");
+
+    owe(0, KVR_OUTLIER_USUAL, 10);
+    kvr_outlier_unheard(&o, now + 5, 0, now + far);
+    util_check(kvr_get(&o.owed), "another one");
+    kvr_outlier_unheard(&o, now, 0, now + late);
+    util_check(mute(far, 0) == far, "it has waited long enough");
+
+    /* who comes after it changes nothing, however short they wait */
+
+    kvr_outlier_owe(&o, &fleet, 0, now + far);
+    kvr_outlier_unheard(&o, now + far, 0, now + far + 1);
+    util_check(mute(2 * far, 0) == 2 * far, "still");
+    kvr_outlier_heard(&o);
+    util_check(!mute(far, 0), "until it answers");
+
+    /* nginx gives up, whatever it was that waited */
+
+    setup();
+    kvr_outlier_unheard(&o, now, 1, now + KVR_OUTLIER_SILENCE - 1);
+    util_check(!mute(far, 0), "a short timeout");
+    kvr_outlier_unheard(&o, now, 1, now + KVR_OUTLIER_SILENCE);
+    util_check(mute(late, 0) == late, "a timeout");
+    kvr_outlier_unheard(&o, now + late, 1, now + far);
+    util_check(mute(far, 0) == far, "two");
+
+    (void) kvr_outlier_eject(&o, &conf, KVR_OUTLIER_TIMEOUT, now);
+    util_check(!mute(far, 0), "its state says more");
+}
+
+
 TEST(test_outlier_budget)
 {
     int                 i, n;

@@ -934,6 +934,15 @@ TEST(test_prompt_fields)
     good(&one, "{'priority':2.9}", CHAT);
     util_check(one.pr.priority == 2, "priority: a fraction");
 
+    good(&one, "{'stream': true}", CHAT);
+    util_check(one.pr.stream, "a stream");
+    good(&one, "{'stream':true,'stream':false}", CHAT);
+    util_check(!one.pr.stream, "no stream");
+    good(&one, "{'stream':'true'}", CHAT);
+    util_check(!one.pr.stream, "a string is none");
+    good(&one, "{}", CHAT);
+    util_check(!one.pr.stream, "none by default");
+
     limit_is("{}", 0);
     limit_is("{'max_tokens':100}", 100);
     limit_is("{'max_tokens':-1}", 0);

@@ -9,6 +9,7 @@
 
 #include "util_zone.h"
 #include "util.h"
+#include "core/state/kvr_snapshot.h"
 
 
 #define SERVERS  8
@@ -563,5 +564,131 @@ TEST(test_eject_silent)
     b = begin(0);
     util_check(!sick(0), "nor since then");
 
+    teardown();
+}
+
+
+static kvr_attempt_t
+stream(uint32_t i, unsigned whole)
+{
+    kvr_begin_t    b = { 0 };
+    kvr_attempt_t  at;
+
+    b.peer = peer[i];
+    b.member = member[i];
+    b.bytes = 1024;
+    b.pending = 0;
+    b.pool = &pool;
+    b.stream = !whole;
+
+    kvr_attempt_begin(&at, &zone, &b, NULL, now);
+
+    return at;
+}
+
+
+static uint64_t
+mute(uint32_t i, uint64_t ms)
+{
+    kvr_snapshot_t  s;
+
+    kvr_snapshot(&zone, peer[i], member[i], now + ms, &s);
+
+    return s.mute;
+}
+
+
+/* one request waits: nobody is ejected, but it is seen */
+TEST(test_eject_mute)
+{
+    uint32_t              on;
+    kvr_outlier_fleet_t  *fleet;
+    kvr_first_t           f = { .ok = 1, .stream = 1 }, no = { 0 };
+    kvr_attempt_t         a, b, c;
+
+    const uint64_t  late = KVR_OUTLIER_PATIENCE;
+
+    for (on = 0; on < 2; on++) {
+        setup();
+        pool.eject.on = on;
+        fleet = kvr_eject_fleet(&zone, &pool);
+
+        for (kvr_set(&fleet->samples, 0);
+             kvr_get(&fleet->samples) < KVR_OUTLIER_USUAL; )
+        {
+            (void) good(1, 100);
+        }
+
+        /* a stream that nobody was before */
+
+        a = stream(0, 0);
+        util_check(mute(0, late) == late, "%u: waits too long", on);
+        util_check(mute(1, late) == 0, "at another server");
+        now += 10;
+        b = stream(0, 0);
+        (void) kvr_attempt_first(&a, &zone, &pool, &f, now);
+        util_check(!mute(0, late), "%u: answers one", on);
+
+        /* this one waits behind another, which streams */
+
+        c = stream(0, 0);
+        util_check(!mute(0, late), "%u: behind another", on);
+        (void) kvr_attempt_first(&b, &zone, &pool, &no, now);
+        (void) kvr_attempt_first(&c, &zone, &pool, &f, now);
+        (void) end(&b, KVR_OUTLIER_STATUS);
+
+        b = stream(0, 0);
+        util_check(mute(0, late), "%u: the next one alone", on);
+        kvr_attempt_heard(&a, &zone);
+        util_check(!mute(0, late), "%u: an event of an older one", on);
+
+        (void) end(&a, KVR_OUTLIER_NONE);
+        (void) end(&b, KVR_OUTLIER_NONE);
+        (void) end(&c, KVR_OUTLIER_NONE);
+
+        /* what comes when it is complete proves nothing, a timeout does */
+
+        a = stream(0, 1);
+        util_check(!mute(0, 100 * late), "%u: no stream", on);
+        b = stream(0, 0);
+        util_check(!mute(0, 100 * late), "%u: behind it", on);
+        now += late;
+        (void) end(&b, KVR_OUTLIER_NONE);
+        util_check(!mute(0, 0), "%u: it left", on);
+        (void) end(&a, KVR_OUTLIER_TIMEOUT);
+        util_check(mute(0, 1) == late + 1, "%u: timed out", on);
+
+        a = stream(0, 0);
+        (void) end(&a, KVR_OUTLIER_BROKEN);
+        util_check(mute(0, 1), "%u: no life", on);
+        a = stream(0, 0);
+        (void) end(&a, KVR_OUTLIER_REFUSED);
+        util_check(!mute(0, 1), "%u: another fault", on);
+
+        /* it is restarted */
+
+        now += 2 * late;
+        a = stream(0, 0);
+        now += late;
+        util_check(mute(0, 0), "%u: again", on);
+        kvr_engine_renew(&zone.registry->peer[peer[0]].engine, now);
+        util_check(!mute(0, 1), "%u: a new process", on);
+        b = stream(0, 0);
+        now += late;
+        util_check(!mute(0, 0), "%u: a's is lost", on);
+
+        (void) end(&a, KVR_OUTLIER_RESET);
+        (void) end(&b, KVR_OUTLIER_NONE);
+        teardown();
+    }
+
+    /* other clients' requests take time there */
+
+    setup();
+    kvr_set(&kvr_eject_fleet(&zone, &pool)->samples, KVR_OUTLIER_USUAL);
+    kvr_set(&zone.registry->peer[peer[0]].engine.foreign, 1);
+    a = stream(0, 0);
+    util_check(!mute(0, 100 * late), "with others");
+    (void) end(&a, KVR_OUTLIER_NONE);
     teardown();
 }

@@ -61,6 +61,7 @@ judge(kvr_verdict_reason_e first, kvr_verdict_reason_e last, uint32_t which,
     v.why[0].reason = first;
     v.why[1].reason = last;
     v.why[1].server[0] = which;
+    v.why[1].n = 95;
 
     kvr_since_causes(h, &zone, 1, server, &v, now);
 
@@ -125,6 +126,11 @@ TEST(test_since_causes)
     util_check(judge(KVR_VERDICT_LOCKED, KVR_VERDICT_SLOW, 1,
                      NOW + 10 + 2 * KVR_SINCE_HOLD)
                == NOW + 10 + 2 * KVR_SINCE_HOLD, "more than a minute");
+
+    /* this one knows itself */
+
+    util_check(judge(KVR_VERDICT_LOCKED, KVR_VERDICT_SILENT, 1, NOW) == NOW - 95,
+               "of the request");
 
     /* without a slot it is the upstream's */
 

@@ -378,3 +378,22 @@ TEST(test_verdict_all)
     kvr_verdict(&upstream, server, SERVERS, &v);
     util_check(v.state == KVR_VERDICT_RED && v.n == KVR_VERDICT_WHY, "%u", v.n);
 }
+
+
+TEST(test_verdict_silent)
+{
+    kvr_verdict_why_t  *why;
+
+    day();
+    server[2].mute = 95500;
+    server[2].active = 1;
+    why = is(KVR_VERDICT_AMBER, KVR_VERDICT_SILENT);
+    util_check(why->server[0] == 2 && why->n == 95 && why->all == 1, "%lu s",
+               why->n);
+
+    /* its state says more */
+
+    server[2].up = 0;
+    (void) is(KVR_VERDICT_AMBER, KVR_VERDICT_NOT_UP);
+    util_check(v.n == 1, "%u causes", v.n);
+}
