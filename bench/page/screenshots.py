@@ -65,7 +65,7 @@ HTTP = """
 # parameters of servers, and parts of the configuration
 
 NOT_UP = r"^1 of 8 servers not up: \S+ \(%s\)"
-OUT = "(ejected|probed): "
+OUT = "ejected: "
 
 TLS = """
     proxy_ssl_verify on;
@@ -79,7 +79,7 @@ SCENES = {
               {"fault": {"fault": "status=500"}}),
     "slow": (r" is slow: first tokens after \S+ m?s, elsewhere after \S+ m?s",
              {"fault": {"delay_ms": 2500}, "upstream": "kvroute_eject off;"}),
-    "gone": (NOT_UP % "(unhealthy|ejected|probed): connection refused",
+    "gone": (NOT_UP % "(unhealthy|ejected): connection refused",
              {"fault": {"down": True}}),
     "rejected": (r"^9\d% of requests rejected ",
                  {"clients": 64, "pause": 0, "engines": 2,
@@ -95,6 +95,8 @@ SCENES = {
                  "upstream": "kvroute_eject off;"}),
     "hangs": (NOT_UP % (OUT + "no response"),
               {"fault": {"fault": "hang"}, "clients": 96}),
+    "silent": (r" does not respond: 1 in flight, and nothing has come",
+               {"fault": {"fault": "hang"}, "clients": 1, "engines": 3}),
     "key": (NOT_UP % (OUT + "401 key rejected"),
             {"fault": {"fault": "status=401"}}),
     "model": (NOT_UP % (OUT + "404 model not found"),

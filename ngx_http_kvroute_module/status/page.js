@@ -10,8 +10,12 @@ const errors = (p) => p.minute && p.minute.errors
 const wrong = (p) => (p.state === "up" ? 0
     : p.state === "draining" || p.state === "drained" ? 1 : 4)
   + (errors(p) >= .05 ? 2 + errors(p) : 0)
-  + (last && health(last).why.some((w) => ["errors", "client_errors", "slow", "hot", "starved"]
-      .includes(w.code) && w.servers[0].name === p.name) ? 1 : 0);
+  + (causesOf(p).length ? 1 : 0);
+
+/* the causes that name a server */
+
+const causesOf = (p) => !last ? [] : health(last).why.filter((w) =>
+  (w.servers || []).some((s) => s.name === p.name)).map((w) => w.code);
 
 const health = (s) => {
   const u = s.upstreams[$("upstream").value];
@@ -31,7 +35,8 @@ const heard = (e) => e.state + (e.lost ? `, ${count(e.lost)} lost` : "")
 const columns = [
   { key: "name", title: "server", get: (p) => p.name },
   { key: "state", title: "state", get: (p) => p.state, state: true,
-    show: (v, p) => v === "up" ? v : v
+    show: (v, p) => v === "up"
+      ? v + (p.reason === "silent" ? ": " + said(p) : "") : shown(v)
       + (p.since ? " " + age(p.since, Date.parse(last.timestamp)) : "")
       + (v === "draining" && p.drain ? `: ${p.drain.sessions} sessions`
         : p.reason ? ": " + said(p) : ""),
@@ -60,6 +65,7 @@ const columns = [
   { key: "ttft", title: "TTFT", num: true,
     get: (p) => (p.minute || {}).ttft_stream || (p.minute || {}).ttft_window
       || null, show: time,
+    bad: (v, p) => causesOf(p).some((c) => c === "slow" || c === "starved"),
     hint: (p) => `since start ${time(p.ttft_stream)}` },
   { key: "cached", title: "matched share", num: true,
     get: (p) => p.prompt_bytes ? p.matched_bytes / p.prompt_bytes : null,
@@ -198,8 +204,9 @@ const drawPeers = (u, then, seconds) => {
       const text = c.bar ? c.bar(v) : c.show ? c.show(v, x.p) : v;
       set(td.text, c.key === "name" && x.p.backup ? text + " (backup)" : text);
       if (c.bar) td.fill.style.width = 100 * v / max[k] + "%";
-      if (c.state) td.text.className = "state " + v;
-      if (c.bad) td.classList.toggle("wrong", c.bad(v));
+      if (c.state)
+        td.text.className = "state " + (v === "up" && wrong(x.p) ? "wary" : v);
+      if (c.bad) td.classList.toggle("wrong", c.bad(v, x.p));
       if (c.hint) td.title = c.hint(x.p);
     });
     const action = x.p.state === "draining" ? "undrain" : "drain";
@@ -236,7 +243,8 @@ const tiles = (box, list) => drawList(box, list, () => {
 
 const drawFleet = (u, prev, first, seconds, span) => {
   const states = {};
-  for (const p of u.peers) states[p.state] = (states[p.state] || 0) + 1;
+  for (const p of u.peers)
+    states[shown(p.state)] = (states[shown(p.state)] || 0) + 1;
   const d = (key) => first ? delta(total(u, key), total(first, key))
                            : total(u, key);
   const prompt = d("prompt_bytes"), matched = d("matched_bytes");

@@ -11,8 +11,8 @@ const assert = require("assert");
 const page = process.argv.slice(2).map((f) => fs.readFileSync(f, "utf8"))
   .join("\n");
 
-const { sentences, sentence, advise, sinceOf, faults, look } = new Function("location", "document", page
-  + "\nreturn { sentences, sentence, advise, sinceOf, faults, look };")
+const { sentences, sentence, advise, sinceOf, faults, look, hung } = new Function("location", "document", page
+  + "\nreturn { sentences, sentence, advise, sinceOf, faults, look, hung };")
   ({ search: "", href: "http://a/kvroute/", origin: "http://a" }, {});
 
 const a = { name: "10.0.0.1:8000", state: "up" };
@@ -78,6 +78,10 @@ const cases = [
     + "minute, 2% of all requests",
    "check the engine's log; drain it if it lasts"],
   [{ code: "errors", requests: 25, of: 725, percent: 80, percent_of_all: 2,
+     servers: [{ name: "a:1", state: "probed", reason: "5xx" }] }, "a:1 fails "
+    + "(5xx): 80% of its 25 requests in the last minute, 2% of all requests",
+   "check the engine's log; it returns by itself once it answers"],
+  [{ code: "errors", requests: 25, of: 725, percent: 80, percent_of_all: 2,
      servers: [known("timeout")] }, "a:1 fails (timed out): 80% of its 25 "
     + "requests in the last minute, 2% of all requests",
    "check whether the engine hangs or is overloaded"],
@@ -91,6 +95,13 @@ const cases = [
    "add engines; raise this cap only if they have room"],
   [{ ...rejects, caps: {} }, every + "its cap",
    "add engines; raise this cap only if they have room"],
+  [{ code: "silent", seconds: 95, active: 1, servers: [known("silent")] }, "a:1 "
+    + "does not respond: 1 in flight, and nothing has come", hung],
+  [{ code: "silent", seconds: 95, active: 0, servers: [known("silent")] }, "a:1 "
+    + "did not respond to its last request", hung],
+  [{ code: "not_up", number: 1, of: 2, servers: [
+     { name: "a:1", state: "probed", reason: "silent" }] },
+   "1 of 2 servers not up: a:1 (ejected: no response)", hung],
   [{ code: "slow", ttft_ms: 1900, others_ms: 300, servers: [a] }, "10.0.0.1:8000 "
     + "is slow: first tokens after 1.90 s, elsewhere after 300 ms", look],
   [{ code: "starved", requests: 3, share: 125, ttft_ms: 587, others_ms: 33,
@@ -115,10 +126,13 @@ const cases = [
    "check password_file= and the store's ACL"],
   [{ code: "drained", number: 1, of: 3, servers: [c] }, "1 of 3 servers drained "
     + "by the operator: 10.0.0.3:8000 (drained)",
+   "undrain it when the work is done"],
+  [{ code: "drained", number: 2, of: 3, servers: [c, c] }, "2 of 3 servers "
+    + "drained by the operator: 10.0.0.3:8000 (drained), 10.0.0.3:8000 (drained)",
    "undrain them when the work is done"],
   [{ code: "no_counters", number: 1, of: 3, servers: [a] }, "1 of 3 servers "
     + "without counters, because all slots are taken: 10.0.0.1:8000",
-   "raise max_peers= of kvroute_zone"],
+   "raise max_peers= of kvroute_zone, and restart nginx"],
   [{ code: "of_a_later_version" }, "of_a_later_version", ""]
 ];
 
