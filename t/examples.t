@@ -273,7 +273,8 @@ for my $file (sort glob "$root/docs/*.md") {
             if $block =~ /\$tenant/ && $block !~ /\$tenant +\{/;
 
         $before .= "upstream $_ { zone ${_}_peers 256k; kvroute zone=llm;"
-                   . " server 127.0.0.1:1; server 127.0.0.1:2; }\n"
+                   . " server $_:1; server $_:2; }\n" =~ s/server \K(\w)\w+/
+                     '127.0.0.' . ord $1/ger
             for grep { $block =~ /^ *kvroute_prefill /m
                        && $block !~ /^ *upstream $_ /m } qw(prefillers decoders);
 

@@ -252,6 +252,20 @@ location | kvroute_request tennant=$http_x_tenant;     | refused | invalid param
 location | kvroute_budget $http_x_key rate=100k/m;     | refused | "kvroute_budget" must have a string, such as $tenant, and "zone" and "rate" parameters
 location | kvroute_budget $http_x_key zone=no rate=1k/m; | refused | kvroute zone "no" is unknown in "kvroute_budget"
 location | kvroute_budget $http_x_key zone=llm rate=1k/m over=wait; | refused | "over=" must be 429, low, or a time to wait such as 30s
+
+zone     | kvroute_zone zone=llm:1m snapshot=/tmp;     | refused | "snapshot=/tmp" is a folder: write the name of a file in it
+upstream | kvroute zone=llm max_pending=500;           | refused | "max_pending=" must be a size such as 256k, a time such as 500ms, or auto
+upstream | kvroute zone=llm; kvroute_probe url=127.0.0.1:9400/metrics; | warned | "kvroute_probe" in upstream "llm" ... reads the metrics of all 2 servers from one address: write "url=:PORT/PATH"
+http     | upstream q { zone q 64k; kvroute zone=llm; server 127.0.0.1:9; server 127.0.0.1:8; server 127.0.0.1:9; } | warned | "kvroute" in upstream "q" in ... has server "127.0.0.1:9" twice, which is one server
+http     | upstream q { zone q 64k; kvroute zone=llm; server 127.0.0.1:9; server 127.0.0.1:8 backup; } | warned | "kvroute" in upstream "q" in ... has one server to choose from
+http     | upstream q { zone q 64k; kvroute zone=llm; kvroute_queue max=9; server 127.0.0.1:9 max_conns=4; server 127.0.0.1:8; } server { location / { proxy_pass http://q; } } | warned | "kvroute_queue" in upstream "q" in ... has no effect while server "127.0.0.1:8" has no cap: write "max_conns" for it too
+http     | upstream q { zone q 64k; kvroute zone=llm; server 127.0.0.1:9; server 127.0.0.1:8001; } server { location / { kvroute_prefill q; proxy_pass http://llm; } } | warned | "kvroute_prefill" in upstream "q" in ... and "llm" both have server "127.0.0.1:8001"
+location | kvroute_salt $request_id;                   | warned | "$request_id" is another text for each request: write what the requests of a client have in common
+location | kvroute_policy sticky key=a${request_id};   | warned | "a${request_id}" is another text for each request
+location | kvroute_budget $kvroute_tenant zone=llm rate=1k/m; | warned | "kvroute_budget $kvroute_tenant" in location "/" limits nobody without "tenant=" of "kvroute_request"
+instead  | location / { kvroute_status; proxy_pass http://llm; } | warned | "kvroute_status" in location "/" is beside "proxy_pass", and only the last one answers: write a location for each
+instead  | location / { proxy_pass http://llm; kvroute_api; } | warned | "kvroute_api" in location "/" is beside "proxy_pass"
+instead  | location /k/ { kvroute_api; kvroute_status; } | warned | "kvroute_status" in location "/k/" is beside "kvroute_api"
 EOT
 
 # what is right, though it was not always
@@ -272,6 +286,7 @@ instead  | location / { kvroute_policy random; set $pool llm; proxy_pass http://
 instead  | location / { kvroute_policy random; return 204; }
 http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { set $pool q; kvroute_request upstream=$pool; proxy_pass http://$pool; } }
 http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { kvroute_prefill q; proxy_pass http://llm; } }
+location | kvroute_request tenant=$http_x_org; kvroute_budget $kvroute_tenant zone=llm rate=1k/m;
 http     | kvroute_policy sticky; server { listen 127.0.0.1:%%PORT%%; server_name other; location / { proxy_pass http://plain; } }
 EOT
 

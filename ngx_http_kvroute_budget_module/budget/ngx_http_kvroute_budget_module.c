@@ -262,11 +262,26 @@ ngx_http_kvroute_budget_merge(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_kvroute_budget_conf_t **prev = parent;
     ngx_http_kvroute_budget_conf_t **conf = child;
 
+    ngx_http_core_loc_conf_t     *clcf;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
     if (*conf == NULL) {
         *conf = *prev;
 
     } else if ((*conf)->name) {
         ngx_http_kvroute_conf_check_used(cf, "kvroute_budget", 0);
+
+        clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+        klcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_kvroute_module);
+
+        if (ngx_strstr((*conf)->name->value.data, "$kvroute_tenant")
+            && (klcf->request == NULL || klcf->request->tenant == NULL))
+        {
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "\"kvroute_budget $kvroute_tenant\" in location "
+                          "\"%V\" limits nobody without \"tenant=\" of "
+                          "\"kvroute_request\"", &clcf->name);
+        }
     }
 
     return NGX_CONF_OK;

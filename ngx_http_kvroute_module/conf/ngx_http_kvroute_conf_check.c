@@ -14,6 +14,8 @@
 #include "request/ngx_http_kvroute_request.h"
 
 
+static ngx_uint_t ngx_http_kvroute_conf_check_same(
+    ngx_http_upstream_server_t *a, ngx_http_upstream_server_t *b);
 static void ngx_http_kvroute_conf_check_servers(ngx_conf_t *cf,
     ngx_http_kvroute_srv_conf_t *kscf);
 static void ngx_http_kvroute_conf_check_pair(ngx_conf_t *cf,
@@ -53,6 +55,14 @@ ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
     ucf = ngx_http_kvroute_pass_conf(ctx->loc_conf);
+
+    if ((ucf != NULL) + (klcf->status != 0) + (klcf->api != 0) > 1) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"%s\" in location \"%V\" is beside \"%s\", and only "
+                      "the last one answers: write a location for each",
+                      klcf->status ? "kvroute_status" : "kvroute_api",
+                      &clcf->name, ucf ? "proxy_pass" : "kvroute_api");
+    }
 
     if (ucf == NULL) {
 
@@ -191,6 +201,18 @@ ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
 }
 
 
+/* Tells whether two servers are one. */
+static ngx_uint_t
+ngx_http_kvroute_conf_check_same(ngx_http_upstream_server_t *a,
+    ngx_http_upstream_server_t *b)
+{
+    return a->naddrs == 1 && b->naddrs == 1
+           && ngx_cmp_sockaddr(a->addrs[0].sockaddr, a->addrs[0].socklen,
+                               b->addrs[0].sockaddr, b->addrs[0].socklen, 1)
+              == NGX_OK;
+}
+
+
 ngx_str_t *
 ngx_http_kvroute_conf_check_both(ngx_http_upstream_srv_conf_t *one,
     ngx_http_upstream_srv_conf_t *other)
@@ -203,14 +225,7 @@ ngx_http_kvroute_conf_check_both(ngx_http_upstream_srv_conf_t *one,
 
     for (i = 0; i < one->servers->nelts; i++) {
         for (k = 0; k < other->servers->nelts; k++) {
-
-            if (a[i].naddrs == 1 && b[k].naddrs == 1
-                && ngx_cmp_sockaddr(a[i].addrs[0].sockaddr,
-                                    a[i].addrs[0].socklen,
-                                    b[k].addrs[0].sockaddr,
-                                    b[k].addrs[0].socklen, 1)
-                   == NGX_OK)
-            {
+            if (ngx_http_kvroute_conf_check_same(&a[i], &b[k])) {
                 return &a[i].name;
             }
         }
@@ -293,25 +308,48 @@ ngx_http_kvroute_conf_check_upstreams(ngx_conf_t *cf,
 }
 
 
-/* Warns of a single server, and of more than have slots. */
+/*
+ * Warns of a single server, of one that is written twice, and of more than have
+ * slots.
+ */
 static void
 ngx_http_kvroute_conf_check_servers(ngx_conf_t *cf,
     ngx_http_kvroute_srv_conf_t *kscf)
 {
-    ngx_uint_t                   i, n;
+    ngx_uint_t                   i, k, n, backups;
     ngx_http_upstream_server_t  *server;
 
     server = kscf->upstream->servers->elts;
 
     /* a name that is resolved later may have any number of addresses */
 
-    for (i = 0, n = 0; i < kscf->upstream->servers->nelts; i++) {
+    for (i = 0, n = 0, backups = 0; i < kscf->upstream->servers->nelts; i++) {
 
         if (ngx_http_kvroute_server_resolves(&server[i])) {
             return;
         }
 
+        for (k = 0; k < i; k++) {
+            if (ngx_http_kvroute_conf_check_same(&server[i], &server[k])) {
+                break;
+            }
+        }
+
+        if (k < i) {
+            ngx_http_kvroute_conf_check_warn(cf, kscf->upstream, "kvroute",
+                                             "has server \"%V\" twice, which "
+                                             "is one server", &server[i].name);
+            continue;
+        }
+
         n += server[i].naddrs;
+        backups += server[i].backup ? server[i].naddrs : 0;
+    }
+
+    if (kscf->probe && kscf->probe->addr && n > 1) {
+        ngx_http_kvroute_conf_check_warn(cf, kscf->upstream, "kvroute_probe",
+            "reads the metrics of all %ui servers from one address: write "
+            "\"url=:PORT/PATH\", for a port of each", n);
     }
 
     if (kscf->ranks && kscf->ranks != NGX_HTTP_KVROUTE_RANKS_AUTO) {
@@ -329,7 +367,8 @@ ngx_http_kvroute_conf_check_servers(ngx_conf_t *cf,
 
     /* those of an upstream that another program writes come and go */
 
-    if (n == 1 && !kscf->matched && kscf->policy.kind == KVR_POLICY_KV_CACHE
+    if (n - backups == 1 && !kscf->matched
+        && kscf->policy.kind == KVR_POLICY_KV_CACHE
         && kscf->queue == NULL && kscf->prefill == NULL
         && kscf->decode == NULL && kscf->ranks == 0)
     {

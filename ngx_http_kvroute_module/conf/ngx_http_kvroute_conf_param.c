@@ -407,7 +407,10 @@ ngx_http_kvroute_conf_param_slot(ngx_conf_t *cf, ngx_command_t *cmd,
 }
 
 
-/* Warns of a constant that looks like the name of a variable. */
+/*
+ * Warns of a constant that looks like the name of a variable, and of a variable
+ * that no two requests share.
+ */
 static void
 ngx_http_kvroute_conf_param_dollar(ngx_conf_t *cf, ngx_str_t *value)
 {
@@ -418,6 +421,14 @@ ngx_http_kvroute_conf_param_dollar(ngx_conf_t *cf, ngx_str_t *value)
         ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
                            "\"%V\" is the same text for all requests: if it is "
                            "to be a variable write \"$%V\"", value, value);
+
+    } else if (ngx_strstr(value->data, "$request_id")
+               || ngx_strstr(value->data, "${request_id}"))
+    {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"%V\" is another text for each request: write "
+                           "what the requests of a client have in common",
+                           value);
     }
 }
 

@@ -155,8 +155,8 @@ void
 ngx_http_kvroute_conf_queue_check(ngx_conf_t *cf,
     ngx_http_kvroute_srv_conf_t *kscf)
 {
-    ngx_uint_t                     i;
-    ngx_http_upstream_server_t    *server;
+    ngx_uint_t                     i, capped;
+    ngx_http_upstream_server_t    *server, *open;
     ngx_http_upstream_srv_conf_t  *uscf;
 
     uscf = kscf->upstream;
@@ -174,10 +174,24 @@ ngx_http_kvroute_conf_queue_check(ngx_conf_t *cf,
 
     server = uscf->servers->elts;
 
-    for (i = 0; i < uscf->servers->nelts; i++) {
+    for (i = 0, capped = 0, open = NULL; i < uscf->servers->nelts; i++) {
+
         if (server[i].max_conns) {
-            return;
+            capped = 1;
+
+        } else if (!server[i].backup && !server[i].down) {
+            open = &server[i];
         }
+    }
+
+    if (capped && open) {
+        ngx_http_kvroute_conf_check_warn(cf, uscf, "kvroute_queue",
+            "has no effect while server \"%V\" has no cap: write "
+            "\"max_conns\" for it too", &open->name);
+    }
+
+    if (capped) {
+        return;
     }
 
     ngx_http_kvroute_conf_check_warn(cf, uscf, "kvroute_queue",

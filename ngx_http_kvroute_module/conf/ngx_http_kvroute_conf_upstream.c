@@ -40,7 +40,7 @@ static const ngx_http_kvroute_conf_param_t
 
     { ngx_string("max_pending="), ngx_http_kvroute_conf_upstream_pending,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_srv_conf_t, max_pending),
-      1, 0, "a size such as 256k, a time such as 500ms, or auto" },
+      1024, 0, "a size such as 256k, a time such as 500ms, or auto" },
 
     { ngx_string("max_waiting="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_srv_conf_t, max_waiting),

@@ -209,6 +209,15 @@ ngx_http_kvroute_conf_zone_file(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
+    if (ngx_file_info(file->data, &info) != NGX_FILE_ERROR
+        && ngx_is_dir(&info))
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V%V\" is a folder: write the name of a file in "
+                           "it", &param->name, file);
+        return NGX_ERROR;
+    }
+
     return NGX_OK;
 }
 

@@ -326,6 +326,7 @@ ngx_http_kvroute_legs_conf_check(ngx_conf_t *cf,
     ngx_http_kvroute_prefill_t *prefill, ngx_http_upstream_srv_conf_t *decode,
     ngx_uint_t own)
 {
+    ngx_str_t                     *name;
     ngx_uint_t                     level;
     ngx_http_core_loc_conf_t      *clcf;
     ngx_http_kvroute_srv_conf_t   *from, *to;
@@ -421,6 +422,14 @@ ngx_http_kvroute_legs_conf_check(ngx_conf_t *cf,
                       own ? "" : ", or write \"kvroute_prefill off;\" where it "
                                  "is inherited");
         return NGX_ERROR;
+    }
+
+    name = ngx_http_kvroute_conf_check_both(uscf, decode);
+
+    if (name) {
+        ngx_http_kvroute_conf_check_warn(cf, uscf, "kvroute_prefill",
+            "and \"%V\" both have server \"%V\": a server that does both "
+            "needs no prefill elsewhere", &decode->host, name);
     }
 
     if (ngx_http_kvroute_legs_conf_name(cf, &to->prefill, &uscf->host)

@@ -22,8 +22,6 @@
 #define KVR_ATTEMPT_LOOK        16
 
 
-static void kvr_attempt_owe(const kvr_zone_t *zone, const kvr_begin_t *b,
-    kvr_peer_t *peer, uint64_t now);
 static void kvr_attempt_price(kvr_attempt_t *a, const kvr_zone_t *zone,
     kvr_upstream_t *upstream, const kvr_feedback_response_t *r);
 static void kvr_attempt_store(kvr_attempt_t *a, kvr_upstream_t *upstream,
@@ -75,7 +73,6 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
     a->rate = b->rate;
 
     r = &a->reservation;
-
     r->peer = b->peer;
     r->member = b->member;
     r->pending = b->pending;
@@ -129,28 +126,11 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
               .active;
 
     a->alone = (waiting <= 1);
-
-    if (b->stream && a->alone && b->pool && !kvr_get(&peer->engine.foreign)) {
-        kvr_attempt_owe(zone, b, peer, now);
-    }
-
     a->timed = kvr_ttft_give(&peer->ttft, b->pending, !a->alone);
-}
 
-
-/* Allows for the whole prompt, as its cached part may have been evicted. */
-static void
-kvr_attempt_owe(const kvr_zone_t *zone, const kvr_begin_t *b, kvr_peer_t *peer,
-    uint64_t now)
-{
-    uint64_t  rate;
-
-    rate = kvr_get(&peer->prefill.rate);
-    rate = rate ? rate : kvr_max(b->rate, KVR_PREFILL_RATE);
-
-    kvr_outlier_owe(&zone->registry->member[b->member].outlier,
-                    kvr_eject_fleet(zone, b->pool),
-                    b->bytes * KVR_PREFILL_RATE / rate, now);
+    if (b->stream && a->alone) {
+        kvr_eject_owe(&a->eject, zone, b->pool, b->bytes, b->rate);
+    }
 }
 
 
@@ -270,7 +250,6 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     kvr_reservation_answered(zone, &a->reservation);
     kvr_attempt_heard(a, zone);
-
     if (!f->ok) {
         return 0;
     }

@@ -39,6 +39,35 @@ kvr_eject_sick(const kvr_zone_t *zone, uint32_t member, uint64_t now)
 }
 
 
+void
+kvr_eject_owe(const kvr_eject_t *e, const kvr_zone_t *zone,
+    const kvr_pool_t *pool, uint64_t bytes, uint32_t fastest)
+{
+    uint64_t       rate;
+    kvr_peer_t    *peer;
+    kvr_member_t  *member;
+
+    if (e->member == KVR_REGISTRY_NONE || pool == NULL) {
+        return;
+    }
+
+    member = &zone->registry->member[e->member];
+    peer = &zone->registry->peer[member->peer];
+
+    /* other clients' requests take time as well */
+
+    if (kvr_get(&peer->engine.foreign)) {
+        return;
+    }
+
+    rate = kvr_get(&peer->prefill.rate);
+    rate = rate ? rate : kvr_max(fastest, KVR_PREFILL_RATE);
+
+    kvr_outlier_owe(&member->outlier, kvr_eject_fleet(zone, pool),
+                    bytes * KVR_PREFILL_RATE / rate, e->given);
+}
+
+
 unsigned
 kvr_eject_first(kvr_eject_t *e, const kvr_zone_t *zone,
     const kvr_pool_t *pool, int stream, uint64_t now)
