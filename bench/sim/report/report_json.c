@@ -465,12 +465,14 @@ kvs_report_json(const kvs_contest_t *c, const char *path)
     cJSON_AddItemToObject(json, "sim_vs_emulated",
                           js ? js : cJSON_CreateObject());
 
-    printf("\n");
-    kvs_json_number(json, "cpu_s_1m", kvs_cpu(c->options));
+    if (c->options->only == NULL) {
+        printf("\n");
+        kvs_json_number(json, "cpu_s_1m", kvs_cpu(c->options));
 
-    kvs_published(c->options, json);
+        kvs_published(c->options, json);
 
-    kvs_demo(c->options, cJSON_AddObjectToObject(json, "demo"));
+        kvs_demo(c->options, cJSON_AddObjectToObject(json, "demo"));
+    }
 
     rc = kvs_report_save(json, path);
 
