@@ -154,7 +154,8 @@ kvs_route_pick(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
     b.bytes = rt->bytes;
     b.matched = d->matched;
     b.best = d->best;
-    b.pending = rt->bytes - kvr_min(d->matched, rt->bytes);
+    b.pending = rt->bytes - kvr_min(d->matched, rt->bytes)
+                + ch->cand[d->pick].fetch;
     b.resident = kvr_attempt_resident(rt->bytes, 0);
     b.rate = ch->view.rate;
 

@@ -240,6 +240,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     begin.member = list->member[list->first[i]];
     begin.pending = at->ctx->bytes + at->ctx->extra;
     begin.pending -= ngx_min(d->matched, begin.pending);
+    begin.pending += ngx_http_kvroute_candidate[d->pick].fetch;
 
     /* transferred blocks were not cached there */
 

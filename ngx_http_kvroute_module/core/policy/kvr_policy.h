@@ -103,7 +103,8 @@ typedef struct {
     uint32_t         idle;       /* picks since its last one */
     float            turnover;   /* of its cache, see kvr_index_turnover() */
     uint64_t         load;       /* bytes of prefill that loads from lower
-                                    tiers take as long as */
+                                    tiers take as long as, */
+    uint64_t         fetch;      /* and those from another peer */
     uint64_t         resident;   /* bytes of context of running requests */
 
     uint32_t         delay;      /* of its first tokens, kvr_prefill_delay() */

@@ -150,6 +150,7 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     c->delay = 0;
     c->turnover = 0;
     c->load = 0;
+    c->fetch = 0;
 
     if (kvr_unlikely(peer == KVR_REGISTRY_NONE)) {
         c->active = conns;

@@ -53,6 +53,7 @@ kvr_pull(kvr_pull_t *p, kvr_candidate_t *cand, uint32_t n)
         c->matched = p->held;
         c->shared -= shared;
         c->load += load;
+        c->fetch = load;
 
         /* the load itself counts as uncached */
 
@@ -68,5 +69,5 @@ static int
 kvr_pull_less(const kvr_candidate_t *a, const kvr_candidate_t *b)
 {
     return a->matched > b->matched
-           || (a->matched == b->matched && a->active < b->active);
+           || (a->matched == b->matched && a->active > b->active);
 }

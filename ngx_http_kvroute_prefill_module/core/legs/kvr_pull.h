@@ -16,13 +16,16 @@
  * The source is the peer with the most cached bytes.  The index knows a prompt
  * from the pick on, before it is computed.  While a prefix is being computed,
  * at least its bytes are pending, so a peer is a source only if fewer bytes
- * are pending there.
+ * are pending there.  While it is being fetched, few are pending.  So of peers
+ * that have as much, the source is the one with most requests: it is the least
+ * likely to be waiting for the prefix itself.
  *
  * Each peer is then a candidate as if it had these bytes cached.  The transfer
  * takes transfer * missing, which counts as a load from a lower tier of the
- * cache.  Fetched bytes take space in the cache like computed ones, so 3/4 of
- * them and their turnover count, except for what other requests will use
- * (kvr_score.h).  If a transfer takes as long as computing, there is none.
+ * cache, and as pending at the peer that is picked.  Fetched bytes take space
+ * in the cache like computed ones, so 3/4 of them and their turnover count,
+ * except for what other requests will use (kvr_score.h).  If a transfer takes
+ * as long as computing, there is none.
  *
  * Found by simulation: make bench-burst, bench/sim/LAB.md.
  */

@@ -65,6 +65,7 @@ TEST(test_pull)
 
     ck_assert_uint_eq(c[0].matched, PROMPT);
     ck_assert_uint_eq(c[0].load, PROMPT / 4);
+    ck_assert_uint_eq(c[0].fetch, PROMPT / 4);
     ck_assert_uint_eq(c[0].pending, PROMPT * 3 / 4 * 3 / 4 + PROMPT * 3 / 8);
 
     /* what others will use does not count */
@@ -77,6 +78,7 @@ TEST(test_pull)
     /* the source itself */
 
     ck_assert_uint_eq(c[1].load, 0);
+    ck_assert_uint_eq(c[1].fetch, 0);
     ck_assert_uint_eq(c[1].pending, 0);
 }
 
@@ -120,11 +122,11 @@ TEST(test_pull_source)
     ck_assert_uint_eq(pull(c, 0.2).source, 1);
     ck_assert_uint_eq(c[0].matched, 0);
 
-    /* among equals, the one with fewer requests */
+    /* among equals, the one with more requests: the other may be fetching */
 
     c = candidates(PROMPT, PROMPT, 0);
-    c[0].active = 4;
-    c[1].active = 3;
+    c[0].active = 3;
+    c[1].active = 4;
     ck_assert_uint_eq(pull(c, 0.2).source, 1);
 
     /* it may still compute what it is said to have */
