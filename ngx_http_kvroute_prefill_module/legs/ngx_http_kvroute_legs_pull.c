@@ -70,6 +70,14 @@ ngx_http_kvroute_legs_pull(ngx_http_kvroute_legs_t *legs,
         ? KVR_DISAGGREGATE_CACHED
         : KVR_DISAGGREGATE_YES;
 
+    /* its siblings make a copy worth its place before the first token */
+
+    if (e == KVR_DISAGGREGATE_YES || e == KVR_DISAGGREGATE_CACHED) {
+        kvr_candidate_count(&legs->decode->zone->core, &l->keys,
+                          ctx->reserved.attempt->early->begin.peer,
+                          (uint64_t) ngx_current_msec);
+    }
+
     if (e == KVR_DISAGGREGATE_YES
         && ngx_http_kvroute_legs_pull_body(legs, ctx) != NGX_OK)
     {

@@ -234,6 +234,11 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     if (ro->computing) {
         rq->req.source = kvs_router_source(ro, &ch, i);
 
+        if (ro->pull.source != KVR_PULL_NONE) {
+            kvr_candidate_count(&ro->zone.core, &rq->route.counted, i,
+                              kvs_zone_ms(now));
+        }
+
         rq->computing = kvr_min(ro->held[i], rq->units);
         kvs_prefix_hold(ro->computing, rq->chain + rq->computing,
                         rq->units - rq->computing, i);

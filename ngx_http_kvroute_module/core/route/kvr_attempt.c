@@ -5,6 +5,7 @@
 
 
 #include "core/route/kvr_attempt.h"
+#include "core/route/kvr_candidate.h"
 #include "core/route/kvr_capacity.h"
 #include "core/state/kvr_hooks.h"
 
@@ -272,8 +273,7 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
     }
 
     if (f->hot) {
-        kvr_hot_add(zone->hot, f->hot, now);
-        kvr_hooks(zone, counted, f->hot, a->reservation.peer);
+        kvr_candidate_count(zone, f->hot, a->reservation.peer, now);
     }
 
     if (kvr_unlikely(a->sampled)) {

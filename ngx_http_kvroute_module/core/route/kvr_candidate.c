@@ -5,6 +5,7 @@
 
 
 #include "core/route/kvr_candidate.h"
+#include "core/state/kvr_hooks.h"
 
 
 
@@ -117,6 +118,17 @@ kvr_candidate_hot(const kvr_zone_t *zone, const uint64_t *chain,
 
     kvr_hot_keys(chain, kvr_chain_entries(units), keys);
     kvr_hot_view(zone->hot, keys, now, view);
+}
+
+
+void
+kvr_candidate_count(const kvr_zone_t *zone, kvr_hot_keys_t *keys,
+    uint32_t peer, uint64_t now)
+{
+    kvr_hot_add(zone->hot, keys, now);
+    kvr_hooks(zone, counted, keys, peer);
+
+    keys->n = 0;
 }
 
 

@@ -100,6 +100,13 @@ void kvr_candidate_hot(const kvr_zone_t *zone, const uint64_t *chain,
     kvr_hot_view_t *view);
 
 /*
+ * Counts a request as one that has these prefixes.  The first token does so,
+ * unless it was done before.
+ */
+void kvr_candidate_count(const kvr_zone_t *zone, kvr_hot_keys_t *keys,
+    uint32_t peer, uint64_t now);
+
+/*
  * The part of kvr_candidate_init() for upstreams and requests that need it:
  * view->extra is set.
  */

@@ -11,6 +11,7 @@
 
 
 #include "core/route/kvr_capacity.h"
+#include "util_hot.h"
 #include "util_zone.h"
 #include "util.h"
 
@@ -27,6 +28,7 @@ typedef struct {
     uint32_t        peer;
     uint32_t        member;
     uint64_t        chain[UNITS];
+    kvr_hot_keys_t *hot;         /* of the request, or NULL */
     uint64_t        now;
 } scene_t;
 
@@ -107,6 +109,7 @@ first(unsigned ok)
     f.ok = ok;
     f.stream = 1;
     f.plain = 1;
+    f.hot = s.hot;
 
     return kvr_attempt_first(&s.at, &s.zone, &s.pool, &f, s.now);
 }
@@ -788,4 +791,35 @@ TEST(test_attempt_charge)
     admitted(0, 1, KVR_ADMISSION_TAKEN, 16 * UNIT);
 
     teardown();
+}
+
+
+/* a request that was counted at the pick is not counted again */
+TEST(test_attempt_counted)
+{
+    uint32_t        i;
+    kvr_hot_keys_t  keys;
+
+    for (i = 0; i < 2; i++) {
+        setup();
+
+        keys = (kvr_hot_keys_t) { .n = 1, .entries = 1, .key = { 7 } };
+        s.hot = &keys;
+
+        begin(0, NULL);
+        insert(0);
+
+        if (i) {
+            kvr_candidate_count(&s.zone, &keys, s.peer, s.now);
+        }
+
+        ck_assert_double_eq(util_hot_count(s.zone.hot, 7, s.now), i);
+
+        first(1);
+
+        ck_assert_double_eq(util_hot_count(s.zone.hot, 7, s.now), 1);
+
+        s.hot = NULL;
+        teardown();
+    }
 }
