@@ -174,8 +174,7 @@ const drawWhatif = (u) => {
   set($("said"), [...one("One more engine", f.one_more),
     ...one("one less", f.one_less),
     ...one("twice the cache each", f.twice),
-    ...one("host memory of 4 times the cache", f.host_4)].join("; ")
-    + ". Times can be off by another quarter.");
+    ...one("host memory of 4 times the cache", f.host_4)].join("; ") + ".");
 
   drawBars("curve", f.curve.length, f.curve.map((x, i) => ({
     age: f.curve.length - 1 - i, label: `${x.capacity}×`,
