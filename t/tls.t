@@ -106,9 +106,23 @@ EOF
 my $conf = <<'EOF' =~ s/UPSTREAMS/$upstreams/r;
 UPSTREAMS
 
+    kvroute_zone zone=refused:1m;
+    upstream refused {
+        zone u_refused 64k;
+        kvroute kv_cache zone=refused;
+        server 127.0.0.1:%%TLS%%;
+    }
+
     location / {
         proxy_pass https://good;
         proxy_set_header Authorization "Bearer k";
+    }
+
+    location /refused/ {
+        proxy_pass https://refused/;
+        proxy_ssl_name engine.test;
+        proxy_ssl_verify on;
+        proxy_ssl_trusted_certificate %%DIR%%/other.pem;
     }
 EOF
 
@@ -153,6 +167,13 @@ for my $case (@cases) {
 
 cmp_ok(peer('good')->{engine}{capacity_tokens}, '>', 0, 'a capacity is told');
 is($t->post('/v1/chat/completions', chat('x'))->{status}, 200, 'it serves');
+
+# a certificate that nginx refuses for a client, whatever its fault
+
+is($t->post('/refused/v1/chat/completions', chat('x'))->{status}, 502,
+   'refused: no answer');
+is(peer('refused')->{reason}, 'tls', 'refused: by its handshake');
+like($t->log(), qr/certificate verify error: \(\d+:self.signed/, 'refused: said why');
 
 my $log = Kvroute::slurp("$dir/tls.log");
 
