@@ -298,7 +298,7 @@ sub logged {
     go('g0');
     is($t->finish($_)->{status}, 200, 'gone: answered') for @s;
     is(served('/g/'), 'a b', 'gone: the peer saw none of them');
-    is(class('u', 3)->{gone}, 5, 'gone: counted');
+    is(class('u', 3)->{aborted}, 5, 'gone: counted');
     ok(wait_for(sub { 5 == (() = $t->access_log()
                                  =~ m{^/g/gone 499 aborted }mg) }),
        'gone: logged');
@@ -493,8 +493,7 @@ for my $method ('POST', 'GET') {
     my $text = $t->get('/kvroute/metrics')->{body};
     my %m = $text =~ /^(kvroute_queue_\w+\{.*\}) (\S+)$/mg;
     my $all = $t->status()->{upstreams};
-    my %name = (full => 'full', timeouts => 'timeout', late => 'deadline',
-                shed => 'shed', gone => 'aborted');
+    my %name = map { $_ => $_ } qw(full timeout deadline shed aborted);
 
     for my $u (sort keys %$all) {
         my $q = $all->{$u}{queue} or next;

@@ -63,7 +63,7 @@ sub inside { return wait_for(sub { (($t->load())[0] // 0) == 1 }) }
 sub gone {
     my ($upstream) = @_;
     my $n = 0;
-    $n += $_->{gone} for @{queue($upstream)->{classes}};
+    $n += $_->{aborted} for @{queue($upstream)->{classes}};
     return $n;
 }
 

@@ -109,7 +109,8 @@ const drawQueue = (u, base) => {
 
   const q = (x) => quantile(u.queue_time, base && base.queue_time, x);
   const sum = (key) => u.queue.classes.reduce((n, c) => n + c[key], 0);
-  const lost = sum("full") + sum("timeouts") + sum("late") + sum("shed");
+  const lost = sum("full") + sum("timeout") + sum("deadline")
+    + sum("shed");
 
   tiles($("queue"), [
     ["waiting", `${u.queue.size} / ${u.queue.max_size}`,
@@ -120,7 +121,7 @@ const drawQueue = (u, base) => {
   ]);
 
   const keys = ["size", "passed", "waited", "wait_time_mean", "full",
-                "timeouts", "late", "shed", "gone"];
+                "timeout", "deadline", "shed", "aborted"];
   const used = u.queue.classes.filter((c) => keys.some((k) => c[k] > 0));
 
   drawTable("classes", "class", "tnnnnnnnnn", used.map((c) => ({ key: c.class,
@@ -143,7 +144,7 @@ const drawZones = (s, u) => {
           .join(", ") || "none rejected"]] : []),
     ...(z.share ? [
       [`${name}: other hosts`, z.share.up ? count(z.share.others) : "not sharing",
-        z.share.hosts.map((h) => h.alive ? h.name : `${h.name} (silent)`)
+        z.share.hosts.map((h) => h.alive ? h.name : `${h.name} (not heard)`)
           .join(", ")],
       [`${name}: lessons`, count(z.share.lessons_applied),
         `of others, ${count(z.share.lessons_sent)} sent, `

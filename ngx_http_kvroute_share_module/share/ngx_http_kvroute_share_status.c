@@ -65,7 +65,7 @@ ngx_http_kvroute_share_status_json(cJSON *json, ngx_http_kvroute_zone_t *zone,
 
         ngx_http_kvroute_status_json_string(item, "name", name, len);
         cJSON_AddBoolToObject(item, "alive", kvr_get(&host->alive) != 0);
-        cJSON_AddNumberToObject(item, "silent",
+        cJSON_AddNumberToObject(item, "age_ms",
                                 (double) (now - ngx_min(heard, now)));
         cJSON_AddNumberToObject(item, "batches",
                                 (double) kvr_get(&host->number));

@@ -196,16 +196,16 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter_queue(full, "full", "kvroute_queue_rejected_total",
         "Requests not admitted, by reason.", .label = ",reason=\"full\""),
 
-    kvr_counter_queue(timeouts, "timeouts", "kvroute_queue_rejected_total",
+    kvr_counter_queue(timeouts, "timeout", "kvroute_queue_rejected_total",
         .label = ",reason=\"timeout\""),
 
-    kvr_counter_queue(late, "late", "kvroute_queue_rejected_total",
+    kvr_counter_queue(late, "deadline", "kvroute_queue_rejected_total",
         .label = ",reason=\"deadline\""),
 
     kvr_counter_queue(shed, "shed", "kvroute_queue_rejected_total",
         .label = ",reason=\"shed\""),
 
-    kvr_counter_queue(gone, "gone", "kvroute_queue_rejected_total",
+    kvr_counter_queue(gone, "aborted", "kvroute_queue_rejected_total",
         .label = ",reason=\"aborted\""),
 
     /* a server now */
