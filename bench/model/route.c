@@ -185,6 +185,10 @@ kvs_route_insert(const kvs_zone_t *z, kvs_route_t *rt, uint32_t held)
     zone = kvs_route_zone(z, rt);
 
     kvr_attempt_insert(&rt->attempt, &zone, &in);
+
+    kvr_candidate_burst(&zone, &rt->counted, rt->attempt.reservation.peer,
+                        rt->attempt.others, rt->attempt.matched,
+                        rt->attempt.start);
 }
 
 

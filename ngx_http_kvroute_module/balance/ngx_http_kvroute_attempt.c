@@ -156,6 +156,12 @@ ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
 
     kvr_attempt_insert(&at->core, &at->conf->zone->core, &in);
 
+    if (at->counted) {
+        kvr_candidate_burst(&at->conf->zone->core, at->counted, peer,
+                            at->core.others, at->core.matched,
+                            at->core.start);
+    }
+
     /* an extension needs the chain when the attempt has ended */
 
     if (kvr_hooks_wants(&at->conf->zone->core, peer)) {

@@ -86,7 +86,7 @@ struct ngx_http_kvroute_attempt_s {
     uint32_t                    *matched;   /* units, by peer; or NULL */
     uint32_t                    *loads;     /* of kvr_view_t, or NULL */
     kvr_hot_view_t              *hot;       /* for the next decision, or NULL */
-    kvr_hot_keys_t              *counted;   /* at the first token, or NULL */
+    kvr_hot_keys_t              *counted;   /* once, or NULL */
     ngx_http_kvroute_models_t   *models;    /* NULL: all have the model */
 
     ngx_http_kvroute_session_t   session;   /* or the key of the prefix */

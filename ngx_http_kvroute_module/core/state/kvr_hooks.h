@@ -61,7 +61,7 @@ typedef struct {
                           const uint64_t *value, uint32_t first, uint32_t n,
                           uint32_t units, uint32_t peer, uint32_t behind);
 
-    /* an answer has started, and its prompt's prefixes were counted */
+    /* a prompt's prefixes were counted, for the first time for this request */
 
     void      (*counted)(const kvr_zone_t *zone, void *data,
                          const kvr_hot_keys_t *keys, uint32_t peer);

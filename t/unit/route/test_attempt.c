@@ -800,20 +800,35 @@ TEST(test_attempt_counted)
     uint32_t        i;
     kvr_hot_keys_t  keys;
 
-    for (i = 0; i < 2; i++) {
+    for (i = 0; i < 3; i++) {
         setup();
+
+        /* a large burst waits there, and its prefix is being computed */
+
+        if (i == 2) {
+            kvr_load_add(s.zone.load, s.zone.row,
+                         kvr_registry_resident(s.zone.registry, s.peer),
+                         9, 0);
+            kvr_load_add(s.zone.load, s.zone.row, s.peer, 9,
+                         UNIT);
+        }
 
         keys = (kvr_hot_keys_t) { .n = 1, .entries = 1, .key = { 7 } };
         s.hot = &keys;
 
-        begin(0, NULL);
-        insert(0);
+        begin(UNIT, NULL);
+        insert(1);
 
-        if (i) {
+        if (i == 2) {
+            kvr_candidate_burst(&s.zone, &keys, s.peer, s.at.others,
+                                s.at.matched, s.now);
+        }
+
+        if (i == 1) {
             kvr_candidate_count(&s.zone, &keys, s.peer, s.now);
         }
 
-        ck_assert_double_eq(util_hot_count(s.zone.hot, 7, s.now), i);
+        ck_assert_double_eq(util_hot_count(s.zone.hot, 7, s.now), i > 0);
 
         first(1);
 
