@@ -342,6 +342,14 @@ ngx_http_kvroute_conf_check_servers(ngx_conf_t *cf,
             continue;
         }
 
+        if (kscf->health && !kscf->engine.secure
+            && ngx_inet_get_port(server[i].addrs[0].sockaddr) == 443)
+        {
+            ngx_http_kvroute_conf_check_warn(cf, kscf->upstream,
+                "kvroute_health", "checks server \"%V\" without TLS: write "
+                "\"kvroute_engine ssl;\"", &server[i].name);
+        }
+
         n += server[i].naddrs;
         backups += server[i].backup ? server[i].naddrs : 0;
     }

@@ -409,7 +409,7 @@ ngx_http_kvroute_conf_param_slot(ngx_conf_t *cf, ngx_command_t *cmd,
 
 /*
  * Warns of a constant that looks like the name of a variable, and of a variable
- * that no two requests share.
+ * that no two requests share, or that has no value yet.
  */
 static void
 ngx_http_kvroute_conf_param_dollar(ngx_conf_t *cf, ngx_str_t *value)
@@ -429,6 +429,11 @@ ngx_http_kvroute_conf_param_dollar(ngx_conf_t *cf, ngx_str_t *value)
                            "\"%V\" is another text for each request: write "
                            "what the requests of a client have in common",
                            value);
+
+    } else if (ngx_strstr(value->data, "$upstream_")) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"%V\" is empty: it is read before a server is "
+                           "chosen", value);
     }
 }
 
