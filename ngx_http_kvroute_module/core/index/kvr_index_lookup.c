@@ -461,11 +461,12 @@ kvr_index_reuse(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
             continue;
         }
 
-        /* entries low .. end - 1 are about as old */
+        /* entries low .. end - 1 are about as old, mostly all of them */
 
-        for (low = 0, high = end - 1; low < high; /* void */ ) {
-            middle = (low + high) / 2;
-
+        for (low = 0, middle = 0, high = end - 1;
+             low < high;
+             middle = (low + high) / 2)
+        {
             if (kvr_lookup_young(ix, chain, middle, high, &other)
                 && other < age - age / 8)
             {
