@@ -335,7 +335,7 @@ ngx_http_kvroute_conf_check_servers(ngx_conf_t *cf,
             }
         }
 
-        if (k < i) {
+        if (k < i && !kscf->shadow) {
             ngx_http_kvroute_conf_check_warn(cf, kscf->upstream, "kvroute",
                                              "has server \"%V\" twice, which "
                                              "is one server", &server[i].name);
@@ -375,7 +375,7 @@ ngx_http_kvroute_conf_check_servers(ngx_conf_t *cf,
 
     /* those of an upstream that another program writes come and go */
 
-    if (n - backups == 1 && !kscf->matched
+    if (n - backups == 1 && !kscf->matched && !kscf->shadow
         && kscf->policy.kind == KVR_POLICY_KV_CACHE
         && kscf->queue == NULL && kscf->prefill == NULL
         && kscf->decode == NULL && kscf->ranks == 0)
