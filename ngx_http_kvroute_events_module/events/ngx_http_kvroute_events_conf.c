@@ -456,9 +456,12 @@ ngx_http_kvroute_events_conf_zone(ngx_conf_t *cf,
         return NGX_OK;
     }
 
+    /* fewer servers with more memory each may need as much in total */
+
     events->aliases_zone = ngx_http_kvroute_shared_add(cf, "kvroute_aliases.",
                        kvr_layout(ngx_http_kvroute_events_conf_alias_parts,
-                           kvr_nelts(ngx_http_kvroute_events_conf_alias_parts)),
+                           kvr_nelts(ngx_http_kvroute_events_conf_alias_parts))
+                       + size,
                        &zone->name, kvr_attribute_size(zone->max_peers, size));
 
     return events->aliases_zone ? NGX_OK : NGX_ERROR;
