@@ -289,6 +289,7 @@ instead  | location / { kvroute_policy random; return 204; }
 http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { set $pool q; kvroute_request upstream=$pool; proxy_pass http://$pool; } }
 http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { kvroute_prefill q; proxy_pass http://llm; } }
 location | kvroute_request tenant=$http_x_org; kvroute_budget $kvroute_tenant zone=llm rate=1k/m;
+http     | server { kvroute_budget $kvroute_tenant zone=llm rate=1k/m; location / { kvroute_request tenant=$http_x_org; proxy_pass http://llm; } }
 http     | kvroute_policy sticky; server { listen 127.0.0.1:%%PORT%%; server_name other; location / { proxy_pass http://plain; } }
 EOT
 

@@ -262,8 +262,11 @@ ngx_http_kvroute_budget_merge(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_kvroute_budget_conf_t **prev = parent;
     ngx_http_kvroute_budget_conf_t **conf = child;
 
+    ngx_http_conf_ctx_t          *ctx;
     ngx_http_core_loc_conf_t     *clcf;
     ngx_http_kvroute_loc_conf_t  *klcf;
+
+    ctx = cf->ctx;
 
     if (*conf == NULL) {
         *conf = *prev;
@@ -274,7 +277,10 @@ ngx_http_kvroute_budget_merge(ngx_conf_t *cf, void *parent, void *child)
         clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
         klcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_kvroute_module);
 
+        /* of a server, its locations may have a tenant */
+
         if (ngx_strstr((*conf)->name->value.data, "$kvroute_tenant")
+            && ngx_http_kvroute_pass_upstream(ctx->loc_conf)
             && (klcf->request == NULL || klcf->request->tenant == NULL))
         {
             ngx_log_error(NGX_LOG_WARN, cf->log, 0,
