@@ -66,8 +66,8 @@ my $gauge = qr{^(?:
 
 # counters that nothing here moves
 
-my $still = qr{^(?:timed_held|timed_lost|flushes_(?:probe|event)|timeouts
-                  |shed|late|1xx|3xx|ejections|retries|retries_denied)$}x;
+my $still = qr{^(?:timed_held|timed_lost|flushes_(?:probe|event)|timeout
+                  |shed|deadline|1xx|3xx|ejections|retries|retries_denied)$}x;
 
 sub numbers {
     my ($path, $value, $found) = @_;

@@ -279,7 +279,8 @@ ngx_http_kvroute_budget_merge(ngx_conf_t *cf, void *parent, void *child)
 
         /* of a server, its locations may have a tenant */
 
-        if (ngx_strstr((*conf)->name->value.data, "$kvroute_tenant")
+        if (ngx_strnstr((*conf)->name->value.data, "$kvroute_tenant",
+                        (*conf)->name->value.len)
             && ngx_http_kvroute_pass_upstream(ctx->loc_conf)
             && (klcf->request == NULL || klcf->request->tenant == NULL))
         {

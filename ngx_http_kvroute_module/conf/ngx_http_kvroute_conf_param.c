@@ -422,15 +422,15 @@ ngx_http_kvroute_conf_param_dollar(ngx_conf_t *cf, ngx_str_t *value)
                            "\"%V\" is the same text for all requests: if it is "
                            "to be a variable write \"$%V\"", value, value);
 
-    } else if (ngx_strstr(value->data, "$request_id")
-               || ngx_strstr(value->data, "${request_id}"))
+    } else if (ngx_strnstr(value->data, "$request_id", value->len)
+               || ngx_strnstr(value->data, "${request_id}", value->len))
     {
         ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
                            "\"%V\" is another text for each request: write "
                            "what the requests of a client have in common",
                            value);
 
-    } else if (ngx_strstr(value->data, "$upstream_")) {
+    } else if (ngx_strnstr(value->data, "$upstream_", value->len)) {
         ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
                            "\"%V\" is empty: it is read before a server is "
                            "chosen", value);
