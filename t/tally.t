@@ -195,7 +195,9 @@ cmp_ok(scalar keys %of, '<=', 33, 'at most 32 tenants, and the rest');
 cmp_ok($of{''}, '>', 8, 'which is the others');
 
 for (1 .. 2) {
-    my ($pid) = $t->workers();
+    my $pid;
+
+    ok(wait_for(sub { ($pid) = $t->workers(); $pid }), 'there is a worker');
     $t->kill_worker($pid);
 }
 
