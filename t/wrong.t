@@ -213,6 +213,13 @@ location | kvroute_first_token off 2%;                 | refused | is off: it ta
 location | kvroute_first_token auto 2;                 | refused | invalid value "2" in "kvroute_first_token": write the share of requests that may be sent twice, between 1% and 100%
 location | kvroute_first_token 2s 200%;                | refused | invalid value "200%" in "kvroute_first_token": write the share
 instead  | location / { set $pool llm; kvroute_request upstream=nosuch; proxy_pass http://$pool; } | warned | "upstream=nosuch" of "kvroute_request" in location "/" names no upstream with "kvroute"
+instead  | location / { uwsgi_pass llm; } | warned | "uwsgi_pass" in location "/" speaks no HTTP to the servers of "kvroute", as engines do: write "proxy_pass http://llm;"
+instead  | location / { fastcgi_pass llm; }            | warned | "fastcgi_pass" in location "/" speaks no HTTP to the servers of "kvroute", as engines do: write "proxy_pass http://llm;"
+instead  | location / { scgi_pass llm; }               | warned | "scgi_pass" in location "/" speaks no HTTP to the servers of "kvroute"
+upstream | kvroute zone=llm; kvroute_probe; kvroute_engine ssl; | warned | "proxy_pass" in location "/" is without TLS, and "kvroute_engine ssl" probes the same servers with it: write "proxy_pass https://llm;", or remove "ssl"
+upstream | kvroute zone=llm; kvroute_engine ssl; kvroute_health; kvroute_probe url=:9400/metrics; | warned | "proxy_pass" in location "/" is without TLS
+location | kvroute_request tenant=$kvroute_tenant;     | warned | "tenant=$kvroute_tenant" refers to itself: write a variable of the request, such as $http_x_tenant
+location | kvroute_request tenant=a${kvroute_tenant};  | warned | "tenant=a${kvroute_tenant}" refers to itself
 instead  | location / { grpc_pass grpc://llm; }        | warned | "kvroute" cannot read prompts of "grpc_pass" in location "/", and routes them by load
 location | proxy_request_buffering off;                | warned | "proxy_request_buffering off" in location "/" hides from "kvroute" what of a prompt arrives after the header: remove it
 http     | upstream b { zone b 64k; kvroute zone=llm; server 127.0.0.1:9; server 127.0.0.1:8; } server { proxy_request_buffering off; location /b/ { proxy_set_header X-Peer $kvroute_peer; proxy_pass http://b; } } | warned | "proxy_request_buffering off" in location "/b/"
@@ -288,6 +295,10 @@ instead  | location / { kvroute_policy random; set $pool llm; proxy_pass http://
 instead  | location / { kvroute_policy random; return 204; }
 http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { set $pool q; kvroute_request upstream=$pool; proxy_pass http://$pool; } }
 http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { kvroute_prefill q; proxy_pass http://llm; } }
+instead  | location / { fastcgi_pass plain; } location /a/ { scgi_pass plain; } location /b/ { uwsgi_pass plain; } location /c/ { proxy_pass http://llm; }
+upstream | kvroute zone=llm; kvroute_engine ssl; kvroute_probe url=:9400/metrics;
+http     | upstream q { zone q 64k; kvroute zone=llm; kvroute_engine ssl; kvroute_health; server 127.0.0.1:9; server 127.0.0.1:8; } server { location / { proxy_pass https://q; if ($arg_a) { proxy_pass https://q; } } location /b { proxy_ssl_name x; proxy_pass https://q; } location /v { set $pool q; proxy_pass http://$pool; } }
+location | kvroute_request tenant=$http_x_org name=$kvroute_tenant;
 location | kvroute_request tenant=$http_x_org; kvroute_budget $kvroute_tenant zone=llm rate=1k/m;
 http     | server { kvroute_budget $kvroute_tenant zone=llm rate=1k/m; location / { kvroute_request tenant=$http_x_org; proxy_pass http://llm; } }
 http     | kvroute_policy sticky; server { listen 127.0.0.1:%%PORT%%; server_name other; location / { proxy_pass http://plain; } }

@@ -161,7 +161,7 @@ void ngx_http_kvroute_conf_check_warn(ngx_conf_t *cf,
 void ngx_http_kvroute_conf_check_used(ngx_conf_t *cf, const char *directive,
     ngx_uint_t queue);
 
-/* Warns of a location whose prompts cannot be read. */
+/* Warns of a location whose prompts cannot be read, or whose protocol differs. */
 char *ngx_http_kvroute_conf_check_pass(ngx_conf_t *cf, void *parent,
     void *child);
 

@@ -134,6 +134,7 @@ ngx_http_kvroute_conf_check_used(ngx_conf_t *cf, const char *directive,
 char *
 ngx_http_kvroute_conf_check_pass(ngx_conf_t *cf, void *parent, void *child)
 {
+    const char                   *directive;
     ngx_http_conf_ctx_t          *ctx;
     ngx_http_upstream_conf_t     *ucf;
     ngx_http_core_loc_conf_t     *clcf;
@@ -154,11 +155,34 @@ ngx_http_kvroute_conf_check_pass(ngx_conf_t *cf, void *parent, void *child)
         return NGX_CONF_OK;
     }
 
-    if (ngx_http_kvroute_pass_grpc(ctx->loc_conf)) {
+    directive = ngx_http_kvroute_pass_directive(ctx->loc_conf);
+
+    if (ngx_strcmp(directive, "grpc_pass") == 0) {
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                       "\"kvroute\" cannot read prompts of \"grpc_pass\" in "
                       "location \"%V\", and routes them by load",
                       &clcf->name);
+
+    } else if (ngx_strcmp(directive, "proxy_pass") != 0) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"%s\" in location \"%V\" speaks no HTTP to the servers "
+                      "of \"kvroute\", as engines do: write \"proxy_pass "
+                      "http://%V;\"", directive, &clcf->name,
+                      &ucf->upstream->host);
+
+#if (NGX_HTTP_SSL)
+
+    } else if (kscf->engine.secure && (ucf->ssl == NULL || ucf->ssl->ctx == NULL)
+               && (kscf->health || (kscf->probe && kscf->probe->port == 0
+                                    && kscf->probe->addr == NULL)))
+    {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"proxy_pass\" in location \"%V\" is without TLS, and "
+                      "\"kvroute_engine ssl\" probes the same servers with it: "
+                      "write \"proxy_pass https://%V;\", or remove \"ssl\"",
+                      &clcf->name, &ucf->upstream->host);
+
+#endif
 
     } else if (!ucf->request_buffering && kscf->queue == NULL) {
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,

@@ -447,6 +447,17 @@ ngx_http_kvroute_conf_param_complex(ngx_conf_t *cf,
 
     ngx_http_kvroute_conf_param_dollar(cf, value);
 
+    if (param && param->name.len
+        && ngx_strcmp(param->name.data, "tenant=") == 0
+        && (ngx_strnstr(value->data, "$kvroute_tenant", value->len)
+            || ngx_strnstr(value->data, "${kvroute_tenant}", value->len)))
+    {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"%V%V\" refers to itself: write a variable of "
+                           "the request, such as $http_x_tenant", &param->name,
+                           value);
+    }
+
     *slot = ngx_palloc(cf->pool, sizeof(ngx_http_complex_value_t));
     if (*slot == NULL) {
         return NGX_ERROR;

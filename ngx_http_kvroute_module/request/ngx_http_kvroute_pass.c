@@ -21,14 +21,15 @@ static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_pass_routed(
 
 static struct {
     const char  *name;
+    const char  *directive;
     ngx_uint_t   index;
 } ngx_http_kvroute_pass_modules[] = {
-    { "ngx_http_grpc_module", 0 },    /* see _pass_grpc() */
-    { "ngx_http_proxy_module", 0 },
-    { "ngx_http_fastcgi_module", 0 },
-    { "ngx_http_uwsgi_module", 0 },
-    { "ngx_http_scgi_module", 0 },
-    { NULL, 0 }
+    { "ngx_http_grpc_module", "grpc_pass", 0 },    /* see _pass_grpc() */
+    { "ngx_http_proxy_module", "proxy_pass", 0 },
+    { "ngx_http_fastcgi_module", "fastcgi_pass", 0 },
+    { "ngx_http_uwsgi_module", "uwsgi_pass", 0 },
+    { "ngx_http_scgi_module", "scgi_pass", 0 },
+    { NULL, NULL, 0 }
 };
 
 
@@ -92,16 +93,31 @@ ngx_http_kvroute_pass_upstream(void **loc_conf)
 }
 
 
+const char *
+ngx_http_kvroute_pass_directive(void **loc_conf)
+{
+    ngx_uint_t                 i, index;
+    ngx_http_upstream_conf_t  *ucf;
+
+    ucf = ngx_http_kvroute_pass_conf(loc_conf);
+
+    for (i = 0; ucf && ngx_http_kvroute_pass_modules[i].name; i++) {
+        index = ngx_http_kvroute_pass_modules[i].index;
+
+        if (index != NGX_MODULE_UNSET_INDEX && ucf == loc_conf[index]) {
+            return ngx_http_kvroute_pass_modules[i].directive;
+        }
+    }
+
+    return NULL;
+}
+
+
 ngx_uint_t
 ngx_http_kvroute_pass_grpc(void **loc_conf)
 {
-    ngx_uint_t                 index;
-    ngx_http_upstream_conf_t  *ucf;
-
-    index = ngx_http_kvroute_pass_modules[0].index;
-    ucf = ngx_http_kvroute_pass_conf(loc_conf);
-
-    return ucf && index != NGX_MODULE_UNSET_INDEX && ucf == loc_conf[index];
+    return ngx_http_kvroute_pass_directive(loc_conf)
+           == ngx_http_kvroute_pass_modules[0].directive;
 }
 
 

@@ -417,10 +417,12 @@ void ngx_http_kvroute_pass_init(ngx_conf_t *cf);
 
 /*
  * Return how a location passes requests to a literal upstream: the
- * configuration, or NULL; the upstream, or NULL; whether by grpc_pass.
+ * configuration, or NULL; the upstream, or NULL; the directive, or NULL;
+ * whether that is grpc_pass.
  */
 ngx_http_upstream_conf_t *ngx_http_kvroute_pass_conf(void **loc_conf);
 ngx_http_upstream_srv_conf_t *ngx_http_kvroute_pass_upstream(void **loc_conf);
+const char *ngx_http_kvroute_pass_directive(void **loc_conf);
 ngx_uint_t ngx_http_kvroute_pass_grpc(void **loc_conf);
 
 /*
