@@ -230,6 +230,10 @@ instead  | location /a/ { kvroute_policy sticky; proxy_pass http://127.0.0.1:800
 instead  | location / { kvroute_salt $arg_s; proxy_pass http://plain; } | warned | "kvroute_salt" in location "/" has no effect: it passes to "plain", which has no "kvroute"
 instead  | location / { kvroute_budget $arg_k zone=llm rate=1k/m; proxy_pass http://plain; } | warned | "kvroute_budget" in location "/" has no effect: it passes to "plain", which has no "kvroute"
 instead  | location / { kvroute_continue on; proxy_pass http://plain; } | warned | "kvroute_continue" in location "/" has no effect: it passes to "plain"
+location | kvroute_continue on;                        | warned | "kvroute_continue" in location "/" is for streams, and nginx buffers them: write "proxy_buffering off;"
+location | kvroute_first_token auto;                   | warned | "kvroute_first_token" in location "/" is for streams, and nginx buffers them: write "proxy_buffering off;"
+location | proxy_buffering off; kvroute_first_token 60s; | warned | "kvroute_first_token" in location "/" does not act before "proxy_read_timeout" ends the request: write a time below 60000ms
+location | proxy_buffering off; kvroute_first_token 10s 5%; proxy_read_timeout 9s; | warned | "kvroute_first_token" in location "/" does not act before "proxy_read_timeout" ends the request: write a time below 9000ms
 instead  | location / { kvroute_first_token auto; proxy_pass http://plain; } | warned | "kvroute_first_token" in location "/" has no effect: it passes to "plain"
 upstream | kvroute zone=llm; kvroute_engine ssl;       | warned | "kvroute_engine" in upstream "llm" ... does nothing without "kvroute_probe" or "kvroute_health"
 instead  | location /b/ { kvroute_pin $arg_p; proxy_pass http://plain; } | warned | "kvroute_pin" in location "/b/" has no effect: it passes to "plain", which has no "kvroute"
@@ -297,6 +301,12 @@ http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_que
 http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { kvroute_prefill q; proxy_pass http://llm; } }
 instead  | location / { fastcgi_pass plain; } location /a/ { scgi_pass plain; } location /b/ { uwsgi_pass plain; } location /c/ { proxy_pass http://llm; }
 upstream | kvroute zone=llm; kvroute_engine ssl; kvroute_probe url=:9400/metrics;
+location | proxy_buffering off; kvroute_continue on; kvroute_first_token 59s;
+location | proxy_buffering off; kvroute_first_token auto; proxy_read_timeout 1s;
+location | kvroute_continue 0 usage=on;
+location | kvroute_continue off; kvroute_first_token off;
+http     | proxy_buffering off; proxy_read_timeout 5m; kvroute_first_token 2m; kvroute_continue on;
+http     | kvroute_continue on; kvroute_first_token 2s; server { location / { proxy_buffering off; proxy_pass http://llm; } location /v1/embeddings { proxy_pass http://llm; } }
 http     | upstream q { zone q 64k; kvroute zone=llm; kvroute_engine ssl; kvroute_health; server 127.0.0.1:9; server 127.0.0.1:8; } server { location / { proxy_pass https://q; if ($arg_a) { proxy_pass https://q; } } location /b { proxy_ssl_name x; proxy_pass https://q; } location /v { set $pool q; proxy_pass http://$pool; } }
 location | kvroute_request tenant=$http_x_org name=$kvroute_tenant;
 location | kvroute_request tenant=$http_x_org; kvroute_budget $kvroute_tenant zone=llm rate=1k/m;

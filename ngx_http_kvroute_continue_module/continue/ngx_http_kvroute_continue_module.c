@@ -22,6 +22,8 @@ static void *ngx_http_kvroute_continue_create_main_conf(ngx_conf_t *cf);
 static void *ngx_http_kvroute_continue_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_kvroute_continue_merge(ngx_conf_t *cf, void *parent,
     void *child);
+static void ngx_http_kvroute_continue_check(ngx_conf_t *cf,
+    const char *directive, ngx_msec_t late);
 static char *ngx_http_kvroute_continue_conf(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 static char *ngx_http_kvroute_continue_first(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -266,6 +268,10 @@ ngx_http_kvroute_continue_merge(ngx_conf_t *cf, void *parent, void *child)
 
     } else if (conf->on) {
         ngx_http_kvroute_conf_check_used(cf, "kvroute_continue", 0);
+
+        if (conf->tries) {
+            ngx_http_kvroute_continue_check(cf, "kvroute_continue", 0);
+        }
     }
 
     if (conf->late == NGX_CONF_UNSET_MSEC) {
@@ -278,9 +284,39 @@ ngx_http_kvroute_continue_merge(ngx_conf_t *cf, void *parent, void *child)
 
     } else if (conf->late) {
         ngx_http_kvroute_conf_check_used(cf, "kvroute_first_token", 0);
+        ngx_http_kvroute_continue_check(cf, "kvroute_first_token", conf->late);
     }
 
     return NGX_CONF_OK;
+}
+
+
+/* A location that inherits the directive may be one without streams. */
+static void
+ngx_http_kvroute_continue_check(ngx_conf_t *cf, const char *directive,
+    ngx_msec_t late)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+    ngx_http_upstream_conf_t  *ucf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    ucf = ngx_http_kvroute_conf_check_routed(cf);
+
+    if (ucf && ucf->buffering) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"%s\" in location \"%V\" is for streams, and nginx "
+                      "buffers them: write \"proxy_buffering off;\"",
+                      directive, &clcf->name);
+    }
+
+    if (ucf && late != NGX_HTTP_KVROUTE_CONTINUE_AUTO
+        && late >= ucf->read_timeout)
+    {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"%s\" in location \"%V\" does not act before "
+                      "\"proxy_read_timeout\" ends the request: write a time "
+                      "below %Mms", directive, &clcf->name, ucf->read_timeout);
+    }
 }
 
 

@@ -161,7 +161,13 @@ void ngx_http_kvroute_conf_check_warn(ngx_conf_t *cf,
 void ngx_http_kvroute_conf_check_used(ngx_conf_t *cf, const char *directive,
     ngx_uint_t queue);
 
-/* Warns of a location whose prompts cannot be read, or whose protocol differs. */
+/*
+ * Returns how a location passes requests to a literal upstream with "kvroute",
+ * or NULL.  A module behind nginx's own calls it.
+ */
+ngx_http_upstream_conf_t *ngx_http_kvroute_conf_check_routed(ngx_conf_t *cf);
+
+/* Warns of a location whose prompts cannot be read, or of its protocol. */
 char *ngx_http_kvroute_conf_check_pass(ngx_conf_t *cf, void *parent,
     void *child);
 

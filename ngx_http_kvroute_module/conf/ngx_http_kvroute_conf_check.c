@@ -127,6 +127,27 @@ ngx_http_kvroute_conf_check_used(ngx_conf_t *cf, const char *directive,
 }
 
 
+ngx_http_upstream_conf_t *
+ngx_http_kvroute_conf_check_routed(ngx_conf_t *cf)
+{
+    ngx_http_conf_ctx_t          *ctx;
+    ngx_http_upstream_conf_t     *ucf;
+    ngx_http_kvroute_srv_conf_t  *kscf;
+
+    ctx = cf->ctx;
+    ucf = ngx_http_kvroute_pass_conf(ctx->loc_conf);
+
+    if (ucf == NULL || ucf->upstream->srv_conf == NULL) {
+        return NULL;
+    }
+
+    kscf = ngx_http_conf_upstream_srv_conf(ucf->upstream,
+                                           ngx_http_kvroute_module);
+
+    return kscf->zone ? ucf : NULL;
+}
+
+
 /*
  * A module behind nginx's own calls this, when their directives have been
  * inherited.
@@ -141,19 +162,15 @@ ngx_http_kvroute_conf_check_pass(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_kvroute_srv_conf_t  *kscf;
 
     ctx = cf->ctx;
-    ucf = ngx_http_kvroute_pass_conf(ctx->loc_conf);
+    ucf = ngx_http_kvroute_conf_check_routed(cf);
 
-    if (ucf == NULL || ucf->upstream->srv_conf == NULL) {
+    if (ucf == NULL) {
         return NGX_CONF_OK;
     }
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
     kscf = ngx_http_conf_upstream_srv_conf(ucf->upstream,
                                            ngx_http_kvroute_module);
-
-    if (kscf->zone == NULL) {
-        return NGX_CONF_OK;
-    }
 
     directive = ngx_http_kvroute_pass_directive(ctx->loc_conf);
 
