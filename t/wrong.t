@@ -272,7 +272,6 @@ http     | upstream q { zone q 64k; kvroute zone=llm; server 127.0.0.1:9; server
 http     | upstream q { zone q 64k; kvroute zone=llm; kvroute_queue max=9; server 127.0.0.1:9 max_conns=4; server 127.0.0.1:8; } server { location / { proxy_pass http://q; } } | warned | "kvroute_queue" in upstream "q" in ... has no effect while server "127.0.0.1:8" has no cap: write "max_conns" for it too
 http     | upstream q { zone q 64k; kvroute zone=llm; server 127.0.0.1:9; server 127.0.0.1:8001; } server { location / { kvroute_prefill q; proxy_pass http://llm; } } | warned | "kvroute_prefill" in upstream "q" in ... and "llm" both have server "127.0.0.1:8001"
 http     | upstream q { zone q 64k; kvroute zone=llm; kvroute_health; server 127.0.0.1:443; server 127.0.0.2:443; } | warned | "kvroute_health" in upstream "q" in ... checks server "127.0.0.1:443" without TLS: write "kvroute_engine ssl;"
-location | kvroute_pin $upstream_addr;                 | warned | "$upstream_addr" is empty: it is read before a server is chosen
 location | kvroute_salt $request_id;                   | warned | "$request_id" is another text for each request: write what the requests of a client have in common
 location | kvroute_policy sticky key=a${request_id};   | warned | "a${request_id}" is another text for each request
 location | kvroute_budget $kvroute_tenant zone=llm rate=1k/m; | warned | "kvroute_budget $kvroute_tenant" in location "/" limits nobody without "tenant=" of "kvroute_request"
@@ -310,6 +309,8 @@ http     | kvroute_continue on; kvroute_first_token 2s; server { location / { pr
 http     | upstream q { zone q 64k; kvroute zone=llm; kvroute_engine ssl; kvroute_health; server 127.0.0.1:9; server 127.0.0.1:8; } server { location / { proxy_pass https://q; if ($arg_a) { proxy_pass https://q; } } location /b { proxy_ssl_name x; proxy_pass https://q; } location /v { set $pool q; proxy_pass http://$pool; } }
 location | kvroute_request tenant=$http_x_org name=$kvroute_tenant;
 location | kvroute_request tenant=$http_x_org; kvroute_budget $kvroute_tenant zone=llm rate=1k/m;
+location | kvroute_budget $remote_addr$kvroute_tenant zone=llm rate=1k/m;
+http     | map $http_x_pool $upstream_pool { default llm; } server { location / { kvroute_request upstream=$upstream_pool; proxy_pass http://$upstream_pool; } }
 http     | server { kvroute_budget $kvroute_tenant zone=llm rate=1k/m; location / { kvroute_request tenant=$http_x_org; proxy_pass http://llm; } }
 http     | kvroute_policy sticky; server { listen 127.0.0.1:%%PORT%%; server_name other; location / { proxy_pass http://plain; } }
 EOT

@@ -279,8 +279,8 @@ ngx_http_kvroute_budget_merge(ngx_conf_t *cf, void *parent, void *child)
 
         /* of a server, its locations may have a tenant */
 
-        if (ngx_strnstr((*conf)->name->value.data, "$kvroute_tenant",
-                        (*conf)->name->value.len)
+        if (ngx_http_kvroute_conf_param_is(&(*conf)->name->value,
+                                           "$kvroute_tenant")
             && ngx_http_kvroute_pass_upstream(ctx->loc_conf)
             && (klcf->request == NULL || klcf->request->tenant == NULL))
         {

@@ -407,9 +407,17 @@ ngx_http_kvroute_conf_param_slot(ngx_conf_t *cf, ngx_command_t *cmd,
 }
 
 
+ngx_uint_t
+ngx_http_kvroute_conf_param_is(ngx_str_t *value, const char *text)
+{
+    return value->len == ngx_strlen(text)
+           && ngx_strncmp(value->data, text, value->len) == 0;
+}
+
+
 /*
  * Warns of a constant that looks like the name of a variable, and of a variable
- * that no two requests share, or that has no value yet.
+ * that no two requests share.
  */
 static void
 ngx_http_kvroute_conf_param_dollar(ngx_conf_t *cf, ngx_str_t *value)
@@ -422,18 +430,13 @@ ngx_http_kvroute_conf_param_dollar(ngx_conf_t *cf, ngx_str_t *value)
                            "\"%V\" is the same text for all requests: if it is "
                            "to be a variable write \"$%V\"", value, value);
 
-    } else if (ngx_strnstr(value->data, "$request_id", value->len)
+    } else if (ngx_http_kvroute_conf_param_is(value, "$request_id")
                || ngx_strnstr(value->data, "${request_id}", value->len))
     {
         ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
                            "\"%V\" is another text for each request: write "
                            "what the requests of a client have in common",
                            value);
-
-    } else if (ngx_strnstr(value->data, "$upstream_", value->len)) {
-        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
-                           "\"%V\" is empty: it is read before a server is "
-                           "chosen", value);
     }
 }
 
@@ -449,7 +452,7 @@ ngx_http_kvroute_conf_param_complex(ngx_conf_t *cf,
 
     if (param && param->name.len
         && ngx_strcmp(param->name.data, "tenant=") == 0
-        && (ngx_strnstr(value->data, "$kvroute_tenant", value->len)
+        && (ngx_http_kvroute_conf_param_is(value, "$kvroute_tenant")
             || ngx_strnstr(value->data, "${kvroute_tenant}", value->len)))
     {
         ngx_conf_log_error(NGX_LOG_WARN, cf, 0,

@@ -100,6 +100,9 @@ ngx_int_t ngx_http_kvroute_conf_param_choice(ngx_conf_t *cf,
 ngx_int_t ngx_http_kvroute_conf_param_flag(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 
+/* tells whether a value is that text */
+ngx_uint_t ngx_http_kvroute_conf_param_is(ngx_str_t *value, const char *text);
+
 /* a pointer to a compiled ngx_http_complex_value_t; warns likewise */
 ngx_int_t ngx_http_kvroute_conf_param_complex(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);

@@ -50,7 +50,7 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     /* what a restarted engine owed is lost */
 
     if (s->mute > now - kvr_get(&p->engine.renewed)) {
-        kvr_outlier_heard(o);
+        kvr_set(&o->owed, 0);
         s->mute = 0;
     }
 
