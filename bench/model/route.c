@@ -186,9 +186,7 @@ kvs_route_insert(const kvs_zone_t *z, kvs_route_t *rt, uint32_t held)
 
     kvr_attempt_insert(&rt->attempt, &zone, &in);
 
-    kvr_candidate_burst(&zone, &rt->counted, rt->attempt.reservation.peer,
-                        rt->attempt.others, rt->attempt.matched,
-                        rt->attempt.start);
+    kvr_attempt_burst(&rt->attempt, &zone, &rt->counted);
 }
 
 

@@ -157,9 +157,7 @@ ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
     kvr_attempt_insert(&at->core, &at->conf->zone->core, &in);
 
     if (at->counted) {
-        kvr_candidate_burst(&at->conf->zone->core, at->counted, peer,
-                            at->core.others, at->core.matched,
-                            at->core.start);
+        kvr_attempt_burst(&at->core, &at->conf->zone->core, at->counted);
     }
 
     /* an extension needs the chain when the attempt has ended */

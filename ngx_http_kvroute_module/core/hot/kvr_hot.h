@@ -16,7 +16,7 @@
  * requests of a minute.  A request is counted when its answer starts, not at
  * the pick: otherwise siblings of a burst would make their prompt look worth
  * computing everywhere, and be scattered.  It is counted at the pick if peers
- * can fetch the prefix, or if the burst is large (kvr_candidate_burst()).  Only
+ * can fetch the prefix, or if the burst is large (kvr_attempt_burst()).  Only
  * cached prefixes are counted, so prompts that are never repeated take no room.
  *
  * A chain is counted at the end of what peers have cached: for new sessions

@@ -5,7 +5,6 @@
 
 
 #include "core/route/kvr_attempt.h"
-#include "core/route/kvr_candidate.h"
 #include "core/route/kvr_capacity.h"
 #include "core/state/kvr_hooks.h"
 
@@ -61,7 +60,6 @@ void
 kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_begin_t *b, kvr_reservation_t *reserved, uint64_t now)
 {
-    uint32_t            waiting;
     kvr_peer_t         *peer;
     kvr_reservation_t  *r;
 
@@ -74,6 +72,7 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
     a->rate = b->rate;
 
     r = &a->reservation;
+
     r->peer = b->peer;
     r->member = b->member;
     r->pending = b->pending;
@@ -122,14 +121,13 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     /* its own is already counted */
 
-    waiting = kvr_load_get(zone->load,
-                           kvr_registry_resident(zone->registry, b->peer))
-              .active;
+    a->waiting = kvr_load_get(zone->load,
+                              kvr_registry_resident(zone->registry, b->peer))
+                 .active;
 
-    a->alone = (waiting <= 1);
-    a->timed = kvr_ttft_give(&peer->ttft, b->pending, !a->alone);
+    a->timed = kvr_ttft_give(&peer->ttft, b->pending, a->waiting > 1);
 
-    if (b->stream && a->alone) {
+    if (b->stream && a->waiting <= 1) {
         kvr_eject_owe(&a->eject, zone, b->pool, b->bytes, b->rate);
     }
 }
@@ -251,6 +249,7 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     kvr_reservation_answered(zone, &a->reservation);
     kvr_attempt_heard(a, zone);
+
     if (!f->ok) {
         return 0;
     }
@@ -318,7 +317,7 @@ kvr_attempt_price(kvr_attempt_t *a, const kvr_zone_t *zone,
         return;
     }
 
-    if (!a->alone || a->rate == 0 || bytes <= a->ahead || a->speculative
+    if (a->waiting > 1 || a->rate == 0 || bytes <= a->ahead || a->speculative
         || (uint64_t) kvr_max(r->cached, 0) * r->bytes / (uint64_t) r->prompt
            + KVR_FEEDBACK_BLOCKS * r->block < r->matched)
     {

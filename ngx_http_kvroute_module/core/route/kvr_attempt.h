@@ -35,6 +35,7 @@
  */
 
 
+#include "core/route/kvr_candidate.h"
 #include "core/route/kvr_eject.h"
 #include "core/route/kvr_reservation.h"
 #include "core/response/kvr_reply.h"
@@ -47,6 +48,9 @@
 #define KVR_ATTEMPT_FORGOT    4    /* the peer has lost its cache */
 #define KVR_ATTEMPT_REPORT    8    /* call report(): an extension wants it */
 
+/* a burst is large if more requests wait at the peer */
+#define KVR_ATTEMPT_BURST     8
+
 
 typedef struct {
     kvr_reservation_t    reservation;
@@ -56,6 +60,8 @@ typedef struct {
     uint64_t             ahead;      /* bytes to prefill then, with its own */
     uint64_t             others;     /* bytes to prefill, of other requests */
     uint64_t             timed;      /* of kvr_ttft_give() */
+    uint32_t             waiting;    /* requests there that wait for their first
+                                        token, with this one */
 
     /* set by insert() */
 
@@ -75,7 +81,6 @@ typedef struct {
     kvr_tier_split_t     loaded;     /* what the pick counted on, by tier */
     kvr_index_undo_t     undo;
 
-    unsigned             alone:1;    /* nobody waited there when it came */
     unsigned             started:1;  /* the first event has come */
     unsigned             speculative:1;  /* predicted by an insert that may not
                                             be computed yet, or by a mask */
@@ -155,6 +160,21 @@ void kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
 /* Returns KVR_ATTEMPT_REINSERT, KVR_EJECT_... or 0. */
 unsigned kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_pool_t *pool, const kvr_first_t *f, uint64_t now);
+
+/*
+ * Counts a request that has begun as one that has these prefixes, if it is one
+ * of a large burst: many wait at its peer, and as many bytes were pending there
+ * as it has matched, so these are not computed yet.  Then more peers compute the
+ * prefix of the burst.
+ */
+static inline void
+kvr_attempt_burst(const kvr_attempt_t *a, const kvr_zone_t *zone,
+    kvr_hot_keys_t *keys)
+{
+    if (a->waiting > KVR_ATTEMPT_BURST && a->others >= a->matched) {
+        kvr_candidate_count(zone, keys, a->reservation.peer, a->start);
+    }
+}
 
 /* Notes that more of the response has arrived. */
 static inline void

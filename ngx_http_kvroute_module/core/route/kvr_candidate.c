@@ -12,9 +12,6 @@
 /* caps use an engine's report while it is worth more than this */
 #define KVR_CANDIDATE_FRESH  0.5
 
-/* requests that wait at the peer, beside the one that has begun */
-#define KVR_CANDIDATE_BURST  8
-
 /* a peer that warms up is considered in at least 1 / 16 of decisions */
 #define KVR_CANDIDATE_WARM   16
 
@@ -132,21 +129,6 @@ kvr_candidate_count(const kvr_zone_t *zone, kvr_hot_keys_t *keys,
     kvr_hooks(zone, counted, keys, peer);
 
     keys->n = 0;
-}
-
-
-void
-kvr_candidate_burst(const kvr_zone_t *zone, kvr_hot_keys_t *keys,
-    uint32_t peer, uint64_t ahead, uint64_t matched, uint64_t now)
-{
-    kvr_load_sum_t  context;
-
-    context = kvr_load_get(zone->load,
-                           kvr_registry_resident(zone->registry, peer));
-
-    if (context.active > KVR_CANDIDATE_BURST && ahead >= matched) {
-        kvr_candidate_count(zone, keys, peer, now);
-    }
 }
 
 

@@ -107,14 +107,6 @@ void kvr_candidate_count(const kvr_zone_t *zone, kvr_hot_keys_t *keys,
     uint32_t peer, uint64_t now);
 
 /*
- * Counts a request that has begun, if it is one of a large burst: many wait at
- * its peer, and as many bytes were pending there as it has matched, so these are
- * not computed yet.  Then more peers compute the prefix of the burst.
- */
-void kvr_candidate_burst(const kvr_zone_t *zone, kvr_hot_keys_t *keys,
-    uint32_t peer, uint64_t ahead, uint64_t matched, uint64_t now);
-
-/*
  * The part of kvr_candidate_init() for upstreams and requests that need it:
  * view->extra is set.
  */

@@ -820,8 +820,7 @@ TEST(test_attempt_counted)
         insert(1);
 
         if (i == 2) {
-            kvr_candidate_burst(&s.zone, &keys, s.peer, s.at.others,
-                                s.at.matched, s.now);
+            kvr_attempt_burst(&s.at, &s.zone, &keys);
         }
 
         if (i == 1) {
