@@ -450,8 +450,9 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ctx = cf->ctx;
     uscf = ngx_http_kvroute_pass_upstream(ctx->loc_conf);
 
-    if (uscf && uscf->srv_conf) {
-        kscf = ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
+    kscf = ngx_http_kvroute_pass_routed(uscf);
+
+    if (kscf) {
         kscf->named = 1;
     }
 

@@ -106,9 +106,7 @@ ngx_http_kvroute_conf_check_used(ngx_conf_t *cf, const char *directive,
         return;
     }
 
-    kscf = uscf->srv_conf
-           ? ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module)
-           : NULL;
+    kscf = ngx_http_kvroute_pass_routed(uscf);
 
     if (kscf && kscf->shm_zone && (!queue || kscf->queue)) {
         return;
@@ -137,14 +135,9 @@ ngx_http_kvroute_conf_check_routed(ngx_conf_t *cf)
     ctx = cf->ctx;
     ucf = ngx_http_kvroute_pass_conf(ctx->loc_conf);
 
-    if (ucf == NULL || ucf->upstream->srv_conf == NULL) {
-        return NULL;
-    }
+    kscf = ucf ? ngx_http_kvroute_pass_routed(ucf->upstream) : NULL;
 
-    kscf = ngx_http_conf_upstream_srv_conf(ucf->upstream,
-                                           ngx_http_kvroute_module);
-
-    return kscf->zone ? ucf : NULL;
+    return kscf && kscf->zone ? ucf : NULL;
 }
 
 
@@ -169,8 +162,7 @@ ngx_http_kvroute_conf_check_pass(ngx_conf_t *cf, void *parent, void *child)
     }
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-    kscf = ngx_http_conf_upstream_srv_conf(ucf->upstream,
-                                           ngx_http_kvroute_module);
+    kscf = ngx_http_kvroute_pass_routed(ucf->upstream);
 
     directive = ngx_http_kvroute_pass_directive(ctx->loc_conf);
 

@@ -13,17 +13,20 @@
 #include "request/ngx_http_kvroute_request.h"
 
 
-static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_pass_routed(
-    ngx_http_upstream_srv_conf_t *uscf);
+/* a module with a "pass" directive, and its index if it is loaded */
 
-
-/* modules with a "pass" directive, and their index if they are loaded */
-
-static struct {
+typedef struct {
     const char  *name;
     const char  *directive;
     ngx_uint_t   index;
-} ngx_http_kvroute_pass_modules[] = {
+} ngx_http_kvroute_pass_module_t;
+
+
+static ngx_http_kvroute_pass_module_t *ngx_http_kvroute_pass_module(
+    void **loc_conf);
+
+
+static ngx_http_kvroute_pass_module_t  ngx_http_kvroute_pass_modules[] = {
     { "ngx_http_grpc_module", "grpc_pass", 0 },    /* see _pass_grpc() */
     { "ngx_http_proxy_module", "proxy_pass", 0 },
     { "ngx_http_fastcgi_module", "fastcgi_pass", 0 },
@@ -58,27 +61,37 @@ ngx_http_kvroute_pass_init(ngx_conf_t *cf)
 
 
 /* The configuration of each of these modules starts with the upstream's. */
-ngx_http_upstream_conf_t *
-ngx_http_kvroute_pass_conf(void **loc_conf)
+static ngx_http_kvroute_pass_module_t *
+ngx_http_kvroute_pass_module(void **loc_conf)
 {
-    ngx_uint_t                 i, index;
-    ngx_http_upstream_conf_t  *ucf;
+    ngx_http_upstream_conf_t        *ucf;
+    ngx_http_kvroute_pass_module_t  *module;
 
-    for (i = 0; ngx_http_kvroute_pass_modules[i].name; i++) {
-        index = ngx_http_kvroute_pass_modules[i].index;
+    for (module = ngx_http_kvroute_pass_modules; module->name; module++) {
 
-        if (index == NGX_MODULE_UNSET_INDEX) {
+        if (module->index == NGX_MODULE_UNSET_INDEX) {
             continue;
         }
 
-        ucf = loc_conf[index];
+        ucf = loc_conf[module->index];
 
         if (ucf && ucf->upstream && ucf->upstream != NGX_CONF_UNSET_PTR) {
-            return ucf;
+            return module;
         }
     }
 
     return NULL;
+}
+
+
+ngx_http_upstream_conf_t *
+ngx_http_kvroute_pass_conf(void **loc_conf)
+{
+    ngx_http_kvroute_pass_module_t  *module;
+
+    module = ngx_http_kvroute_pass_module(loc_conf);
+
+    return module ? loc_conf[module->index] : NULL;
 }
 
 
@@ -96,28 +109,19 @@ ngx_http_kvroute_pass_upstream(void **loc_conf)
 const char *
 ngx_http_kvroute_pass_directive(void **loc_conf)
 {
-    ngx_uint_t                 i, index;
-    ngx_http_upstream_conf_t  *ucf;
+    ngx_http_kvroute_pass_module_t  *module;
 
-    ucf = ngx_http_kvroute_pass_conf(loc_conf);
+    module = ngx_http_kvroute_pass_module(loc_conf);
 
-    for (i = 0; ucf && ngx_http_kvroute_pass_modules[i].name; i++) {
-        index = ngx_http_kvroute_pass_modules[i].index;
-
-        if (index != NGX_MODULE_UNSET_INDEX && ucf == loc_conf[index]) {
-            return ngx_http_kvroute_pass_modules[i].directive;
-        }
-    }
-
-    return NULL;
+    return module ? module->directive : NULL;
 }
 
 
 ngx_uint_t
 ngx_http_kvroute_pass_grpc(void **loc_conf)
 {
-    return ngx_http_kvroute_pass_directive(loc_conf)
-           == ngx_http_kvroute_pass_modules[0].directive;
+    return ngx_http_kvroute_pass_module(loc_conf)
+           == &ngx_http_kvroute_pass_modules[0];
 }
 
 
@@ -169,7 +173,7 @@ ngx_http_kvroute_pass_created(ngx_http_request_t *r)
 }
 
 
-static ngx_http_kvroute_srv_conf_t *
+ngx_http_kvroute_srv_conf_t *
 ngx_http_kvroute_pass_routed(ngx_http_upstream_srv_conf_t *uscf)
 {
     return uscf && uscf->srv_conf

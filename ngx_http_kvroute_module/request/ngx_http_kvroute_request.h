@@ -432,6 +432,10 @@ ngx_uint_t ngx_http_kvroute_pass_grpc(void **loc_conf);
 ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_pass_expected(
     ngx_http_request_t *r);
 
+/* Returns the configuration of an upstream that has a block, or NULL. */
+ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_pass_routed(
+    ngx_http_upstream_srv_conf_t *uscf);
+
 /* Returns the upstream with "kvroute" of a name, or NULL. */
 ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_pass_named(
     ngx_http_kvroute_main_conf_t *kmcf, ngx_str_t *name);

@@ -449,9 +449,7 @@ ngx_http_kvroute_legs_conf_routed(ngx_http_upstream_srv_conf_t *uscf)
 {
     ngx_http_kvroute_srv_conf_t  *kscf;
 
-    kscf = uscf->srv_conf
-           ? ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module)
-           : NULL;
+    kscf = ngx_http_kvroute_pass_routed(uscf);
 
     return kscf && kscf->shm_zone && !kscf->shadow ? kscf : NULL;
 }
