@@ -188,11 +188,7 @@ def weka(folder, seed):
     folder = os.path.join(folder, "weka")
     os.makedirs(folder)
 
-    total = 0
-
     def call(at, blocks, out):
-        nonlocal total
-        total += 1
         return {"t": round(at, 3), "type": "s", "model": "m",
                 "in": 64 * len(blocks), "out": out, "hash_ids": list(blocks),
                 "input_types": ["text"], "output_types": ["text"],
@@ -234,7 +230,7 @@ def weka(folder, seed):
                        "requests": requests}, f)
 
     return ["--custom-dataset-type", "weka_trace", "--input-file", folder,
-            "--concurrency", "17", "--request-count", str(total),
+            "--concurrency", "17", "--num-sessions", "17",
             "--use-think-time-only"]
 
 
@@ -266,6 +262,22 @@ def finish(command, env, records):
         return out.read()
 
 
+def ends(records):
+    """Mean time to the end: of forked agents and of other requests."""
+    times = {"e2e_forks_ms": [], "e2e_others_ms": []}
+
+    with open(records) as f:
+        for r in map(json.loads, f):
+            forked = r["metadata"].get("agent_depth")
+            end = r["metrics"].get("request_latency")
+
+            if end:
+                times["e2e_forks_ms" if forked else "e2e_others_ms"].append(
+                    end["value"])
+
+    return {k: sum(t) / max(1, len(t)) for k, t in times.items()}
+
+
 def play(router, load, seed, folder):
     """One run; returns what aiperf and the engines counted."""
     engines = Engines(ENGINES, "--hardware", "devstral-24b-fp8-h100",
@@ -276,6 +288,7 @@ def play(router, load, seed, folder):
 
     try:
         with tempfile.TemporaryDirectory(dir=folder) as run:
+            records = run + "/profile_export.jsonl"
             done = finish(
                 [AIPERF + "/aiperf", "profile", "--model", "m",
                  "--tokenizer", TOKENIZER, "--endpoint-type", "chat",
@@ -285,13 +298,15 @@ def play(router, load, seed, folder):
                  "--output-artifact-dir", run, "--extra-inputs",
                  "ignore_eos:true", *LOADS[load](run, int(seed))],
                 {**os.environ, "COLUMNS": "120", "HF_HOME": folder,
-                 "HF_HUB_OFFLINE": "1"}, run + "/profile_export.jsonl")
+                 "HF_HUB_OFFLINE": "1"}, records)
 
             try:
                 with open(run + "/profile_export_aiperf.json") as f:
                     found = json.load(f)
             except OSError:
                 raise SystemExit(done[-3000:])
+
+            apart = ends(records) if load == "weka" else {}
 
             if os.environ.get("KEEP"):
                 shutil.copytree(run, os.path.join(
@@ -317,7 +332,7 @@ def play(router, load, seed, folder):
             "errors": (found.get("error_request_count") or {"avg": 0})["avg"],
             "cached": total["cached_tokens"] / max(1, total["prompt_tokens"]),
             "prompt_tokens": total["prompt_tokens"] / max(
-                1, total["generate_requests"])}
+                1, total["generate_requests"]), **apart}
 
 
 def main():
@@ -351,6 +366,10 @@ def main():
                   % (load, router, *(row[k] for k in (
                       "ttft_mean_ms", "ttft_p99_ms", "e2e_mean_ms", "cached",
                       "requests", "prompt_tokens", "errors"))))
+
+            if "e2e_forks_ms" in row:
+                print("%29s forks %.0f, others %.0f"
+                      % ("end:", row["e2e_forks_ms"], row["e2e_others_ms"]))
 
     path = os.path.join(RESULTS, "aiperf.json")
     save(path, result)
