@@ -84,6 +84,15 @@ for my $change (qw(now one_more one_less half twice four_times host_2 host_4 hos
         for qw(cached_ratio load_ratio);
 }
 
+for my $kind ([cached => 'ratio'], [ttft_p95 => 'seconds']) {
+    for my $end (qw(low high)) {
+        my ($name, $unit) = @$kind;
+        my ($value) = $metrics
+            =~ /^kvroute_whatif_${name}_${end}_$unit\{upstream="small",change="half"\} (\S+)$/m;
+        is($value, sprintf('%.4f', $w->{half}{"${name}_$end"}), "as in the JSON: ${name}_$end");
+    }
+}
+
 $t->reload();
 is($t->status()->{upstreams}{small}{whatif}{now}{cached}, $w->{now}{cached},
    'a reload forgets nothing');

@@ -180,11 +180,12 @@ cJSON *ngx_http_kvroute_status_queue(ngx_http_kvroute_srv_conf_t *conf);
  * Adds what another fleet would bring, once it is known; the same for one of
  * its metrics.
  */
-#define NGX_HTTP_KVROUTE_WHATIF_METRICS  3
+#define NGX_HTTP_KVROUTE_WHATIF_METRICS  7
 
 typedef struct {
     const char                  *name;
     const char                  *help;
+    size_t                       value;   /* in kvr_whatif_estimate_t */
 } ngx_http_kvroute_status_metric_t;
 
 extern const ngx_http_kvroute_status_metric_t

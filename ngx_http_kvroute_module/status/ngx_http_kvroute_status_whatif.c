@@ -87,7 +87,8 @@ ngx_http_kvroute_status_prom_whatif(ngx_http_kvroute_status_prom_t *prom,
             continue;
         }
 
-        value = kind == 0 ? e.cached : kind == 1 ? e.load : e.first;
+        value = *(double *) ((u_char *) &e
+                      + ngx_http_kvroute_status_whatif_metrics[kind].value);
 
         ngx_http_kvroute_status_prom_add(prom, "%s{%V,change=\"%s\"} %.4f\n",
                               ngx_http_kvroute_status_whatif_metrics[kind].name,
@@ -100,9 +101,24 @@ const ngx_http_kvroute_status_metric_t
     ngx_http_kvroute_status_whatif_metrics[NGX_HTTP_KVROUTE_WHATIF_METRICS] =
 {
     { "kvroute_whatif_cached_ratio",
-      "Estimated cached share of prompts, now and after a change." },
+      "Estimated cached share of prompts, now and after a change.",
+      offsetof(kvr_whatif_estimate_t, cached) },
+    { "kvroute_whatif_cached_low_ratio",
+      "The least that this share may be.",
+      offsetof(kvr_whatif_estimate_t, low) },
+    { "kvroute_whatif_cached_high_ratio",
+      "The most that this share may be.",
+      offsetof(kvr_whatif_estimate_t, high) },
     { "kvroute_whatif_load_ratio",
-      "Estimated computed tokens of a server, 1: as now." },
+      "Estimated computed tokens of a server, 1: as now.",
+      offsetof(kvr_whatif_estimate_t, load) },
     { "kvroute_whatif_ttft_p95_seconds",
-      "Estimated P95 of the time to first token." }
+      "Estimated P95 of the time to first token.",
+      offsetof(kvr_whatif_estimate_t, first) },
+    { "kvroute_whatif_ttft_p95_low_seconds",
+      "The least that this time may be.",
+      offsetof(kvr_whatif_estimate_t, soonest) },
+    { "kvroute_whatif_ttft_p95_high_seconds",
+      "The most that this time may be.",
+      offsetof(kvr_whatif_estimate_t, latest) }
 };
