@@ -60,8 +60,18 @@ static const struct {
 _Static_assert(kvr_nelts(kvr_whatif_changes) == KVR_WHATIF_CHANGES, "changes");
 
 
+/* what estimates start from */
+typedef struct {
+    double    share;            /* that is delivered */
+    double    first[3];         /* P5, P50 and P95 of first tokens, ms */
+    double    work[3];          /* of units that prompts compute */
+    double    busy;             /* part of the time that peers compute */
+    uint32_t  peers;
+} kvr_whatif_today_t;
+
+
 static void kvr_whatif_of(const kvr_whatif_t *w, kvr_whatif_change_e change,
-    double times, double share, uint32_t peers, kvr_whatif_estimate_t *e);
+    double times, const kvr_whatif_today_t *today, kvr_whatif_estimate_t *e);
 static void kvr_whatif_fade(kvr_whatif_t *w);
 static uint32_t kvr_whatif_log(uint64_t n, uint32_t parts, uint32_t classes);
 static double kvr_whatif_value(double class, uint32_t parts);
@@ -70,7 +80,8 @@ static double kvr_whatif_quantile(const _Atomic uint16_t *seen,
 static double kvr_whatif_bound(uint32_t class);
 static double kvr_whatif_below(const kvr_whatif_t *w, double age);
 static double kvr_whatif_age(const kvr_whatif_t *w, double times);
-static double kvr_whatif_busy(const kvr_whatif_t *w, uint32_t peers);
+static void kvr_whatif_today(const kvr_whatif_t *w,
+    kvr_whatif_today_t *today);
 static double kvr_whatif_wait(double busy, uint32_t peers);
 static double kvr_whatif_work(const kvr_whatif_t *w, double age);
 
@@ -207,6 +218,7 @@ kvr_whatif_estimate(const kvr_whatif_t *w, kvr_whatif_change_e change,
     int                     more;
     double                  times, used, share, part;
     uint32_t                requests;
+    kvr_whatif_today_t      today;
     kvr_whatif_estimate_t   less, most;
 
     requests = kvr_get(&w->requests);
@@ -255,9 +267,14 @@ kvr_whatif_estimate(const kvr_whatif_t *w, kvr_whatif_change_e change,
         return KVR_OK;
     }
 
-    kvr_whatif_of(w, change, times, share, peers, e);
-    kvr_whatif_of(w, change, times / KVR_WHATIF_WRONG, share, peers, &less);
-    kvr_whatif_of(w, change, times * KVR_WHATIF_WRONG, share, peers, &most);
+    today.share = share;
+    today.peers = peers;
+
+    kvr_whatif_today(w, &today);
+
+    kvr_whatif_of(w, change, times, &today, e);
+    kvr_whatif_of(w, change, times / KVR_WHATIF_WRONG, &today, &less);
+    kvr_whatif_of(w, change, times * KVR_WHATIF_WRONG, &today, &most);
 
     e->low = kvr_max(kvr_min(less.cached, e->cached - KVR_WHATIF_OFF), 0);
     e->high = kvr_min(kvr_max(most.cached, e->cached + KVR_WHATIF_OFF), 1);
@@ -269,17 +286,18 @@ kvr_whatif_estimate(const kvr_whatif_t *w, kvr_whatif_change_e change,
 
 
 /*
- * Estimates what caches of so many times of today's size bring, where share is
- * delivered today.  A loss is in proportion to what is cached, a gain to what
- * is not.
+ * Estimates what caches of so many times of today's size bring.  A loss is in
+ * proportion to what is cached, a gain to what is not.
  */
 static void
 kvr_whatif_of(const kvr_whatif_t *w, kvr_whatif_change_e change, double times,
-    double share, uint32_t peers, kvr_whatif_estimate_t *e)
+    const kvr_whatif_today_t *today, kvr_whatif_estimate_t *e)
 {
-    double    age, now, then, least, all, work, busy;
-    uint32_t  n;
+    double    age, now, then, share, least, all, work;
+    uint32_t  n, peers;
 
+    share = today->share;
+    peers = today->peers;
     age = kvr_whatif_age(w, times);
     now = kvr_whatif_below(w, 1);
     then = kvr_whatif_below(w, age);
@@ -297,17 +315,16 @@ kvr_whatif_of(const kvr_whatif_t *w, kvr_whatif_change_e change, double times,
 
     /* the P95, beyond what all first tokens take */
 
-    all = kvr_whatif_quantile(w->first, KVR_WHATIF_TIMES, 4, 0.95) / 1e3;
-    least = kvr_whatif_quantile(w->first, KVR_WHATIF_TIMES, 4, 0.05) / 1e3;
-    work = kvr_whatif_quantile(w->work, KVR_WHATIF_WORKS, 2, 0.95);
-    busy = kvr_whatif_busy(w, peers);
+    all = today->first[2] / 1e3;
+    least = today->first[0] / 1e3;
+    work = today->work[2];
 
     e->first = all;
 
     if (work > 0) {
         e->first = least + (all - least) * kvr_whatif_work(w, age) / work
-                           * (1 + kvr_whatif_wait(busy * e->load, n))
-                           / (1 + kvr_whatif_wait(busy, peers));
+                           * (1 + kvr_whatif_wait(today->busy * e->load, n))
+                           / (1 + kvr_whatif_wait(today->busy, peers));
     }
 
     if (kvr_whatif_changes[change].host) {
@@ -318,16 +335,20 @@ kvr_whatif_of(const kvr_whatif_t *w, kvr_whatif_change_e change, double times,
 
 
 /*
- * Returns the part of the time that peers compute prompts.  A unit takes as
- * long as the middle of the prompts say, or the large ones, if that is less.
+ * Finds today's quantiles, and the part of the time that peers compute prompts.
+ * A unit takes as long as the middle of the prompts say, or the large ones, if
+ * that is less.
  */
-static double
-kvr_whatif_busy(const kvr_whatif_t *w, uint32_t peers)
+static void
+kvr_whatif_today(const kvr_whatif_t *w, kvr_whatif_today_t *today)
 {
-    double    unit, first[3], work[3];
+    double    unit, *first, *work;
     uint32_t  i;
 
     static const double  part[] = { 0.05, 0.5, 0.95 };
+
+    first = today->first;
+    work = today->work;
 
     for (i = 0; i < 3; i++) {
         first[i] = kvr_whatif_quantile(w->first, KVR_WHATIF_TIMES, 4, part[i]);
@@ -337,10 +358,11 @@ kvr_whatif_busy(const kvr_whatif_t *w, uint32_t peers)
     unit = kvr_min((first[1] - first[0]) / kvr_max(work[1] - work[0], 1),
                    (first[2] - first[0]) / kvr_max(work[2] - work[0], 1));
 
-    return unit * KVR_WHATIF_SAMPLE
-           * (kvr_get(&w->units) - kvr_get(&w->matched))
-           / kvr_max((double) kvr_get(&w->time) * (1 << KVR_WHATIF_TICK), 1)
-           / peers;
+    today->busy = unit * KVR_WHATIF_SAMPLE
+                  * (kvr_get(&w->units) - kvr_get(&w->matched))
+                  / kvr_max((double) kvr_get(&w->time) * (1 << KVR_WHATIF_TICK),
+                            1)
+                  / today->peers;
 }
 
 
