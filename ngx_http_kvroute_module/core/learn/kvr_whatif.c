@@ -206,6 +206,12 @@ kvr_whatif_first(kvr_whatif_t *w, uint64_t ms)
 void
 kvr_whatif_delivered(kvr_whatif_t *w, uint32_t prompt, uint32_t cached)
 {
+    /* absurd counts of an engine would wrap the sum */
+
+    if (prompt > UINT32_MAX - kvr_get(&w->prompt)) {
+        return;
+    }
+
     kvr_set(&w->prompt, kvr_get(&w->prompt) + prompt);
     kvr_set(&w->cached, kvr_get(&w->cached) + kvr_min(cached, prompt));
 }
@@ -244,6 +250,8 @@ kvr_whatif_estimate(const kvr_whatif_t *w, kvr_whatif_change_e change,
     if (kvr_get(&w->prompt)) {
         share = (double) kvr_get(&w->cached) / kvr_get(&w->prompt);
     }
+
+    share = kvr_min(share, 1);
 
     if (change == KVR_WHATIF_NOW || change == KVR_WHATIF_PERFECT) {
 
@@ -306,7 +314,8 @@ kvr_whatif_of(const kvr_whatif_t *w, kvr_whatif_change_e change, double times,
 
     if (now > 0 && now < 1) {
         e->cached = then < now ? share * then / now
-                               : 1 - (1 - share) * (1 - then) / (1 - now);
+                               : 1 - (1 - share) * kvr_max(1 - then, 0)
+                                   / (1 - now);
     }
 
     n = (uint32_t) ((int) peers + kvr_whatif_changes[change].peers);

@@ -244,6 +244,26 @@ TEST(test_whatif_delivered)
     kvr_whatif_delivered(&w, 10, 1000000);
     e = estimate(KVR_WHATIF_FOUR, 4);
     util_check(e.cached <= 1 && e.load >= 0, "%.3f %.3f", e.cached, e.load);
+
+    clean();
+    even(4000);
+
+    for (i = 0; i < 3; i++) {
+        kvr_whatif_delivered(&w, 1U << 31, 1U << 30);
+    }
+
+    e = estimate(KVR_WHATIF_NOW, 4);
+    util_check(near(e.cached, 0.5, 0.01), "huge counts %.3f", e.cached);
+
+    /* two processes that write at once can lose one of the sums */
+
+    kvr_set(&w.cached, UINT32_MAX);
+
+    for (i = 0; i < KVR_WHATIF_CHANGES; i++) {
+        e = estimate(i, 4);
+        util_check(e.cached <= 1 && e.high <= 1 && e.load >= 0, "%s: %.3f %.3f",
+                   kvr_whatif_name(i), e.cached, e.load);
+    }
 }
 
 
