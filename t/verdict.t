@@ -107,6 +107,20 @@ like($t->get('/kvroute/metrics')->{body},
      qr/^kvroute_peer_reason\{upstream="llm",peer="$peers[1]",(?#
        )reason="5xx"\} 1$/m, 'metric');
 
+# --- a 4xx, which is the client's fault until the server is ejected for it
+
+for my $i (0, 1) {
+    my $reason = $t->peer('llm', $t->{vars}{"E$i"})->{reason};
+
+    $t->control($t->{vars}{"E$i"}, { fault => 'status=400' });
+    is($t->post('/v1/chat/completions', $body,
+                headers => { 'X-Pin' => $peers[$i] })->{status}, 400, 'a 400');
+
+    my $p = $t->peer('llm', $t->{vars}{"E$i"});
+    is($p->{minute}{errors_4xx}, 1, 'is counted');
+    is($p->{reason}, $reason, 'and no reason');
+}
+
 # --- taken out by hand
 
 sub drained {

@@ -187,7 +187,10 @@ ngx_http_kvroute_health_since(ngx_http_kvroute_status_peer_t *p,
 }
 
 
-/* Returns the last error that explains the state, or that clients got. */
+/*
+ * Returns the last error that explains the state, or that clients got.  A 4xx
+ * may be their own fault.
+ */
 static const char *
 ngx_http_kvroute_health_reason(ngx_http_kvroute_status_peer_t *p)
 {
@@ -216,7 +219,7 @@ ngx_http_kvroute_health_reason(ngx_http_kvroute_status_peer_t *p)
             return kvr_outlier_name(KVR_OUTLIER_SILENT);
         }
 
-        if (p->minute.errors + p->minute.refused == 0) {
+        if (p->minute.errors == 0) {
             return p->conf->probe ? kvr_fault_name(kvr_get(&s->probe_fault))
                                   : NULL;
         }
@@ -414,7 +417,7 @@ ngx_http_kvroute_health_why(ngx_http_kvroute_status_upstream_t *u,
         /* the status that the server is ejected for, or its last one */
 
         p = &u->peer[why->server[0]];
-        reason = (kvr_outlier_e) (p->now.ejected ? p->now.why : p->now.last);
+        reason = (kvr_outlier_e) (p->now.ejected ? p->now.why : p->now.refusal);
 
         cJSON_AddStringToObject(json, "status",
                                 kvr_outlier_name(kvr_outlier_refusal(reason)

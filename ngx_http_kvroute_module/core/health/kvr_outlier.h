@@ -99,7 +99,8 @@ typedef struct {
     _Atomic uint64_t   trial;    /* see kvr_trial.h */
     _Atomic uint64_t   since;    /* time of the last ejection */
     _Atomic uint32_t   reason;   /* of the ejection; kvr_outlier_e */
-    _Atomic uint32_t   last;     /* the last fault */
+    _Atomic uint32_t   last;     /* the last fault that is no 4xx */
+    _Atomic uint32_t   refusal;  /* the last 4xx */
 } kvr_outlier_t;
 
 

@@ -127,7 +127,8 @@ kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
     rc = 0;
 
     if (kvr_unlikely(reason != KVR_OUTLIER_NONE)) {
-        kvr_set(&member->outlier.last, reason);
+        kvr_set(kvr_outlier_refusal(reason) && reason != KVR_OUTLIER_503
+                ? &member->outlier.refusal : &member->outlier.last, reason);
     }
 
     if (kvr_likely(reason == KVR_OUTLIER_NONE)

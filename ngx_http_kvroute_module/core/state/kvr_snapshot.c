@@ -45,6 +45,7 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     s->until = kvr_outlier_sick(state, now) ? KVR_OUTLIER_TIME(state) - now : 0;
     s->why = kvr_get(&o->reason);
     s->last = kvr_get(&o->last);
+    s->refusal = kvr_get(&o->refusal);
     s->mute = kvr_outlier_mute(o, s->active, now);
 
     /* what a restarted engine owed is lost */

@@ -31,6 +31,7 @@ typedef struct {
     uint64_t              until;     /* ms until then */
     uint64_t              why;       /* kvr_outlier_e */
     uint64_t              last;      /* likewise, of the last bad answer */
+    uint64_t              refusal;   /* likewise, of the last 4xx */
     uint64_t              mute;      /* ms; kvr_outlier_mute() */
     uint64_t              flushes;   /* times it lost its cache */
     uint64_t              age;       /* ms since the engine's last report */
