@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
 # An engine that hangs while one request waits there: nothing ejects it, but the
-# health is amber, since the time of that request. An answer that is no stream
-# may take as long.
+# health is amber, since the time of that request, until it answers or health
+# checks change. An answer that is no stream may take as long.
 
 use lib 't/lib';
 use Kvroute;
@@ -14,7 +14,8 @@ $t->engines(4, '--hardware', 'none', '--model', 'm');
 my ($stream, $whole, $left, $cut) =
     map { "127.0.0.1:$t->{vars}{\"E$_\"}" } 0 .. 3;
 
-$t->upstream('llm', '', 'E0 E1 E2 E3 max_fails=0');
+$t->upstream('llm', 'kvroute_health uri=/health interval=50ms fails=2 timeout=1h;',
+             'E0 E1 E2 E3 max_fails=0');
 
 $t->conf(<<'EOC')->run();
     location / { kvroute_pin $http_x_pin; proxy_read_timeout 1h;
@@ -62,9 +63,13 @@ is($why{$cut}{active}, 0, 'and nobody waits');
 is($why{$cut}{state}, 'amber', 'amber');
 is($t->peer('llm', $t->{vars}{E3})->{reason}, 'silent', 'the reason');
 
-$t->control($t->{vars}{E3}, { fault => 'none' });
-served($cut);
-is_deeply({silent()}, {}, 'until it answers');
+sub state { return $t->peer('llm', $t->{vars}{E3})->{state} }
+
+$t->control($t->{vars}{E3}, { fault => 'none', health_status => 500 });
+ok(wait_for(sub { state() eq 'unhealthy' }), 'a health check fails');
+$t->control($t->{vars}{E3}, { health_status => 200 });
+ok(wait_for(sub { state() eq 'up' }), 'and passes');
+is_deeply({silent()}, {}, 'it begins anew');
 
 # --- one that waits
 
@@ -89,7 +94,7 @@ is($why{$left}{active}, 0, 'nobody waits');
 
 ok(!$why{$whole}, 'a whole answer takes its time');
 
-# --- they answer, or are restarted
+# --- they answer
 
 $t->control($t->{vars}{"E$_"}, { fault => 'none' }) for 0 .. 2;
 served($_) for $stream, $left;

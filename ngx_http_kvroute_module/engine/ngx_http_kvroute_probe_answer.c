@@ -258,6 +258,17 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
     health = (kvr_health_e) kvr_get(&s->health);
 
     if (was != health) {
+
+        /* it begins anew */
+
+        for (i = 0; i < registry->max_members; i++) {
+            if (kvr_registry_behind(registry, registry->member[i].peer,
+                                    slot->id))
+            {
+                kvr_set(&registry->member[i].outlier.owed, 0);
+            }
+        }
+
         ngx_log_error(NGX_LOG_NOTICE, slot->event.log, 0,
                       "kvroute peer %V is %s", &slot->fetch.conn.name,
                       kvr_engine_health_name(health));

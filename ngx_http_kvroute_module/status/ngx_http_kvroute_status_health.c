@@ -146,12 +146,6 @@ ngx_http_kvroute_health_server(ngx_http_kvroute_status_peer_t *p,
     s->window = minute->window;
     s->mute = p->now.mute;
 
-    /* with its next state it begins anew */
-
-    if (s->planned || p->state == NGX_HTTP_KVROUTE_STATE_UNHEALTHY) {
-        kvr_set(&zone->registry->member[p->member].outlier.owed, 0);
-    }
-
     if (p->conf->probe && (p->set & KVR_COUNTER_REPORTS)) {
         old = ngx_max(NGX_HTTP_KVROUTE_STALE_PROBES * p->conf->probe->interval,
                       NGX_HTTP_KVROUTE_STALE_TIME);

@@ -19,8 +19,9 @@
 #define KVR_OUTLIER_EACH      8
 #define KVR_OUTLIER_PACE      256
 
-/* seconds in the word of an owed answer */
-#define KVR_OUTLIER_WAIT_MASK  0xffffULL
+/* in the word of an owed answer: seconds; the wait is over */
+#define KVR_OUTLIER_WAIT_MASK  0x7fffULL
+#define KVR_OUTLIER_OVER       0x8000ULL
 
 
 /* recent answers; older ones count less */
@@ -132,10 +133,21 @@ kvr_outlier_first(kvr_outlier_fleet_t *fleet, uint64_t ms)
 
 
 void
-kvr_outlier_owe(kvr_outlier_t *o, kvr_outlier_fleet_t *fleet, uint64_t ms,
-    uint64_t now)
+kvr_outlier_owe(kvr_outlier_t *o, kvr_outlier_fleet_t *fleet, int stream,
+    uint64_t ms, uint64_t renewed, uint64_t now)
 {
-    if (kvr_get(&o->owed) || kvr_get(&fleet->samples) < KVR_OUTLIER_USUAL) {
+    if (kvr_get(&o->owed)) {
+
+        if (kvr_outlier_mute(o, 0, renewed, now)) {
+            return;
+        }
+
+        /* it is over for long, or the process of its request was killed */
+
+        kvr_set(&o->owed, 0);
+    }
+
+    if (!stream || kvr_get(&fleet->samples) < KVR_OUTLIER_USUAL) {
         return;
     }
 
@@ -152,22 +164,34 @@ kvr_outlier_unheard(kvr_outlier_t *o, uint64_t given, int late, uint64_t now)
     uint64_t  owed, wait;
 
     owed = kvr_get(&o->owed);
-    wait = now - given;
+    wait = (owed & KVR_OUTLIER_WAIT_MASK) * 1000;
 
-    if (late && wait >= KVR_OUTLIER_SILENCE) {
-        kvr_set(&o->owed, (owed ? owed >> 16 : given) << 16);
+    if (late && now - given >= KVR_OUTLIER_SILENCE) {
 
-    } else if (owed >> 16 == given && owed & KVR_OUTLIER_WAIT_MASK) {
-        kvr_set(&o->owed, wait >= (owed & KVR_OUTLIER_WAIT_MASK) * 1000
-                          ? given << 16 : 0);
+        /* others waited before it */
+
+        if (owed) {
+            given = (owed >> 16) - (owed & KVR_OUTLIER_OVER ? wait : 0);
+        }
+
+    } else if (owed >> 16 != given || owed & KVR_OUTLIER_OVER) {
+        return;
+
+    } else if (now - given < wait) {
+        kvr_set(&o->owed, 0);
+        return;
     }
+
+    kvr_set(&o->owed, now << 16 | KVR_OUTLIER_OVER
+                      | kvr_min((now - given) / 1000, KVR_OUTLIER_WAIT_MASK));
 }
 
 
 uint64_t
-kvr_outlier_mute(kvr_outlier_t *o, uint64_t active, uint64_t now)
+kvr_outlier_mute(const kvr_outlier_t *o, uint64_t active, uint64_t renewed,
+    uint64_t now)
 {
-    uint64_t  owed, ms;
+    uint64_t  owed, ms, wait;
 
     owed = kvr_get(&o->owed);
 
@@ -176,15 +200,23 @@ kvr_outlier_mute(kvr_outlier_t *o, uint64_t active, uint64_t now)
     }
 
     ms = now - (owed >> 16);
+    wait = (owed & KVR_OUTLIER_WAIT_MASK) * 1000;
 
-    /* the process of a request in flight may have been killed */
+    if (owed & KVR_OUTLIER_OVER) {
 
-    if (active == 0 && owed & KVR_OUTLIER_WAIT_MASK) {
-        kvr_set(&o->owed, 0);
+        if (active == 0 && ms >= KVR_OUTLIER_MEMORY) {
+            return 0;
+        }
+
+        ms += wait;
+
+    } else if (active == 0 || ms < wait) {
         return 0;
     }
 
-    return ms >= (owed & KVR_OUTLIER_WAIT_MASK) * 1000 ? ms : 0;
+    /* what a process owed that is gone is lost */
+
+    return now - ms < renewed ? 0 : ms;
 }
 
 

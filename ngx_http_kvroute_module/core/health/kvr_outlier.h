@@ -34,7 +34,7 @@
  * One request alone does not eject a server, but operators are told if it waits
  * too long.  Only a stream proves something, and only one that found nobody
  * waiting: other answers arrive complete, after minutes.  The wait is judged at
- * its end as well, because clients give up.
+ * its end as well, because clients give up.  Then it counts for a while.
  *
  * All is in shared memory, of fixed size, in independent words; a state is one
  * word.  Of two processes that write at once an observation can be lost.  Times
@@ -142,6 +142,9 @@ typedef struct {
 #define KVR_OUTLIER_OVERDUE   4
 #define KVR_OUTLIER_USUAL     8
 
+/* ms for which a wait counts that is over, while no request is in flight */
+#define KVR_OUTLIER_MEMORY    300000
+
 /* ms between two looks at all states */
 #define KVR_OUTLIER_LOOK      250
 
@@ -245,12 +248,14 @@ kvr_outlier_heard(kvr_outlier_t *o)
 }
 
 /*
- * Notes a stream that found nobody waiting, and that needs so many ms to
- * prefill.  "owed" is the time of its pick, and in the lower 16 bits for how
- * many seconds it may wait.  0 seconds: it did wait too long.
+ * Notes a request that found nobody waiting; of a stream, how many ms it needs
+ * to prefill.  "owed" is the time of the stream's pick, and in the lower 15 bits
+ * for how many seconds it may wait.  If it did wait too long, they are the time
+ * of its end and how long it waited, and the bit before them is set.  renewed:
+ * as below.
  */
-void kvr_outlier_owe(kvr_outlier_t *o, kvr_outlier_fleet_t *fleet, uint64_t ms,
-    uint64_t now);
+void kvr_outlier_owe(kvr_outlier_t *o, kvr_outlier_fleet_t *fleet, int stream,
+    uint64_t ms, uint64_t renewed, uint64_t now);
 
 /*
  * Notes that a request has ended without a byte; given: time of the pick.
@@ -261,9 +266,11 @@ void kvr_outlier_unheard(kvr_outlier_t *o, uint64_t given, int late,
 
 /*
  * Returns for how many ms a server has sent nothing to a stream that waits, or
- * waited, too long; 0: it has not.  active: requests in flight.
+ * waited, too long; 0: it has not.  active: requests in flight; renewed: time
+ * of the last restart.
  */
-uint64_t kvr_outlier_mute(kvr_outlier_t *o, uint64_t active, uint64_t now);
+uint64_t kvr_outlier_mute(const kvr_outlier_t *o, uint64_t active,
+    uint64_t renewed, uint64_t now);
 
 
 /*

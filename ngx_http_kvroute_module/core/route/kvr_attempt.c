@@ -127,8 +127,8 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     a->timed = kvr_ttft_give(&peer->ttft, b->pending, a->waiting > 1);
 
-    if (b->stream && a->waiting <= 1) {
-        kvr_eject_owe(&a->eject, zone, b->pool, b->bytes, b->rate);
+    if (a->waiting <= 1) {
+        kvr_eject_owe(&a->eject, zone, b->pool, b->stream, b->bytes, b->rate);
     }
 }
 

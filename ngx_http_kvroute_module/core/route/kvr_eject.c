@@ -41,7 +41,7 @@ kvr_eject_sick(const kvr_zone_t *zone, uint32_t member, uint64_t now)
 
 void
 kvr_eject_owe(const kvr_eject_t *e, const kvr_zone_t *zone,
-    const kvr_pool_t *pool, uint64_t bytes, uint32_t fastest)
+    const kvr_pool_t *pool, int stream, uint64_t bytes, uint32_t fastest)
 {
     uint64_t       rate;
     kvr_peer_t    *peer;
@@ -54,17 +54,15 @@ kvr_eject_owe(const kvr_eject_t *e, const kvr_zone_t *zone,
     member = &zone->registry->member[e->member];
     peer = &zone->registry->peer[member->peer];
 
-    /* other clients' requests take time as well */
-
-    if (kvr_get(&peer->engine.foreign)) {
-        return;
-    }
-
     rate = kvr_get(&peer->prefill.rate);
     rate = rate ? rate : kvr_max(fastest, KVR_PREFILL_RATE);
 
+    /* other clients' requests take time as well */
+
     kvr_outlier_owe(&member->outlier, kvr_eject_fleet(zone, pool),
-                    bytes * KVR_PREFILL_RATE / rate, e->given);
+                    stream && !kvr_get(&peer->engine.foreign),
+                    bytes * KVR_PREFILL_RATE / rate,
+                    kvr_get(&peer->engine.renewed), e->given);
 }
 
 

@@ -74,11 +74,11 @@ kvr_eject_begin(kvr_eject_t *e, const kvr_zone_t *zone, const kvr_pool_t *pool,
 }
 
 /*
- * Notes that a stream found nobody waiting; bytes: its whole prompt, because
+ * Notes that a request found nobody waiting; bytes: its whole prompt, because
  * the cached part may have been evicted; fastest: rate of the fastest peer.
  */
 void kvr_eject_owe(const kvr_eject_t *e, const kvr_zone_t *zone,
-    const kvr_pool_t *pool, uint64_t bytes, uint32_t fastest);
+    const kvr_pool_t *pool, int stream, uint64_t bytes, uint32_t fastest);
 
 /* Takes the first event of a 2xx answer; stream: it is a stream. */
 unsigned kvr_eject_first(kvr_eject_t *e, const kvr_zone_t *zone,

@@ -46,14 +46,7 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     s->why = kvr_get(&o->reason);
     s->last = kvr_get(&o->last);
     s->refusal = kvr_get(&o->refusal);
-    s->mute = kvr_outlier_mute(o, s->active, now);
-
-    /* what a restarted engine owed is lost */
-
-    if (s->mute > now - kvr_get(&p->engine.renewed)) {
-        kvr_set(&o->owed, 0);
-        s->mute = 0;
-    }
+    s->mute = kvr_outlier_mute(o, s->active, kvr_get(&p->engine.renewed), now);
 
     s->flushes = kvr_get(&p->feedback.by_usage)
                  + kvr_get(&p->feedback.by_probe)

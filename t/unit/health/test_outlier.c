@@ -483,10 +483,13 @@ TEST(test_outlier_silent)
 }
 
 
+static uint64_t  renewed;       /* when the server was last restarted */
+
+
 static uint64_t
 mute(uint64_t ms, uint64_t active)
 {
-    return kvr_outlier_mute(&o, active, now + ms);
+    return kvr_outlier_mute(&o, active, renewed, now + ms);
 }
 
 
@@ -500,7 +503,7 @@ owe(uint64_t ms, int firsts, uint64_t first)
         kvr_outlier_first(&fleet, first);
     }
 
-    kvr_outlier_owe(&o, &fleet, ms, now);
+    kvr_outlier_owe(&o, &fleet, 1, ms, 0, now);
 }
 
 
@@ -515,10 +518,6 @@ TEST(test_outlier_mute)
     util_check(!mute(late - 1, 1), "not yet");
     util_check(mute(late, 1) == late, "too long");
 
-    /* a later one changes nothing, a byte everything */
-
-    kvr_outlier_owe(&o, &fleet, 0, now + late);
-    util_check(mute(late + 5, 2) == late + 5, "since the first");
     kvr_outlier_heard(&o);
     util_check(!mute(far, 2), "it lives");
 
@@ -534,10 +533,27 @@ TEST(test_outlier_mute)
     owe(1ULL << 40, KVR_OUTLIER_USUAL, 10);
     util_check(!mute(far, 1), "a prompt without end");
 
-    /* the process of the only request was killed */
+    /* the process of the only request was killed, which the next one finds */
 
     owe(0, KVR_OUTLIER_USUAL, 10);
-    util_check(!mute(far, 0) && !mute(far, 1), "nobody waits");
+    util_check(!mute(far, 0), "nobody waits");
+    util_check(mute(far, 1), "a look changes nothing");
+    kvr_outlier_owe(&o, &fleet, 0, 0, 0, now + late);
+    util_check(!mute(far, 1), "one that is no stream");
+
+    owe(0, KVR_OUTLIER_USUAL, 10);
+    kvr_outlier_owe(&o, &fleet, 1, 0, 0, now + late);
+    util_check(!mute(late + 5, 1) && mute(2 * late, 1) == late, "a stream");
+
+    /* it was restarted after the client left */
+
+    kvr_outlier_unheard(&o, now + late, 0, now + 2 * late);
+    util_check(mute(2 * late + 1, 1), "the stream waited too long");
+    renewed = now + 2 * late + 1;
+    util_check(!mute(2 * late + 1, 1), "what it owed is lost");
+    kvr_outlier_owe(&o, &fleet, 1, 0, renewed, renewed + 1);
+    util_check(mute(3 * late + 2, 1) == late, "the new process owes, too");
+    renewed = 0;
 }
 
 
@@ -555,15 +571,23 @@ TEST(test_outlier_unheard)
     kvr_outlier_unheard(&o, now + 5, 0, now + far);
     util_check(kvr_get(&o.owed), "another one");
     kvr_outlier_unheard(&o, now, 0, now + late);
-    util_check(mute(far, 0) == far, "it has waited long enough");
+    util_check(mute(2 * late, 0) == 2 * late, "it has waited long enough");
 
     /* who comes after it changes nothing, however short they wait */
 
-    kvr_outlier_owe(&o, &fleet, 0, now + far);
-    kvr_outlier_unheard(&o, now + far, 0, now + far + 1);
-    util_check(mute(2 * far, 0) == 2 * far, "still");
+    kvr_outlier_owe(&o, &fleet, 1, 0, 0, now + 2 * late);
+    kvr_outlier_unheard(&o, now + 2 * late, 0, now + 2 * late + 1);
+    util_check(mute(3 * late, 0) == 3 * late, "still");
+    util_check(mute(late + KVR_OUTLIER_MEMORY - 1, 0), "for a while");
+    util_check(!mute(late + KVR_OUTLIER_MEMORY, 0), "not for ever");
+    util_check(mute(far, 1) == far, "unless one waits");
     kvr_outlier_heard(&o);
-    util_check(!mute(far, 0), "until it answers");
+    util_check(!mute(3 * late, 0), "until it answers");
+
+    owe(0, KVR_OUTLIER_USUAL, 10);
+    kvr_outlier_unheard(&o, now, 0, now + late);
+    kvr_outlier_owe(&o, &fleet, 1, 0, 0, now + far);
+    util_check(mute(far + late, 1) == late, "a later one begins anew");
 
     /* nginx gives up, whatever it was that waited */
 
@@ -574,6 +598,7 @@ TEST(test_outlier_unheard)
     util_check(mute(late, 0) == late, "a timeout");
     kvr_outlier_unheard(&o, now + late, 1, now + far);
     util_check(mute(far, 0) == far, "two");
+    util_check(!mute(far + KVR_OUTLIER_MEMORY, 0), "both are over for long");
 
     (void) kvr_outlier_eject(&o, &conf, KVR_OUTLIER_TIMEOUT, now);
     util_check(!mute(far, 0), "its state says more");
