@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
 # An engine that hangs while one request waits there: nothing ejects it, but the
-# health is amber, since the time of that request, until it answers or health
-# checks change. An answer that is no stream may take as long.
+# health is amber, since the time of that request, until any answer or another
+# result of health checks. An answer that is no stream may take as long.
 
 use lib 't/lib';
 use Kvroute;
@@ -22,6 +22,8 @@ $t->conf(<<'EOC')->run();
                  proxy_pass http://llm; }
     location /short/ { kvroute_pin $http_x_pin; proxy_read_timeout 5s;
                        proxy_next_upstream off; proxy_pass http://llm/; }
+    location /next/ { kvroute_pin $http_x_pin; proxy_pass http://llm/;
+                      proxy_next_upstream http_429 non_idempotent; }
 EOC
 
 my $path = '/v1/chat/completions';
@@ -94,11 +96,14 @@ is($why{$left}{active}, 0, 'nobody waits');
 
 ok(!$why{$whole}, 'a whole answer takes its time');
 
-# --- they answer
+# --- they answer, if only that they are busy
 
-$t->control($t->{vars}{"E$_"}, { fault => 'none' }) for 0 .. 2;
-served($_) for $stream, $left;
-is_deeply({silent()}, {}, 'they answer');
+$t->control($t->{vars}{"E$_"}, { fault => 'none' }) for 0, 1;
+$t->control($t->{vars}{E2}, { fault => 'status=429', retry_after => 1 });
+is($t->finish(send_to($left, "/next$path"))->{status}, 200, 'by another one');
+is_deeply([keys %{{silent()}}], [$stream], 'a busy one is not silent');
+served($stream);
+is_deeply({silent()}, {}, 'none is');
 
 close $_ for @wait;
 

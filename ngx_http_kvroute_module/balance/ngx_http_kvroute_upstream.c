@@ -338,6 +338,12 @@ ngx_http_kvroute_upstream_free(ngx_peer_connection_t *pc, void *data,
                      : KVR_OUTLIER_NONE;
         }
 
+        /* an error is an answer as well */
+
+        if (status / 100 > 2) {
+            kvr_attempt_heard(&at->core, &at->conf->zone->core);
+        }
+
         if (at->conf->eject.budget) {
             ngx_http_kvroute_eject_final(at, pc, reason, state);
         }
