@@ -17,7 +17,6 @@
 
 
 #include "events/ngx_http_kvroute_events_int.h"
-#include "zone/ngx_http_kvroute_zone.h"
 
 
 #define NGX_HTTP_KVROUTE_EVENTS_LOOK     1000   /* ms */
@@ -365,7 +364,6 @@ ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     source->rank = (uint32_t) rank;
     source->seen = 1;
     source->refused = moved;
-    source->self = ngx_http_kvroute_events_self(conf->zone);
     source->look = &ngx_http_kvroute_events_event;
 
     source->feeds = ngx_http_kvroute_events_get(conf)->feeds;
@@ -395,8 +393,6 @@ ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
 
     source->next = ngx_http_kvroute_events_sources;
     ngx_http_kvroute_events_sources = source;
-
-    kvr_set(&source->shared->owner, source->self);
 
     ngx_add_timer(&source->timer, 1);
 
@@ -438,7 +434,7 @@ ngx_http_kvroute_events_watch(ngx_http_kvroute_events_source_t *source)
 
     source->complete = 1;
 
-    if (!ngx_http_kvroute_events_source_owned(source)) {
+    if (!ngx_http_kvroute_zone_latest(source->conf->zone)) {
         ngx_http_kvroute_events_stream_close(&source->live);
         ngx_http_kvroute_events_stream_close(&source->replay);
         source->open = 0;
@@ -539,7 +535,7 @@ ngx_http_kvroute_events_timer(ngx_event_t *ev)
     source = c->data;
 
     if (ngx_exiting || ngx_terminate || ngx_quit
-        || !ngx_http_kvroute_events_source_owned(source))
+        || !ngx_http_kvroute_zone_latest(source->conf->zone))
     {
         return;
     }

@@ -11,7 +11,6 @@
 
 
 #include "events/ngx_http_kvroute_events_int.h"
-#include "zone/ngx_http_kvroute_zone.h"
 
 
 #define NGX_HTTP_KVROUTE_EVENTS_ATTRIBUTE  50    /* ms */
@@ -25,7 +24,6 @@ static void ngx_http_kvroute_events_attribute(ngx_event_t *ev);
 
 
 static ngx_event_t  ngx_http_kvroute_events_attribute_event;
-static ngx_uint_t   ngx_http_kvroute_events_attribute_owned;
 
 
 void
@@ -51,8 +49,6 @@ ngx_http_kvroute_events_attribute_init(ngx_cycle_t *cycle)
 
     ev = &ngx_http_kvroute_events_attribute_event;
 
-    ngx_http_kvroute_events_attribute_owned = 0;
-
     ngx_http_kvroute_timer_init(ev, NULL, ngx_http_kvroute_events_attribute,
                                 NULL, cycle->log);
 
@@ -64,9 +60,7 @@ static void
 ngx_http_kvroute_events_attribute(ngx_event_t *ev)
 {
     uint32_t                         n;
-    uint64_t                         self;
     ngx_uint_t                       i, more;
-    kvr_aliases_t                   *aliases;
     ngx_http_kvroute_srv_conf_t     *kscf;
     ngx_http_kvroute_events_conf_t  *events;
 
@@ -81,21 +75,9 @@ ngx_http_kvroute_events_attribute(ngx_event_t *ev)
         events = ngx_http_kvroute_events_get(kscf);
 
         if (events == NULL || events->feeds == NULL
-            || events->feeds->aliases == NULL)
+            || events->feeds->aliases == NULL
+            || !ngx_http_kvroute_zone_latest(kscf->zone))
         {
-            continue;
-        }
-
-        aliases = events->feeds->aliases;
-        self = ngx_http_kvroute_events_self(kscf->zone);
-
-        if (!ngx_http_kvroute_events_attribute_owned) {
-            kvr_set(&aliases->owner, self);
-        }
-
-        /* another worker has taken over, after a reload */
-
-        if (kvr_get(&aliases->owner) != self) {
             continue;
         }
 
@@ -105,8 +87,6 @@ ngx_http_kvroute_events_attribute(ngx_event_t *ev)
 
         more |= n == NGX_HTTP_KVROUTE_EVENTS_REQUESTS;
     }
-
-    ngx_http_kvroute_events_attribute_owned = 1;
 
     ngx_add_timer(ev, more ? NGX_HTTP_KVROUTE_EVENTS_MORE
                            : NGX_HTTP_KVROUTE_EVENTS_ATTRIBUTE);

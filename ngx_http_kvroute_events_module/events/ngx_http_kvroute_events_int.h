@@ -11,6 +11,7 @@
 #include "events/ngx_http_kvroute_events.h"
 #include "core/events/kvr_subscription.h"
 #include "engine/ngx_http_kvroute_fetch.h"
+#include "zone/ngx_http_kvroute_zone.h"
 
 
 /* returns kvroute_events of an upstream, or NULL */
@@ -84,7 +85,6 @@ struct ngx_http_kvroute_events_source_s {
     uint32_t                            number;   /* of the peer's source */
     uint32_t                            rank;     /* of data parallelism */
     ngx_uint_t                          events;   /* in this message */
-    uint64_t                            self;     /* this process, as owner */
     uint64_t                            opened;   /* ms */
     uint64_t                            pinged;
 
@@ -215,13 +215,6 @@ void ngx_http_kvroute_events_attribute_init(ngx_cycle_t *cycle);
 
 
 /* _source */
-
-/* Returns whether this process still reads the source. */
-ngx_uint_t ngx_http_kvroute_events_source_owned(
-    ngx_http_kvroute_events_source_t *source);
-
-/* Returns this process as an owner of something in a zone. */
-uint64_t ngx_http_kvroute_events_self(ngx_http_kvroute_zone_t *zone);
 
 /* Both limit log messages to one a minute. */
 ngx_uint_t ngx_http_kvroute_events_source_due(time_t *warned);

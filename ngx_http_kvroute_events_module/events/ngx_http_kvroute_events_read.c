@@ -154,7 +154,7 @@ ngx_http_kvroute_events_read_message(ngx_http_kvroute_events_source_t *source)
 {
     kvr_subscription_t  *s;
 
-    if (!ngx_http_kvroute_events_source_owned(source)) {
+    if (!ngx_http_kvroute_zone_latest(source->conf->zone)) {
         return ngx_http_kvroute_events_read_leave(source);
     }
 
@@ -283,7 +283,7 @@ ngx_http_kvroute_events_read_replayed(ngx_http_kvroute_events_source_t *source)
     source->cleared = 0;
 
     if (s->seq == KVR_SUBSCRIPTION_END
-        || !ngx_http_kvroute_events_source_owned(source))
+        || !ngx_http_kvroute_zone_latest(source->conf->zone))
     {
         source->replayed = (s->seq == KVR_SUBSCRIPTION_END);
 
@@ -416,7 +416,7 @@ ngx_http_kvroute_events_read_done(ngx_http_kvroute_events_source_t *source,
 
     /* another worker reads and counts now */
 
-    if (!ngx_http_kvroute_events_source_owned(source)) {
+    if (!ngx_http_kvroute_zone_latest(source->conf->zone)) {
         return ngx_http_kvroute_events_read_leave(source);
     }
 

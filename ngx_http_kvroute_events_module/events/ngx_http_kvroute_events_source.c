@@ -4,7 +4,7 @@
  */
 
 
-/* Access to a source's state, and its warnings. */
+/* Warnings about a source. */
 
 
 #include "events/ngx_http_kvroute_events_int.h"
@@ -14,13 +14,6 @@
 
 
 ngx_log_t  ngx_http_kvroute_events_source_log;
-
-
-ngx_uint_t
-ngx_http_kvroute_events_source_owned(ngx_http_kvroute_events_source_t *source)
-{
-    return kvr_get(&source->shared->owner) == source->self;
-}
 
 
 ngx_uint_t
@@ -51,11 +44,4 @@ ngx_http_kvroute_events_source_warn(ngx_http_kvroute_events_source_t *source,
     ngx_log_error(NGX_LOG_WARN, source->timer.log, 0,
                   "kvroute: %s: server %V, rank %uD: %s", what, &source->name,
                   source->rank, why);
-}
-
-
-uint64_t
-ngx_http_kvroute_events_self(ngx_http_kvroute_zone_t *zone)
-{
-    return zone->generation << 32 | (uint32_t) ngx_pid;
 }

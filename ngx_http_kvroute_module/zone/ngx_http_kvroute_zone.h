@@ -63,6 +63,16 @@ struct ngx_http_kvroute_shm_s {
 
 /* _zone */
 
+/*
+ * Returns whether no newer configuration uses the zone.  After a reload, older
+ * workers leave to the newer ones what only one process may do.
+ */
+static ngx_inline ngx_uint_t
+ngx_http_kvroute_zone_latest(ngx_http_kvroute_zone_t *zone)
+{
+    return zone->generation == zone->shm->generation;
+}
+
 ngx_int_t ngx_http_kvroute_zone_add(ngx_conf_t *cf,
     ngx_http_kvroute_zone_t *zone, ngx_str_t *name, size_t size);
 
@@ -124,9 +134,6 @@ void ngx_http_kvroute_zone_sweep(ngx_http_kvroute_zone_t *zone,
 
 /* Identifies a process by its id and the time of its start. */
 kvr_load_owner_t ngx_http_kvroute_zone_owner(ngx_pid_t pid);
-
-/* Tells whether a process is alive; data is not used. */
-int ngx_http_kvroute_zone_alive(void *data, kvr_load_owner_t owner);
 
 
 #endif /* _NGX_HTTP_KVROUTE_ZONE_H_INCLUDED_ */

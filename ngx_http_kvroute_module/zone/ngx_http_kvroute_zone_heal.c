@@ -21,6 +21,7 @@ typedef struct {
 } ngx_http_kvroute_sweep_t;
 
 
+static int ngx_http_kvroute_zone_alive(void *data, kvr_load_owner_t owner);
 static ngx_uint_t ngx_http_kvroute_zone_younger(
     ngx_http_kvroute_sweep_t *sweep, kvr_load_row_t *row);
 static int ngx_http_kvroute_zone_drop(void *data, kvr_load_row_t *row);
@@ -110,7 +111,8 @@ ngx_http_kvroute_zone_owner(ngx_pid_t pid)
 }
 
 
-int
+/* Tells whether a process is alive; data is not used. */
+static int
 ngx_http_kvroute_zone_alive(void *data, kvr_load_owner_t owner)
 {
     ngx_pid_t         pid;

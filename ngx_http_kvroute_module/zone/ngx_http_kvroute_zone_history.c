@@ -40,7 +40,7 @@ ngx_http_kvroute_zone_look(ngx_http_kvroute_zone_t *zone)
     ngx_uint_t                    i;
     ngx_http_kvroute_srv_conf_t  *kscf;
 
-    if (zone->generation != zone->shm->generation
+    if (!ngx_http_kvroute_zone_latest(zone)
         || !kvr_history_step(zone->history, (uint64_t) ngx_current_msec))
     {
         return;

@@ -231,12 +231,9 @@ ngx_http_kvroute_zone_snapshot_exit(ngx_cycle_t *cycle)
     for (i = 0; i < kmcf->zones.nelts; i++) {
 
         if (zone[i]->snapshot == NULL
-            || zone[i]->shm->generation != zone[i]->generation)
+            || !ngx_http_kvroute_zone_latest(zone[i])
+            || ngx_http_kvroute_zone_snapshot_open(zone[i]) != NGX_OK)
         {
-            continue;
-        }
-
-        if (ngx_http_kvroute_zone_snapshot_open(zone[i]) != NGX_OK) {
             continue;
         }
 

@@ -8,9 +8,8 @@
 #include "core/state/kvr_zone_snapshot.h"
 
 
-/* ms between two checks for silent hosts, and for a free ownership */
+/* ms between two checks for silent hosts */
 #define NGX_HTTP_KVROUTE_SHARE_TICK   200
-#define NGX_HTTP_KVROUTE_SHARE_LOOK   50
 
 /* ms; without own batches for this time sharing does not work */
 #define NGX_HTTP_KVROUTE_SHARE_DOWN   3000
@@ -19,8 +18,6 @@
 static ngx_http_kvroute_share_t *ngx_http_kvroute_share_create(
     ngx_cycle_t *cycle, ngx_http_kvroute_share_conf_t *conf);
 static void ngx_http_kvroute_share_timer(ngx_event_t *ev);
-static ngx_uint_t ngx_http_kvroute_share_owns(ngx_http_kvroute_share_t *share);
-static void ngx_http_kvroute_share_start(ngx_http_kvroute_share_t *share);
 static void ngx_http_kvroute_share_stop(ngx_http_kvroute_share_t *share);
 static void ngx_http_kvroute_share_look(ngx_http_kvroute_share_t *share);
 static void ngx_http_kvroute_share_foreign(ngx_http_kvroute_share_t *share);
@@ -69,8 +66,6 @@ ngx_http_kvroute_share_init_process(ngx_cycle_t *cycle)
 
         sharep = ngx_array_push(ngx_http_kvroute_shares);
         *sharep = share;
-
-        ngx_add_timer(&share->timer, 1);
     }
 
     return NGX_OK;
@@ -125,6 +120,15 @@ ngx_http_kvroute_share_create(ngx_cycle_t *cycle,
 
     ngx_http_kvroute_share_stream_init(share);
 
+    share->since = ngx_current_msec;
+    share->foreign = ngx_http_kvroute_share_ignored(share->core);
+    share->ticked = ngx_current_msec - NGX_HTTP_KVROUTE_SHARE_TICK;
+
+    ngx_http_kvroute_share_conn_open(&share->add);
+    ngx_http_kvroute_share_conn_open(&share->read);
+
+    ngx_add_timer(&share->timer, 1);
+
     return share;
 }
 
@@ -132,102 +136,42 @@ ngx_http_kvroute_share_create(ngx_cycle_t *cycle,
 static void
 ngx_http_kvroute_share_timer(ngx_event_t *ev)
 {
-    ngx_msec_t                 next;
     ngx_connection_t          *c;
     ngx_http_kvroute_share_t  *share;
 
     c = ev->data;
     share = c->data;
 
-    if (!ngx_http_kvroute_share_owns(share)) {
-        next = NGX_HTTP_KVROUTE_SHARE_LOOK;
+    /* after a reload, the new worker 0 is the owner */
 
-    } else {
-        next = NGX_HTTP_KVROUTE_SHARE_INTERVAL;
-
-        if (ngx_current_msec - share->ticked >= NGX_HTTP_KVROUTE_SHARE_TICK) {
-            share->ticked = ngx_current_msec;
-
-            kvr_share_tick(&share->self, &share->owner,
-                           (uint64_t) ngx_current_msec);
-            ngx_http_kvroute_share_look(share);
-        }
-
-        ngx_http_kvroute_share_stream_ask(share);
-
-        if (kvr_share_due(&share->self, &share->owner,
-                          (uint64_t) ngx_current_msec))
-        {
-            ngx_http_kvroute_share_stream_add(share, 0);
-        }
+    if (!ngx_http_kvroute_zone_latest(share->zone)) {
+        ngx_http_kvroute_share_stop(share);
+        return;
     }
 
-    ngx_add_timer(ev, next);
-}
+    if (ngx_current_msec - share->ticked >= NGX_HTTP_KVROUTE_SHARE_TICK) {
+        share->ticked = ngx_current_msec;
 
+        kvr_share_tick(&share->self, &share->owner,
+                       (uint64_t) ngx_current_msec);
+        ngx_http_kvroute_share_look(share);
+    }
 
-static ngx_uint_t
-ngx_http_kvroute_share_owns(ngx_http_kvroute_share_t *share)
-{
-    int               taken;
-    kvr_load_owner_t  self;
+    ngx_http_kvroute_share_stream_ask(share);
 
-    self = ngx_http_kvroute_zone_owner(ngx_pid);
-
-    if (ngx_exiting
-        && (!share->owns || kvr_share_wanted(share->core, self)))
+    if (kvr_share_due(&share->self, &share->owner,
+                      (uint64_t) ngx_current_msec))
     {
-        if (share->owns) {
-            ngx_http_kvroute_share_stop(share);
-            kvr_share_disown(share->core, self);
-        }
-
-        return 0;
+        ngx_http_kvroute_share_stream_add(share, 0);
     }
 
-    if (!kvr_share_own(share->core, self, (uint64_t) ngx_current_msec,
-                       ngx_http_kvroute_zone_alive, NULL, &taken))
-    {
-        if (share->owns) {
-
-            /* another process took this one for dead, and works now */
-
-            ngx_http_kvroute_share_stop(share);
-        }
-
-        return 0;
-    }
-
-    if (taken) {
-        ngx_http_kvroute_share_start(share);
-    }
-
-    return 1;
-}
-
-
-static void
-ngx_http_kvroute_share_start(ngx_http_kvroute_share_t *share)
-{
-    ngx_http_kvroute_share_stop(share);
-
-    ngx_memzero(&share->owner, sizeof(kvr_share_owner_t));
-
-    share->owns = 1;
-    share->since = ngx_current_msec;
-    share->foreign = ngx_http_kvroute_share_ignored(share->core);
-    share->ticked = ngx_current_msec - NGX_HTTP_KVROUTE_SHARE_TICK;
-
-    ngx_http_kvroute_share_conn_open(&share->add);
-    ngx_http_kvroute_share_conn_open(&share->read);
+    ngx_add_timer(ev, NGX_HTTP_KVROUTE_SHARE_INTERVAL);
 }
 
 
 static void
 ngx_http_kvroute_share_stop(ngx_http_kvroute_share_t *share)
 {
-    share->owns = 0;
-
     ngx_http_kvroute_share_conn_close(&share->add);
     ngx_http_kvroute_share_conn_close(&share->read);
     ngx_http_kvroute_share_stream_drop(share);
@@ -334,21 +278,19 @@ void
 ngx_http_kvroute_share_exit_process(ngx_cycle_t *cycle)
 {
     ngx_uint_t                  i;
-    kvr_load_owner_t            self;
     ngx_http_kvroute_share_t  **share;
 
     if (ngx_http_kvroute_shares == NULL) {
         return;
     }
 
-    self = ngx_http_kvroute_zone_owner(ngx_pid);
     share = ngx_http_kvroute_shares->elts;
 
     for (i = 0; i < ngx_http_kvroute_shares->nelts; i++) {
 
         /* no new worker waits: tell the others to forget this host's load */
 
-        if (share[i]->owns
+        if (ngx_http_kvroute_zone_latest(share[i]->zone)
             && kvr_get(&share[i]->core->number)
                == kvr_get(&share[i]->core->acked))
         {
@@ -360,8 +302,6 @@ ngx_http_kvroute_share_exit_process(ngx_cycle_t *cycle)
         }
 
         ngx_http_kvroute_share_stop(share[i]);
-
-        kvr_share_disown(share[i]->core, self);
     }
 
     ngx_http_kvroute_shares = NULL;

@@ -83,13 +83,12 @@ struct ngx_http_kvroute_share_s {
 
     ngx_msec_t                       asked;     /* time of the last XREAD */
     ngx_msec_t                       ticked;
-    ngx_msec_t                       since;     /* owner since */
+    ngx_msec_t                       since;     /* of its start */
     ngx_msec_t                       warned;
     u_char                           reason[256];  /* the last error; "" */
     ngx_msec_t                       warned_foreign;
     uint64_t                         foreign;   /* batches, when warned */
 
-    unsigned                         owns:1;
     unsigned                         up:1;
     unsigned                         positioned:1;  /* the stream was checked */
     unsigned                         skip:1;    /* all entries there are now */

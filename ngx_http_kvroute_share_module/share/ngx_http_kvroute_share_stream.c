@@ -347,9 +347,9 @@ ngx_http_kvroute_share_stream_more(ngx_event_t *ev)
         return;
     }
 
-    /* this process was stopped for long: another one reads now */
+    /* another process reads now */
 
-    if (!kvr_share_owns(share->core, ngx_http_kvroute_zone_owner(ngx_pid))) {
+    if (!ngx_http_kvroute_zone_latest(share->zone)) {
         ngx_http_kvroute_share_stream_drop(share);
         return;
     }

@@ -30,7 +30,6 @@
 
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
-    _Atomic uint64_t    owner;       /* the process that reads events */
     _Atomic uint64_t    stuck;       /* unwritten place of the ring, + 1, */
     _Atomic uint64_t    since;       /* since this time, ms */
     uint64_t            size;        /* of a peer */

@@ -52,7 +52,6 @@
 
 
 typedef struct {
-    _Atomic uint64_t   owner;        /* the process that reads it */
     _Atomic uint64_t   next;         /* number of its next message; 0: no
                                         message yet */
     _Atomic uint64_t   time;         /* ms, of the last sign of life */

@@ -19,64 +19,6 @@ kvr_share_init(kvr_share_t *s, uint64_t id)
 }
 
 
-int
-kvr_share_own(kvr_share_t *s, kvr_load_owner_t self, uint64_t now,
-    kvr_load_alive_pt alive, void *data, int *taken)
-{
-    uint64_t  owner;
-
-    *taken = 0;
-    owner = atomic_load(&s->owner);
-
-    if (owner != self) {
-
-        if (owner && kvr_share_since(kvr_get(&s->beat), now) < KVR_SHARE_SILENT
-            && alive(data, owner))
-        {
-            kvr_set(&s->wanted, self);
-            return 0;
-        }
-
-        if (!atomic_compare_exchange_strong(&s->owner, &owner, self)) {
-            return 0;
-        }
-
-        kvr_set(&s->wanted, 0);
-
-        *taken = 1;
-    }
-
-    kvr_set(&s->beat, now);
-
-    return 1;
-}
-
-
-int
-kvr_share_wanted(kvr_share_t *s, kvr_load_owner_t self)
-{
-    uint64_t  wanted;
-
-    wanted = kvr_get(&s->wanted);
-
-    return wanted && wanted != self;
-}
-
-
-int
-kvr_share_owns(kvr_share_t *s, kvr_load_owner_t self)
-{
-    return atomic_load(&s->owner) == self;
-}
-
-
-void
-kvr_share_disown(kvr_share_t *s, kvr_load_owner_t self)
-{
-    (void) atomic_compare_exchange_strong(&s->owner, &self, 0);
-}
-
-
 void
 kvr_share_tick(const kvr_share_self_t *self, kvr_share_owner_t *o, uint64_t now)
 {

@@ -23,10 +23,9 @@
  *     tick      silent hosts are removed
  *
  * Ownership.  One process of a host is the owner: it alone frames and
- * applies.  The owner is a word in shared memory.  An owner that has died, or
- * has done nothing for KVR_SHARE_SILENT, is replaced.  The next owner finds
- * everything it needs there: how far the ring was sent, the number of the
- * batch under way, and the position in the stream.
+ * applies.  The caller replaces an owner that has died.  The next owner finds
+ * everything it needs in shared memory: how far the ring was sent, the number
+ * of the batch under way, and the position in the stream.
  *
  * Exactly once.  A batch has a number.  End and number are stored before it is
  * sent, tail and acked after the store has confirmed it.  If number and acked
@@ -74,7 +73,6 @@
 
 
 #define KVR_SHARE_HOSTS    32            /* other hosts, at most */
-#define KVR_SHARE_SILENT   1000          /* ms */
 #define KVR_SHARE_FORGET   60000         /* ms until a silent host is removed */
 #define KVR_SHARE_BEAT     1000          /* ms between two complete loads */
 #define KVR_SHARE_OLD      1000          /* ms; older loads do not count */
@@ -136,10 +134,6 @@ typedef struct {
 
 typedef struct {
     uint64_t              id;            /* of this host; not 0 */
-
-    _Atomic uint64_t      owner;         /* kvr_load_owner_t, or 0 */
-    _Atomic uint64_t      beat;          /* ms, of its last activity */
-    _Atomic uint64_t      wanted;        /* a process that waits for it, or 0 */
 
     _Atomic uint64_t      number;        /* of the last batch framed */
     _Atomic uint64_t      acked;         /* of the last batch confirmed */
@@ -253,23 +247,6 @@ kvr_share_word(uint64_t active, uint64_t pending)
 
 /* Initializes zeroed memory; id is random and not 0. */
 void kvr_share_init(kvr_share_t *s, uint64_t id);
-
-/*
- * Returns whether this process is the owner; *taken is set if it has just
- * become the owner.  alive() is called for another owner.  Must be called
- * before each action of an owner.
- */
-int kvr_share_own(kvr_share_t *s, kvr_load_owner_t self, uint64_t now,
-    kvr_load_alive_pt alive, void *data, int *taken);
-
-/* Returns whether another process waits for the ownership. */
-int kvr_share_wanted(kvr_share_t *s, kvr_load_owner_t self);
-
-/* Returns whether the process is still the owner: it may have been stopped. */
-int kvr_share_owns(kvr_share_t *s, kvr_load_owner_t self);
-
-/* Gives up the ownership. */
-void kvr_share_disown(kvr_share_t *s, kvr_load_owner_t self);
 
 /*
  * Removes silent hosts and old names, and sums up the load of the others.

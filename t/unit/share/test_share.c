@@ -288,50 +288,6 @@ TEST(test_share_once)
 }
 
 
-static int
-alive(void *data, kvr_load_owner_t owner)
-{
-    return owner == *(kvr_load_owner_t *) data;
-}
-
-
-TEST(test_share_owner)
-{
-    int                taken;
-    kvr_share_t       *s;
-    kvr_load_owner_t   living;
-
-    s = host[0].self.share;
-    living = 10;
-
-    util_check(kvr_share_own(s, 10, now, alive, &living, &taken) && taken,
-               "nobody was");
-    util_check(!kvr_share_own(s, 11, now, alive, &living, &taken) && !taken,
-               "one is");
-    util_check(kvr_share_own(s, 10, now + 900, alive, &living, &taken)
-               && !taken, "still");
-    util_check(!kvr_share_own(s, 11, now + 1800, alive, &living, &taken),
-               "it did something");
-    util_check(kvr_share_own(s, 11, now + 1900, alive, &living, &taken)
-               && taken, "it did nothing for long");
-
-    living = 11;
-    util_check(!kvr_share_own(s, 10, now + 1900, alive, &living, &taken),
-               "it was replaced");
-
-    living = 10;
-    util_check(kvr_share_own(s, 10, now + 1901, alive, &living, &taken)
-               && taken, "the other is dead");
-
-    kvr_share_disown(s, 11);
-    util_check(!kvr_share_own(s, 12, now + 1902, alive, &living, &taken),
-               "who is not the owner gives nothing up");
-    kvr_share_disown(s, 10);
-    util_check(kvr_share_own(s, 12, now + 1902, alive, &living, &taken),
-               "given up");
-}
-
-
 /* a batch of one host is read by another that has other peers and another key */
 TEST(test_share_ignored)
 {
