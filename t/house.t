@@ -77,7 +77,7 @@ my $table = <<'END';
 11 share          ngx_http_kvroute_share.h   | ngx_http_kvroute_share_   | root
 
 [ngx_http_kvroute_events_module]
- 3 core/events    kvr_events.h kvr_subscription.h | kvr_events_ | core root
+ 3 core/events    kvr_events.h kvr_zmtp.h | kvr_events_ | core root
  6 core/alias     kvr_alias.h kvr_attribute.h || core root
  8 core/sync      kvr_sync.h    || core root any
 11 events         ngx_http_kvroute_events.h  | ngx_http_kvroute_events_  | root

@@ -468,7 +468,7 @@ ngx_http_kvroute_events_watch(ngx_http_kvroute_events_source_t *source)
 
     source->pinged = now;
 
-    kvr_zmtp_ping(&source->live.subscription.zmtp);
+    kvr_zmtp_ping(&source->live.zmtp);
 
     if (ngx_http_kvroute_events_stream_send(&source->live) != NGX_OK) {
         ngx_http_kvroute_events_stream_end(&source->live,

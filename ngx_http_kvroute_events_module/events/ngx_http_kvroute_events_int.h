@@ -9,7 +9,7 @@
 
 
 #include "events/ngx_http_kvroute_events.h"
-#include "core/events/kvr_subscription.h"
+#include "core/events/kvr_zmtp.h"
 #include "engine/ngx_http_kvroute_fetch.h"
 #include "zone/ngx_http_kvroute_zone.h"
 
@@ -37,7 +37,7 @@ typedef struct ngx_http_kvroute_events_source_s
  * it was closed.
  */
 typedef ngx_int_t (*ngx_http_kvroute_events_found_pt)(
-    ngx_http_kvroute_events_stream_t *stream, kvr_subscription_e found);
+    ngx_http_kvroute_events_stream_t *stream, kvr_zmtp_e found);
 
 /* called when the connection has ended, with the reason */
 typedef void (*ngx_http_kvroute_events_closed_pt)(
@@ -51,7 +51,7 @@ struct ngx_http_kvroute_events_stream_s {
 
     ngx_http_kvroute_conn_t             conn;
 
-    kvr_subscription_t                  subscription;
+    kvr_zmtp_t                          zmtp;
 
     u_char                             *payload;  /* of a message, or NULL */
     u_char                             *rest;     /* input kept on hold */
@@ -198,9 +198,9 @@ void ngx_http_kvroute_events_stream_resume(
 /* _read: found() and closed() of the live stream and of the replay */
 
 ngx_int_t ngx_http_kvroute_events_read_live(
-    ngx_http_kvroute_events_stream_t *stream, kvr_subscription_e found);
+    ngx_http_kvroute_events_stream_t *stream, kvr_zmtp_e found);
 ngx_int_t ngx_http_kvroute_events_read_replay(
-    ngx_http_kvroute_events_stream_t *stream, kvr_subscription_e found);
+    ngx_http_kvroute_events_stream_t *stream, kvr_zmtp_e found);
 void ngx_http_kvroute_events_read_replay_closed(
     ngx_http_kvroute_events_stream_t *stream, const char *error);
 

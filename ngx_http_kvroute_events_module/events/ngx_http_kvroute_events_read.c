@@ -37,18 +37,19 @@ static ngx_int_t ngx_http_kvroute_events_read_replayed(
     ngx_http_kvroute_events_source_t *source);
 static void ngx_http_kvroute_events_read_resume(
     ngx_http_kvroute_events_source_t *source);
+static ngx_int_t ngx_http_kvroute_events_read_done(
+    ngx_http_kvroute_events_stream_t *stream);
+static ngx_int_t ngx_http_kvroute_events_read_events(
+    ngx_http_kvroute_events_stream_t *stream);
 static void ngx_http_kvroute_events_read_event(
     ngx_http_kvroute_events_source_t *source, const kvr_kvevent_t *event);
-static ngx_int_t ngx_http_kvroute_events_read_done(
-    ngx_http_kvroute_events_source_t *source,
-    ngx_http_kvroute_events_stream_t *stream, kvr_subscription_e found);
 static ngx_int_t ngx_http_kvroute_events_read_leave(
     ngx_http_kvroute_events_source_t *source);
 
 
 ngx_int_t
 ngx_http_kvroute_events_read_live(ngx_http_kvroute_events_stream_t *stream,
-    kvr_subscription_e found)
+    kvr_zmtp_e found)
 {
     ngx_http_kvroute_events_source_t  *source;
 
@@ -56,26 +57,19 @@ ngx_http_kvroute_events_read_live(ngx_http_kvroute_events_stream_t *stream,
 
     switch (found) {
 
-    case KVR_SUBSCRIPTION_OPEN:
+    case KVR_ZMTP_OPEN:
         return ngx_http_kvroute_events_read_open(source);
 
-    case KVR_SUBSCRIPTION_ALIVE:
+    case KVR_ZMTP_ALIVE:
         kvr_set(&source->shared->time, ngx_max((uint64_t) ngx_current_msec, 1));
-        break;
+        return NGX_OK;
 
-    case KVR_SUBSCRIPTION_MESSAGE:
+    case KVR_ZMTP_LAST:
         return ngx_http_kvroute_events_read_message(source);
 
-    case KVR_SUBSCRIPTION_EVENT:
-        ngx_http_kvroute_events_read_event(source,
-                                         &stream->subscription.reader.event);
-        break;
-
-    default:
-        return ngx_http_kvroute_events_read_done(source, stream, found);
+    default: /* KVR_ZMTP_END */
+        return ngx_http_kvroute_events_read_done(stream);
     }
-
-    return NGX_OK;
 }
 
 
@@ -152,18 +146,18 @@ ngx_http_kvroute_events_read_verified(ngx_http_kvroute_events_source_t *source)
 static ngx_int_t
 ngx_http_kvroute_events_read_message(ngx_http_kvroute_events_source_t *source)
 {
-    kvr_subscription_t  *s;
+    uint64_t  number;
 
     if (!ngx_http_kvroute_zone_latest(source->conf->zone)) {
         return ngx_http_kvroute_events_read_leave(source);
     }
 
-    s = &source->live.subscription;
+    number = source->live.zmtp.number;
 
     source->events = 0;
     source->cleared = 0;
 
-    switch (kvr_events_order(source->shared, &source->order, s->seq)) {
+    switch (kvr_events_order(source->shared, &source->order, number)) {
 
     case KVR_EVENTS_REPEATED:
         kvr_add(&source->peer->repeated, 1);
@@ -172,7 +166,7 @@ ngx_http_kvroute_events_read_message(ngx_http_kvroute_events_source_t *source)
 
     case KVR_EVENTS_RESTARTED:
         ngx_http_kvroute_events_read_restarted(source);
-        kvr_set(&source->shared->next, s->seq);
+        kvr_set(&source->shared->next, number);
         break;
 
     case KVR_EVENTS_GAP:
@@ -238,66 +232,57 @@ ngx_http_kvroute_events_read_ask(ngx_http_kvroute_events_source_t *source)
 
 ngx_int_t
 ngx_http_kvroute_events_read_replay(ngx_http_kvroute_events_stream_t *stream,
-    kvr_subscription_e found)
+    kvr_zmtp_e found)
 {
-    kvr_subscription_t                *s;
     ngx_http_kvroute_events_source_t  *source;
 
     source = stream->source;
-    s = &stream->subscription;
 
     switch (found) {
 
-    case KVR_SUBSCRIPTION_OPEN:
-        kvr_zmtp_request(&s->zmtp, kvr_get(&source->shared->next)
-                                   - source->verifying);
-        break;
+    case KVR_ZMTP_OPEN:
+        kvr_zmtp_request(&stream->zmtp, kvr_get(&source->shared->next)
+                                        - source->verifying);
+        return NGX_OK;
 
-    case KVR_SUBSCRIPTION_ALIVE:
-        break;
+    case KVR_ZMTP_ALIVE:
+        return NGX_OK;
 
-    case KVR_SUBSCRIPTION_MESSAGE:
+    case KVR_ZMTP_LAST:
         return ngx_http_kvroute_events_read_replayed(source);
 
-    case KVR_SUBSCRIPTION_EVENT:
-        ngx_http_kvroute_events_read_event(source, &s->reader.event);
-        break;
-
-    default:
-        return ngx_http_kvroute_events_read_done(source, stream, found);
+    default: /* KVR_ZMTP_END */
+        return ngx_http_kvroute_events_read_done(stream);
     }
-
-    return NGX_OK;
 }
 
 
 static ngx_int_t
 ngx_http_kvroute_events_read_replayed(ngx_http_kvroute_events_source_t *source)
 {
-    uint64_t             next;
-    kvr_subscription_t  *s;
+    uint64_t  next, number;
 
-    s = &source->replay.subscription;
+    number = source->replay.zmtp.number;
     next = kvr_get(&source->shared->next);
 
     source->cleared = 0;
 
-    if (s->seq == KVR_SUBSCRIPTION_END
+    if (number == KVR_ZMTP_REPLAYED
         || !ngx_http_kvroute_zone_latest(source->conf->zone))
     {
-        source->replayed = (s->seq == KVR_SUBSCRIPTION_END);
+        source->replayed = (number == KVR_ZMTP_REPLAYED);
 
         ngx_http_kvroute_events_stream_close(&source->replay);
         ngx_http_kvroute_events_read_resume(source);
         return NGX_DONE;
     }
 
-    source->same |= (s->seq == next - 1
-                     || (s->seq >= next && !source->refused));
+    source->same |= (number == next - 1
+                     || (number >= next && !source->refused));
 
     /* messages of a new process do not continue those of the old one */
 
-    if (s->seq < next || s->seq - next >= KVR_EVENTS_FAR
+    if (number < next || number - next >= KVR_EVENTS_FAR
         || (source->verifying && !source->same))
     {
         source->replay.skip = 1;
@@ -350,15 +335,100 @@ ngx_http_kvroute_events_read_resume(ngx_http_kvroute_events_source_t *source)
     if (source->verifying) {
         ngx_http_kvroute_events_read_verified(source);
 
-    } else if (source->live.subscription.seq
-               < kvr_get(&source->shared->next))
-    {
+    } else if (source->live.zmtp.number < kvr_get(&source->shared->next)) {
         source->live.skip = 1;
     }
 
     source->order.replayed = kvr_get(&source->shared->next);
 
     ngx_http_kvroute_events_stream_resume(&source->live);
+}
+
+
+/*
+ * The end of a message.  An invalid one may have any number, so it does not
+ * count as read: the next message causes a replay, in which it does count.
+ */
+static ngx_int_t
+ngx_http_kvroute_events_read_done(ngx_http_kvroute_events_stream_t *stream)
+{
+    uint64_t                           now, number;
+    kvr_events_source_t               *shared;
+    ngx_http_kvroute_events_source_t  *source;
+
+    source = stream->source;
+
+    /* another worker reads and counts now */
+
+    if (!ngx_http_kvroute_zone_latest(source->conf->zone)) {
+        return ngx_http_kvroute_events_read_leave(source);
+    }
+
+    now = (uint64_t) ngx_current_msec;
+    number = stream->zmtp.number;
+    shared = source->shared;
+
+    if (ngx_http_kvroute_events_read_events(stream) != NGX_OK) {
+        kvr_add(&source->peer->garbled, 1);
+
+        ngx_http_kvroute_events_source_warn(source,
+                                            "a message of KV events is invalid",
+                                            "not a batch of events");
+
+        if (stream == &source->live) {
+            return NGX_OK;
+        }
+    }
+
+    if (!stream->zmtp.numbered || stream->skip) {
+        return NGX_OK;
+    }
+
+    if (source->events == 0 && stream == &source->live
+        && kvr_get(&shared->next))
+    {
+        kvr_events_empty(shared, &source->order, number, now);
+        return NGX_OK;
+    }
+
+    if (number > ngx_max(kvr_get(&shared->next), source->order.empty)
+        && kvr_events_continue(source->peer, shared, number, now))
+    {
+        ngx_http_kvroute_events_source_warn(source, "KV events were lost",
+                                            source->replay.conn.socklen
+                                            ? "not in the replay"
+                                            : "there is no \"replay=\"");
+    }
+
+    kvr_events_read(source->peer, shared, &source->order, number, now);
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_events_read_events(ngx_http_kvroute_events_stream_t *stream)
+{
+    kvr_kvevent_e                rc;
+
+    /* used within one event only */
+    static kvr_kvevent_reader_t  reader;
+
+    if (stream->payload == NULL) {
+        return stream->zmtp.numbered ? NGX_OK : NGX_ERROR;
+    }
+
+    kvr_kvevent_begin(&reader, stream->payload, stream->zmtp.len);
+
+    for ( ;; ) {
+        rc = kvr_kvevent_read(&reader);
+
+        if (rc != KVR_KVEVENT_FOUND) {
+            return rc == KVR_KVEVENT_DONE ? NGX_OK : NGX_ERROR;
+        }
+
+        ngx_http_kvroute_events_read_event(stream->source, &reader.event);
+    }
 }
 
 
@@ -399,66 +469,6 @@ ngx_http_kvroute_events_read_event(ngx_http_kvroute_events_source_t *source,
     ngx_log_error(NGX_LOG_NOTICE, source->timer.log, 0,
                   "kvroute: peer %*s cleared its cache",
                   (size_t) peer->len, peer->name);
-}
-
-
-/*
- * The end of a message.  An invalid one may have any number, so it does not
- * count as read: the next message causes a replay, in which it does count.
- */
-static ngx_int_t
-ngx_http_kvroute_events_read_done(ngx_http_kvroute_events_source_t *source,
-    ngx_http_kvroute_events_stream_t *stream, kvr_subscription_e found)
-{
-    uint64_t              now;
-    kvr_subscription_t   *s;
-    kvr_events_source_t  *shared;
-
-    /* another worker reads and counts now */
-
-    if (!ngx_http_kvroute_zone_latest(source->conf->zone)) {
-        return ngx_http_kvroute_events_read_leave(source);
-    }
-
-    now = (uint64_t) ngx_current_msec;
-    s = &stream->subscription;
-    shared = source->shared;
-
-    if (found == KVR_SUBSCRIPTION_BAD) {
-        kvr_add(&source->peer->garbled, 1);
-
-        ngx_http_kvroute_events_source_warn(source,
-                                            "a message of KV events is invalid",
-                                            "not a batch of events");
-
-        if (stream == &source->live) {
-            return NGX_OK;
-        }
-    }
-
-    if (!s->seq_read || stream->skip) {
-        return NGX_OK;
-    }
-
-    if (source->events == 0 && stream == &source->live
-        && kvr_get(&shared->next))
-    {
-        kvr_events_empty(shared, &source->order, s->seq, now);
-        return NGX_OK;
-    }
-
-    if (s->seq > ngx_max(kvr_get(&shared->next), source->order.empty)
-        && kvr_events_continue(source->peer, shared, s->seq, now))
-    {
-        ngx_http_kvroute_events_source_warn(source, "KV events were lost",
-                                            source->replay.conn.socklen
-                                            ? "not in the replay"
-                                            : "there is no \"replay=\"");
-    }
-
-    kvr_events_read(source->peer, shared, &source->order, s->seq, now);
-
-    return NGX_OK;
 }
 
 

@@ -48,7 +48,7 @@ ngx_http_kvroute_events_stream_open(ngx_http_kvroute_events_stream_t *stream,
     ngx_connection_t         *c;
     ngx_http_kvroute_conn_t  *conn;
 
-    kvr_subscription_init(&stream->subscription, role);
+    kvr_zmtp_init(&stream->zmtp, role);
 
     stream->held = 0;
     stream->refused = 0;
@@ -136,7 +136,7 @@ ngx_http_kvroute_events_stream_send(ngx_http_kvroute_events_stream_t *stream)
     ngx_int_t    rc;
     kvr_zmtp_t  *zmtp;
 
-    zmtp = &stream->subscription.zmtp;
+    zmtp = &stream->zmtp;
     p = zmtp->out;
 
     rc = ngx_http_kvroute_conn_send(&stream->conn, &p, p + zmtp->out_len);
@@ -244,27 +244,26 @@ static ngx_int_t
 ngx_http_kvroute_events_stream_take(ngx_http_kvroute_events_stream_t *stream,
     u_char *data, size_t len)
 {
-    ngx_int_t            rc;
-    const uint8_t       *p, *end;
-    kvr_subscription_e   found;
+    ngx_int_t       rc;
+    kvr_zmtp_e      found;
+    const uint8_t  *p, *end;
 
     p = data;
     end = data + len;
 
     for ( ;; ) {
-        found = kvr_subscription_read(&stream->subscription, &p, end);
+        found = kvr_zmtp_read(&stream->zmtp, &p, end);
 
-        if (found == KVR_SUBSCRIPTION_AGAIN) {
+        if (found == KVR_ZMTP_AGAIN) {
             return NGX_OK;
         }
 
-        if (found == KVR_SUBSCRIPTION_FAILED) {
-            ngx_http_kvroute_events_stream_end(stream,
-                                           stream->subscription.zmtp.error);
+        if (found == KVR_ZMTP_FAILED) {
+            ngx_http_kvroute_events_stream_end(stream, stream->zmtp.error);
             return NGX_DONE;
         }
 
-        if (found == KVR_SUBSCRIPTION_MESSAGE) {
+        if (found == KVR_ZMTP_LAST) {
             stream->skip = 0;
         }
 
@@ -274,7 +273,7 @@ ngx_http_kvroute_events_stream_take(ngx_http_kvroute_events_stream_t *stream,
             rc = ngx_http_kvroute_events_stream_hold(stream, p,
                                                      (size_t) (end - p));
 
-        } else if (rc == NGX_OK && found == KVR_SUBSCRIPTION_MESSAGE) {
+        } else if (rc == NGX_OK && found == KVR_ZMTP_LAST) {
             rc = ngx_http_kvroute_events_stream_memory(stream);
         }
 
@@ -287,7 +286,7 @@ ngx_http_kvroute_events_stream_take(ngx_http_kvroute_events_stream_t *stream,
             return rc;
         }
 
-        if (found == KVR_SUBSCRIPTION_DONE || found == KVR_SUBSCRIPTION_BAD) {
+        if (found == KVR_ZMTP_END) {
             ngx_http_kvroute_events_stream_free(stream);
         }
     }
@@ -320,16 +319,12 @@ ngx_http_kvroute_events_stream_hold(ngx_http_kvroute_events_stream_t *stream,
 static ngx_int_t
 ngx_http_kvroute_events_stream_memory(ngx_http_kvroute_events_stream_t *stream)
 {
-    kvr_subscription_t  *s;
-
-    s = &stream->subscription;
-
-    if (stream->skip || !s->payload) {
+    if (stream->skip || !stream->zmtp.numbered) {
         return NGX_OK;
     }
 
-    stream->payload = ngx_alloc(s->zmtp.size + 1, stream->conn.pc.log);
-    s->zmtp.memory = stream->payload;
+    stream->payload = ngx_alloc(stream->zmtp.size + 1, stream->conn.pc.log);
+    stream->zmtp.memory = stream->payload;
 
     return stream->payload ? NGX_OK : NGX_ERROR;
 }

@@ -16,7 +16,7 @@
 #include "pack.h"
 #include "core/alias/kvr_alias.h"
 #include "core/events/kvr_events.h"
-#include "core/events/kvr_subscription.h"
+#include "core/events/kvr_zmtp.h"
 
 
 #define FUZZ_UNITS  0.01
@@ -138,70 +138,85 @@ fuzz_event(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e)
 
 /* memory for a payload: a complete frame is no longer than the input */
 static void
-fuzz_memory(kvr_subscription_t *s, size_t size)
+fuzz_memory(kvr_zmtp_t *z, size_t size)
 {
     static uint8_t  *memory;
 
     free(memory);
     memory = NULL;
 
-    if (s) {
-        memory = malloc(kvr_min(s->zmtp.size, size) + 1);
-        s->zmtp.memory = memory;
+    if (z) {
+        memory = malloc(kvr_min(z->size, size) + 1);
+        z->memory = memory;
     }
 }
 
 
+/* a message has ended */
+static void
+fuzz_end(kvr_zmtp_t *z, fuzz_found_t *f, kvr_events_t *e)
+{
+    kvr_kvevent_e                rc;
+
+    static kvr_kvevent_reader_t  reader;
+
+    if (!z->numbered) {
+        fuzz_note(f, 4, 1);
+        return;
+    }
+
+    kvr_kvevent_begin(&reader, z->memory, z->len);
+
+    while ((rc = kvr_kvevent_read(&reader)) == KVR_KVEVENT_FOUND) {
+        fuzz_event(f, &reader.event, e);
+    }
+
+    fuzz_note(f, rc == KVR_KVEVENT_DONE ? 3 : 4, 1);
+}
+
+
 static int
-fuzz_feed(kvr_subscription_t *s, const uint8_t *p, const uint8_t *end,
+fuzz_feed(kvr_zmtp_t *z, const uint8_t *p, const uint8_t *end,
     fuzz_found_t *f, kvr_events_t *e, kvr_events_order_t *o, size_t size)
 {
     for ( ;; ) {
 
-        switch (kvr_subscription_read(s, &p, end)) {
+        switch (kvr_zmtp_read(z, &p, end)) {
 
-        case KVR_SUBSCRIPTION_AGAIN:
+        case KVR_ZMTP_AGAIN:
             util_check(p == end, "not all was read");
-            util_check(s->zmtp.out_len <= KVR_ZMTP_OUT, "out");
+            util_check(z->out_len <= KVR_ZMTP_OUT, "out");
             return 0;
 
-        case KVR_SUBSCRIPTION_OPEN:
-        case KVR_SUBSCRIPTION_ALIVE:
+        case KVR_ZMTP_OPEN:
+        case KVR_ZMTP_ALIVE:
             fuzz_note(f, 1, 1);
             break;
 
-        case KVR_SUBSCRIPTION_MESSAGE:
-            fuzz_note(f, 2, s->seq);
-            fuzz_memory(s, size);
+        case KVR_ZMTP_LAST:
+            fuzz_note(f, 2, z->number);
+            fuzz_memory(z, size);
 
             if (e == NULL) {
                 break;
             }
 
-            if (kvr_events_order(&e->source[3], o, s->seq)
+            if (kvr_events_order(&e->source[3], o, z->number)
                 == KVR_EVENTS_REPEATED)
             {
                 break;
             }
 
-            (void) kvr_events_continue(e, &e->source[3], s->seq, 1);
-            kvr_events_read(e, &e->source[3], o, s->seq, 1);
+            (void) kvr_events_continue(e, &e->source[3], z->number, 1);
+            kvr_events_read(e, &e->source[3], o, z->number, 1);
             break;
 
-        case KVR_SUBSCRIPTION_EVENT:
-            fuzz_event(f, &s->reader.event, e);
-            break;
-
-        case KVR_SUBSCRIPTION_DONE:
-            fuzz_note(f, 3, 1);
-            break;
-
-        case KVR_SUBSCRIPTION_BAD:
-            fuzz_note(f, 4, 1);
+        case KVR_ZMTP_END:
+            fuzz_end(z, f, e);
             break;
 
         default:
-            util_check(s->zmtp.error != NULL, "no error");
+            util_check(z->error != NULL, "no error");
             f->failed = 1;
             return 1;
         }
@@ -217,9 +232,9 @@ fuzz_run(const uint8_t *data, size_t size, unsigned skip, util_rng_t *r,
     uint8_t            *piece;
     kvr_events_order_t  o = { 0 };
 
-    static const uint8_t       head[] = "\1\2kv\1\10\0\0\0\0\0\0\0\1\2";
-    static util_buf_t          shake[2];
-    static kvr_subscription_t  s;
+    static const uint8_t  head[] = "\1\2kv\1\10\0\0\0\0\0\0\0\1\2";
+    static util_buf_t     shake[2];
+    static kvr_zmtp_t     z;
 
     if (shake[0].p == NULL) {
         pack_handshake(&shake[0], "PUB");
@@ -229,27 +244,27 @@ fuzz_run(const uint8_t *data, size_t size, unsigned skip, util_rng_t *r,
     memset(f, 0, sizeof(fuzz_found_t));
     fuzz_memory(NULL, 0);
 
-    kvr_subscription_init(&s, skip & 4 ? KVR_ZMTP_DEALER : KVR_ZMTP_SUB);
+    kvr_zmtp_init(&z, skip & 4 ? KVR_ZMTP_DEALER : KVR_ZMTP_SUB);
 
     if (skip & 3) {
         n = skip >> 2 & 1;
-        (void) fuzz_feed(&s, shake[n].p, shake[n].p + shake[n].len, f, e, &o, size);
+        (void) fuzz_feed(&z, shake[n].p, shake[n].p + shake[n].len, f, e, &o, size);
     }
 
     if (skip & 2) {
         uint8_t  length[8];
 
-        (void) fuzz_feed(&s, head, head + sizeof(head) - 1, f, e, &o, size);
+        (void) fuzz_feed(&z, head, head + sizeof(head) - 1, f, e, &o, size);
 
         for (n = 0; n < 8; n++) {
             length[n] = (uint8_t) ((uint64_t) size >> 8 * (7 - n));
         }
 
-        (void) fuzz_feed(&s, length, length + 8, f, e, &o, size);
+        (void) fuzz_feed(&z, length, length + 8, f, e, &o, size);
     }
 
     if (r == NULL) {
-        (void) fuzz_feed(&s, data, data + size, f, e, &o, size);
+        (void) fuzz_feed(&z, data, data + size, f, e, &o, size);
         return;
     }
 
@@ -261,7 +276,7 @@ fuzz_run(const uint8_t *data, size_t size, unsigned skip, util_rng_t *r,
         piece = malloc(n);
         memcpy(piece, data + off, n);
 
-        if (fuzz_feed(&s, piece, piece + n, f, e, &o, size)) {
+        if (fuzz_feed(&z, piece, piece + n, f, e, &o, size)) {
             off = size - n;
         }
 

@@ -210,32 +210,35 @@ kvr_zmtp_head(kvr_zmtp_t *z)
         return kvr_zmtp_fail(z, "frame of more than 64 MB");
     }
 
+    /* the frame before was the last one of another message */
+
+    z->numbered &= z->more;
+
     z->more = flags & KVR_ZMTP_MORE;
     z->state = KVR_ZMTP_IN_FRAME;
     z->memory = NULL;
     z->len = 0;
 
-    return z->more ? KVR_ZMTP_AGAIN : KVR_ZMTP_LAST;
+    return z->more || !z->numbered ? KVR_ZMTP_AGAIN : KVR_ZMTP_LAST;
 }
 
 
 static kvr_zmtp_e
 kvr_zmtp_end(kvr_zmtp_t *z)
 {
-    uint32_t    i;
-    kvr_zmtp_e  rc;
+    uint32_t  i;
 
-    rc = z->more ? KVR_ZMTP_AGAIN : KVR_ZMTP_END;
+    if (z->more) {
+        z->numbered = (z->have == sizeof(uint64_t));
 
-    z->numbered = (z->more && z->have == sizeof(uint64_t));
-
-    for (i = 0; z->numbered && i < sizeof(uint64_t); i++) {
-        z->number = z->number << 8 | z->command[i];
+        for (i = 0; z->numbered && i < sizeof(uint64_t); i++) {
+            z->number = z->number << 8 | z->command[i];
+        }
     }
 
     kvr_zmtp_next(z);
 
-    return rc;
+    return z->more ? KVR_ZMTP_AGAIN : KVR_ZMTP_END;
 }
 
 

@@ -13,6 +13,10 @@
  * a subscriber (SUB) of a publisher, or as a DEALER that asks a ROUTER.  The
  * mechanism is NULL: no user, no encryption.
  *
+ *     published  [topic, number, payload]
+ *     replayed   ["", number, payload], or ["", topic, number, payload]; the
+ *                last has KVR_ZMTP_REPLAYED as number and an empty payload
+ *
  * The input may be cut anywhere.  Of a message only the last frame is kept, and
  * the number that the frame before it consists of: eight bytes, big-endian.
  * Bytes to be sent are in out, answers to PING too; these are left out if the
@@ -29,6 +33,8 @@
 #define KVR_ZMTP_COMMAND_MAX  4096
 #define KVR_ZMTP_OUT          512
 
+#define KVR_ZMTP_REPLAYED     UINT64_MAX
+
 
 typedef enum {
     KVR_ZMTP_SUB = 0,
@@ -41,9 +47,11 @@ typedef enum {
     KVR_ZMTP_AGAIN = 0,          /* all bytes are read */
     KVR_ZMTP_OPEN,               /* the handshake is done */
     KVR_ZMTP_ALIVE,              /* the other side has answered a PING */
-    KVR_ZMTP_LAST,               /* a last frame begins: size, numbered; the
-                                    caller sets memory for it, or leaves NULL */
-    KVR_ZMTP_END,                /* it has ended */
+    KVR_ZMTP_LAST,               /* a last frame begins: number, size; the
+                                    caller sets memory for it, or leaves NULL,
+                                    and may stop there */
+    KVR_ZMTP_END,                /* a message has ended; without "numbered" it
+                                    had no number, and no LAST */
     KVR_ZMTP_FAILED              /* error: the connection must be closed */
 } kvr_zmtp_e;
 
@@ -63,7 +71,7 @@ typedef struct {
     uint8_t            state;
     unsigned           open:1;
     unsigned           more:1;   /* another frame of the message follows */
-    unsigned           numbered:1;   /* the frame before was a number */
+    unsigned           numbered:1;   /* the frame before is a number */
 
     uint8_t            command[256];   /* first bytes of the greeting, of a
                                           head, a command or a frame */

@@ -5,13 +5,14 @@
 
 
 /*
- * kvr_zmtp and kvr_subscription: a publisher's side of the conversation, cut
- * anywhere, and those who are no publisher.
+ * kvr_zmtp, and the events of its messages: a publisher's side of the
+ * conversation, cut anywhere, and those who are no publisher.
  */
 
 
 #include "pack.h"
-#include "core/events/kvr_subscription.h"
+#include "core/events/kvr_kvevent.h"
+#include "core/events/kvr_zmtp.h"
 
 
 /* what a conversation came to, as text: one letter for each thing found */
@@ -20,7 +21,7 @@ typedef struct {
     size_t               n;
     util_buf_t           out;
     uint8_t              memory[4096];
-    kvr_subscription_t   s;
+    kvr_zmtp_t           z;
 } talk_t;
 
 
@@ -40,10 +41,41 @@ begin(talk_t *t, kvr_zmtp_role_e role)
 
     /* the connection before broke between a number and its payload */
 
-    t->s.zmtp.number = 5;
-    t->s.zmtp.numbered = 1;
+    t->z.number = 5;
+    t->z.numbered = 1;
 
-    kvr_subscription_init(&t->s, role);
+    kvr_zmtp_init(&t->z, role);
+}
+
+
+/* a message has ended */
+static void
+ended(talk_t *t)
+{
+    char                         text[64];
+    kvr_kvevent_e                rc;
+
+    static kvr_kvevent_reader_t  reader;
+
+    if (!t->z.numbered) {
+        note(t, "bad");
+        return;
+    }
+
+    if (t->z.number == KVR_ZMTP_REPLAYED) {
+        note(t, "done");
+        return;
+    }
+
+    kvr_kvevent_begin(&reader, t->memory, t->z.len);
+
+    while ((rc = kvr_kvevent_read(&reader)) == KVR_KVEVENT_FOUND) {
+        snprintf(text, sizeof(text), "e%u/%lu", reader.event.type,
+                 (unsigned long) reader.event.blocks);
+        note(t, text);
+    }
+
+    note(t, rc == KVR_KVEVENT_DONE ? "done" : "bad");
 }
 
 
@@ -64,51 +96,40 @@ hear(talk_t *t, const util_buf_t *b, util_cut_e cut, size_t n)
 
         for ( ;; ) {
 
-            switch (kvr_subscription_read(&t->s, &p, start + len)) {
+            switch (kvr_zmtp_read(&t->z, &p, start + len)) {
 
-            case KVR_SUBSCRIPTION_AGAIN:
+            case KVR_ZMTP_AGAIN:
                 util_check(p == start + len, "bytes left over");
                 break;
 
-            case KVR_SUBSCRIPTION_OPEN:
+            case KVR_ZMTP_OPEN:
                 note(t, "open");
                 continue;
 
-            case KVR_SUBSCRIPTION_ALIVE:
+            case KVR_ZMTP_ALIVE:
                 note(t, "alive");
                 continue;
 
-            case KVR_SUBSCRIPTION_MESSAGE:
-                util_check(t->s.zmtp.size <= sizeof(t->memory), "memory");
-                t->s.zmtp.memory = t->memory;
+            case KVR_ZMTP_LAST:
+                util_check(t->z.size <= sizeof(t->memory), "memory");
+                t->z.memory = t->memory;
 
-                if (t->s.seq == KVR_SUBSCRIPTION_END) {
+                if (t->z.number == KVR_ZMTP_REPLAYED) {
                     note(t, "end");
                     continue;
                 }
 
                 snprintf(text, sizeof(text), "%lu",
-                         (unsigned long) t->s.seq);
+                         (unsigned long) t->z.number);
                 note(t, text);
                 continue;
 
-            case KVR_SUBSCRIPTION_EVENT:
-                snprintf(text, sizeof(text), "e%u/%lu",
-                         t->s.reader.event.type,
-                         (unsigned long) t->s.reader.event.blocks);
-                note(t, text);
-                continue;
-
-            case KVR_SUBSCRIPTION_DONE:
-                note(t, "done");
-                continue;
-
-            case KVR_SUBSCRIPTION_BAD:
-                note(t, "bad");
+            case KVR_ZMTP_END:
+                ended(t);
                 continue;
 
             default:
-                note(t, t->s.zmtp.error);
+                note(t, t->z.error);
                 goto done;
             }
 
@@ -117,9 +138,9 @@ hear(talk_t *t, const util_buf_t *b, util_cut_e cut, size_t n)
 
         /* what is to be sent goes byte by byte, as sockets that are full do */
 
-        while (t->s.zmtp.out_len) {
-            util_put(&t->out, t->s.zmtp.out, 1);
-            kvr_zmtp_sent(&t->s.zmtp, 1);
+        while (t->z.out_len) {
+            util_put(&t->out, t->z.out, 1);
+            kvr_zmtp_sent(&t->z, 1);
         }
     }
 
@@ -180,7 +201,7 @@ stored(util_buf_t *b, unsigned blocks)
 }
 
 
-TEST(test_subscription_messages)
+TEST(test_zmtp_messages)
 {
     util_buf_t  b = { 0 }, small, large;
 
@@ -204,7 +225,7 @@ TEST(test_subscription_messages)
 
 
 /* a replay as vLLM answers it, without a topic and with one, and its end */
-TEST(test_subscription_replay)
+TEST(test_zmtp_replay)
 {
     unsigned    i;
     util_buf_t  b = { 0 }, payload, seq = { 0 }, none = { 0 };
@@ -235,7 +256,7 @@ TEST(test_subscription_replay)
 
 
 /* what is no message of events is passed over */
-TEST(test_subscription_bad)
+TEST(test_zmtp_bad)
 {
     util_buf_t  b = { 0 }, good, bad = { 0 }, half, more;
 
@@ -273,7 +294,7 @@ TEST(test_subscription_bad)
 
 
 /* the caller stops before a payload, and goes on elsewhere in memory */
-TEST(test_subscription_pause)
+TEST(test_zmtp_pause)
 {
     size_t          rest;
     talk_t          t;
@@ -289,11 +310,9 @@ TEST(test_subscription_pause)
     begin(&t, KVR_ZMTP_SUB);
     p = b.p;
 
-    ck_assert(kvr_subscription_read(&t.s, &p, b.p + b.len)
-              == KVR_SUBSCRIPTION_OPEN);
-    ck_assert(kvr_subscription_read(&t.s, &p, b.p + b.len)
-              == KVR_SUBSCRIPTION_MESSAGE);
-    ck_assert_uint_eq(t.s.seq, 4);
+    ck_assert(kvr_zmtp_read(&t.z, &p, b.p + b.len) == KVR_ZMTP_OPEN);
+    ck_assert(kvr_zmtp_read(&t.z, &p, b.p + b.len) == KVR_ZMTP_LAST);
+    ck_assert_uint_eq(t.z.number, 4);
 
     rest = (size_t) (b.p + b.len - p);
     moved = malloc(rest);
@@ -304,13 +323,14 @@ TEST(test_subscription_pause)
 
     p = moved;
 
-    ck_assert(kvr_subscription_read(&t.s, &p, moved + rest)
-              == KVR_SUBSCRIPTION_DONE);
-    ck_assert(kvr_subscription_read(&t.s, &p, moved + rest)
-              == KVR_SUBSCRIPTION_MESSAGE);
-    t.s.zmtp.memory = t.memory;
-    ck_assert(kvr_subscription_read(&t.s, &p, moved + rest)
-              == KVR_SUBSCRIPTION_EVENT);
+    ck_assert(kvr_zmtp_read(&t.z, &p, moved + rest) == KVR_ZMTP_END);
+    ck_assert(t.z.numbered && t.z.len == 0);
+    ck_assert(kvr_zmtp_read(&t.z, &p, moved + rest) == KVR_ZMTP_LAST);
+    t.z.memory = t.memory;
+    ck_assert(kvr_zmtp_read(&t.z, &p, moved + rest) == KVR_ZMTP_END);
+
+    ended(&t);
+    util_check(strcmp(t.found, "e1/3 e2/1 done ") == 0, "%s", t.found);
 
     free(moved);
     util_drop(&payload);
@@ -318,7 +338,7 @@ TEST(test_subscription_pause)
 
 
 /* what a subscriber and one that asks for a replay say */
-TEST(test_subscription_says)
+TEST(test_zmtp_says)
 {
     int         i;
     talk_t      t;
@@ -344,8 +364,8 @@ TEST(test_subscription_says)
     ck_assert_uint_eq(t.out.len, 2 + 5 + 5);
     ck_assert(memcmp(t.out.p, "\4\12\4PONGhello", 12) == 0);
 
-    kvr_zmtp_ping(&t.s.zmtp);
-    ck_assert(memcmp(t.s.zmtp.out, "\4\7\4PING\0\0", 9) == 0);
+    kvr_zmtp_ping(&t.z);
+    ck_assert(memcmp(t.z.out, "\4\7\4PING\0\0", 9) == 0);
 
     /* a flood of them is not answered without end */
 
@@ -357,7 +377,7 @@ TEST(test_subscription_says)
     }
 
     hear(&t, &more, UTIL_WHOLE, 0);
-    ck_assert(t.s.zmtp.out_len <= KVR_ZMTP_OUT);
+    ck_assert(t.z.out_len <= KVR_ZMTP_OUT);
 
     util_drop(&t.out);
     util_drop(&more);
@@ -370,16 +390,16 @@ TEST(test_subscription_says)
     ck_assert(memcmp(t.out.p + 64, "\4\x1c\5READY\13Socket-Type\0\0\0\6DEALER",
                      30) == 0);
 
-    kvr_zmtp_request(&t.s.zmtp, 0x0102030405060708);
-    ck_assert_uint_eq(t.s.zmtp.out_len, 12);
-    ck_assert(memcmp(t.s.zmtp.out, "\1\0\0\10\1\2\3\4\5\6\7\10", 12) == 0);
+    kvr_zmtp_request(&t.z, 0x0102030405060708);
+    ck_assert_uint_eq(t.z.out_len, 12);
+    ck_assert(memcmp(t.z.out, "\1\0\0\10\1\2\3\4\5\6\7\10", 12) == 0);
 
     util_drop(&t.out);
     util_drop(&b);
 }
 
 
-TEST(test_subscription_strangers)
+TEST(test_zmtp_strangers)
 {
     int         i;
     util_buf_t  b = { 0 };
