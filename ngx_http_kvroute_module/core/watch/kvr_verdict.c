@@ -15,28 +15,44 @@
 #define KVR_VERDICT_IS_UNCOUNTED  0x10
 
 
+/* the servers that are judged */
+typedef struct {
+    const kvr_verdict_server_t  *server;
+    uint32_t                     n;
+    uint32_t                     up;     /* without backup servers */
+    kvr_verdict_server_t         all;    /* sum */
+    kvr_verdict_server_t         main;   /* sum of those that are up */
+    kvr_verdict_t               *v;
+} kvr_verdict_view_t;
+
+typedef void (*kvr_verdict_judge_pt)(const kvr_verdict_view_t *w,
+    const kvr_verdict_server_t *s);
+
+
+static void kvr_verdict_add(kvr_verdict_server_t *sum,
+    const kvr_verdict_server_t *s);
+static void kvr_verdict_each(const kvr_verdict_view_t *w,
+    kvr_verdict_judge_pt judge);
 static kvr_verdict_why_t *kvr_verdict_say(kvr_verdict_t *v,
     kvr_verdict_e state, kvr_verdict_reason_e reason);
-static void kvr_verdict_common(const kvr_verdict_server_t *server, uint32_t n,
-    unsigned which, kvr_verdict_e state, kvr_verdict_reason_e reason,
-    kvr_verdict_t *v);
-static void kvr_verdict_states(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_t *v);
-static void kvr_verdict_errors(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_t *v);
-static void kvr_verdict_refuses(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_t *v);
-static void kvr_verdict_rejects(const kvr_verdict_upstream_t *u,
-    const kvr_verdict_server_t *server, uint32_t n, kvr_verdict_t *v);
+static kvr_verdict_why_t *kvr_verdict_one(const kvr_verdict_view_t *w,
+    const kvr_verdict_server_t *s, kvr_verdict_e state,
+    kvr_verdict_reason_e reason, uint64_t number, uint64_t all);
+static void kvr_verdict_common(const kvr_verdict_view_t *w, unsigned which,
+    kvr_verdict_e state, kvr_verdict_reason_e reason);
+static void kvr_verdict_states(const kvr_verdict_view_t *w);
+static void kvr_verdict_errors(const kvr_verdict_view_t *w,
+    const kvr_verdict_server_t *s);
+static void kvr_verdict_refuses(const kvr_verdict_view_t *w,
+    const kvr_verdict_server_t *s);
 static uint32_t kvr_verdict_percent(uint64_t part, uint64_t all);
-static void kvr_verdict_silent(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_t *v);
-static void kvr_verdict_slow(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_t *v);
-static void kvr_verdict_hot(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_t *v);
-static void kvr_verdict_starved(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_t *v);
+static void kvr_verdict_rejects(const kvr_verdict_view_t *w, uint64_t rejects);
+static void kvr_verdict_silent(const kvr_verdict_view_t *w,
+    const kvr_verdict_server_t *s);
+static void kvr_verdict_slow(const kvr_verdict_view_t *w);
+static void kvr_verdict_hot(const kvr_verdict_view_t *w);
+static void kvr_verdict_starved(const kvr_verdict_view_t *w,
+    const kvr_verdict_server_t *s);
 static unsigned kvr_verdict_is(const kvr_verdict_server_t *s);
 
 
@@ -44,34 +60,71 @@ void
 kvr_verdict(const kvr_verdict_upstream_t *u,
     const kvr_verdict_server_t *server, uint32_t n, kvr_verdict_t *v)
 {
+    uint32_t             i;
+    kvr_verdict_view_t   view = { .server = server, .n = n, .v = v };
+    kvr_verdict_view_t  *w = &view;
+
     v->state = KVR_VERDICT_GREEN;
     v->n = 0;
+
+    for (i = 0; i < n; i++) {
+        kvr_verdict_add(&w->all, &server[i]);
+
+        if (server[i].up && !server[i].backup) {
+            kvr_verdict_add(&w->main, &server[i]);
+            w->up++;
+        }
+    }
 
     if (u->locked) {
         (void) kvr_verdict_say(v, KVR_VERDICT_RED, KVR_VERDICT_LOCKED);
     }
 
-    kvr_verdict_errors(server, n, v);
-    kvr_verdict_refuses(server, n, v);
-    kvr_verdict_states(server, n, v);
-    kvr_verdict_rejects(u, server, n, v);
+    kvr_verdict_each(w, kvr_verdict_errors);
+    kvr_verdict_each(w, kvr_verdict_refuses);
+    kvr_verdict_states(w);
+    kvr_verdict_rejects(w, u->rejects);
 
-    kvr_verdict_silent(server, n, v);
-    kvr_verdict_slow(server, n, v);
-    kvr_verdict_hot(server, n, v);
-    kvr_verdict_starved(server, n, v);
+    kvr_verdict_each(w, kvr_verdict_silent);
+    kvr_verdict_slow(w);
+    kvr_verdict_hot(w);
+    kvr_verdict_each(w, kvr_verdict_starved);
 
-    kvr_verdict_common(server, n, KVR_VERDICT_IS_STALE, KVR_VERDICT_AMBER,
-                       KVR_VERDICT_STALE, v);
+    kvr_verdict_common(w, KVR_VERDICT_IS_STALE, KVR_VERDICT_AMBER,
+                       KVR_VERDICT_STALE);
 
     if (u->alone) {
         kvr_verdict_say(v, KVR_VERDICT_AMBER, KVR_VERDICT_ALONE)->n = u->alone;
     }
 
-    kvr_verdict_common(server, n, KVR_VERDICT_IS_PLANNED, KVR_VERDICT_AMBER,
-                       KVR_VERDICT_DRAINED, v);
-    kvr_verdict_common(server, n, KVR_VERDICT_IS_UNCOUNTED, KVR_VERDICT_AMBER,
-                       KVR_VERDICT_UNCOUNTED, v);
+    kvr_verdict_common(w, KVR_VERDICT_IS_PLANNED, KVR_VERDICT_AMBER,
+                       KVR_VERDICT_DRAINED);
+    kvr_verdict_common(w, KVR_VERDICT_IS_UNCOUNTED, KVR_VERDICT_AMBER,
+                       KVR_VERDICT_UNCOUNTED);
+}
+
+
+static void
+kvr_verdict_add(kvr_verdict_server_t *sum, const kvr_verdict_server_t *s)
+{
+    sum->active += s->active;
+    sum->requests += s->requests;
+    sum->errors += s->errors;
+    sum->refused += s->refused;
+    sum->firsts += s->firsts;
+    sum->ttft += s->ttft;
+    sum->weight += s->weight;
+}
+
+
+static void
+kvr_verdict_each(const kvr_verdict_view_t *w, kvr_verdict_judge_pt judge)
+{
+    uint32_t  i;
+
+    for (i = 0; i < w->n; i++) {
+        judge(w, &w->server[i]);
+    }
 }
 
 
@@ -137,26 +190,43 @@ kvr_verdict_say(kvr_verdict_t *v, kvr_verdict_e state,
 }
 
 
+/* Adds a cause of one server, with its numbers. */
+static kvr_verdict_why_t *
+kvr_verdict_one(const kvr_verdict_view_t *w, const kvr_verdict_server_t *s,
+    kvr_verdict_e state, kvr_verdict_reason_e reason, uint64_t number,
+    uint64_t all)
+{
+    kvr_verdict_why_t  *why;
+
+    why = kvr_verdict_say(w->v, state, reason);
+
+    why->server[why->servers++] = (uint32_t) (s - w->server);
+    why->n = number;
+    why->all = all;
+
+    return why;
+}
+
+
 /* Adds one cause for all servers that have a property, if there are any. */
 static void
-kvr_verdict_common(const kvr_verdict_server_t *server, uint32_t n,
-    unsigned which, kvr_verdict_e state, kvr_verdict_reason_e reason,
-    kvr_verdict_t *v)
+kvr_verdict_common(const kvr_verdict_view_t *w, unsigned which,
+    kvr_verdict_e state, kvr_verdict_reason_e reason)
 {
     uint32_t            i;
     kvr_verdict_why_t  *why;
 
     why = NULL;
 
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < w->n; i++) {
 
-        if (!(kvr_verdict_is(&server[i]) & which)) {
+        if (!(kvr_verdict_is(&w->server[i]) & which)) {
             continue;
         }
 
         if (why == NULL) {
-            why = kvr_verdict_say(v, state, reason);
-            why->all = n;
+            why = kvr_verdict_say(w->v, state, reason);
+            why->all = w->n;
         }
 
         if (why->servers < KVR_VERDICT_NAMES) {
@@ -169,104 +239,72 @@ kvr_verdict_common(const kvr_verdict_server_t *server, uint32_t n,
 
 
 static void
-kvr_verdict_states(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_t *v)
+kvr_verdict_states(const kvr_verdict_view_t *w)
 {
-    uint32_t  i, up, lost;
+    uint32_t  i, down, lost;
 
-    for (i = 0, up = 0, lost = 0; i < n; i++) {
-        up += server[i].up;
-        lost += (kvr_verdict_is(&server[i]) & KVR_VERDICT_IS_LOST) != 0;
+    for (i = 0, down = 0, lost = 0; i < w->n; i++) {
+        down += !w->server[i].up;
+        lost += (kvr_verdict_is(&w->server[i]) & KVR_VERDICT_IS_LOST) != 0;
     }
 
-    if (n && up == 0) {
-        kvr_verdict_common(server, n, KVR_VERDICT_IS_DOWN, KVR_VERDICT_RED,
-                           KVR_VERDICT_NONE_UP, v);
+    if (down == w->n) {
+        kvr_verdict_common(w, KVR_VERDICT_IS_DOWN, KVR_VERDICT_RED,
+                           KVR_VERDICT_NONE_UP);
         return;
     }
 
-    kvr_verdict_common(server, n, KVR_VERDICT_IS_LOST,
-                       2 * lost >= n ? KVR_VERDICT_RED : KVR_VERDICT_AMBER,
-                       KVR_VERDICT_NOT_UP, v);
+    kvr_verdict_common(w, KVR_VERDICT_IS_LOST,
+                       2 * lost >= w->n ? KVR_VERDICT_RED : KVR_VERDICT_AMBER,
+                       KVR_VERDICT_NOT_UP);
 }
 
 
 /* Red if this share of all requests failed; amber if only of one server's. */
 static void
-kvr_verdict_errors(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_t *v)
+kvr_verdict_errors(const kvr_verdict_view_t *w, const kvr_verdict_server_t *s)
 {
-    uint32_t                     i;
-    uint64_t                     requests, errors;
-    kvr_verdict_e                state;
-    kvr_verdict_why_t           *why;
-    const kvr_verdict_server_t  *s;
+    kvr_verdict_why_t  *why;
 
-    for (i = 0, requests = 0, errors = 0; i < n; i++) {
-        requests += server[i].requests;
-        errors += server[i].errors;
+    if (s->errors < KVR_VERDICT_FEW
+        || s->errors * 100 < s->requests * KVR_VERDICT_PERCENT)
+    {
+        return;
     }
 
-    state = (errors * 100 >= requests * KVR_VERDICT_PERCENT)
-            ? KVR_VERDICT_RED : KVR_VERDICT_AMBER;
+    why = kvr_verdict_one(w, s,
+                          w->all.errors * 100
+                          >= w->all.requests * KVR_VERDICT_PERCENT
+                          ? KVR_VERDICT_RED : KVR_VERDICT_AMBER,
+                          KVR_VERDICT_ERRORS, s->requests, w->all.requests);
 
-    for (i = 0; i < n; i++) {
-        s = &server[i];
-
-        if (s->errors < KVR_VERDICT_FEW
-            || s->errors * 100 < s->requests * KVR_VERDICT_PERCENT)
-        {
-            continue;
-        }
-
-        why = kvr_verdict_say(v, state, KVR_VERDICT_ERRORS);
-
-        why->server[why->servers++] = i;
-        why->n = s->requests;
-        why->all = requests;
-
-        why->percent = kvr_verdict_percent(s->errors, s->requests);
-        why->of_all = kvr_verdict_percent(s->errors, requests);
-    }
+    why->percent = kvr_verdict_percent(s->errors, s->requests);
+    why->of_all = kvr_verdict_percent(s->errors, w->all.requests);
 }
 
 
 /* Finds servers that answer 4xx while the others do not. */
 static void
-kvr_verdict_refuses(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_t *v)
+kvr_verdict_refuses(const kvr_verdict_view_t *w, const kvr_verdict_server_t *s)
 {
-    uint32_t                     i, mine, theirs;
-    uint64_t                     requests, refused;
-    kvr_verdict_why_t           *why;
-    const kvr_verdict_server_t  *s;
+    uint32_t            mine, theirs;
+    kvr_verdict_why_t  *why;
 
-    for (i = 0, requests = 0, refused = 0; i < n; i++) {
-        requests += server[i].requests;
-        refused += server[i].refused;
+    mine = kvr_verdict_percent(s->refused, s->requests);
+    theirs = kvr_verdict_percent(w->all.refused - s->refused,
+                                 w->all.requests - s->requests);
+
+    if (!s->refuses
+        && (s->refused < KVR_VERDICT_FEW || mine < KVR_VERDICT_REFUSED
+            || theirs * 10 > mine || w->all.requests == s->requests))
+    {
+        return;
     }
 
-    for (i = 0; i < n; i++) {
-        s = &server[i];
-
-        mine = kvr_verdict_percent(s->refused, s->requests);
-        theirs = kvr_verdict_percent(refused - s->refused,
-                                     requests - s->requests);
-
-        if (!s->refuses
-            && (s->refused < KVR_VERDICT_FEW || mine < KVR_VERDICT_REFUSED
-                || theirs * 10 > mine || requests == s->requests))
-        {
-            continue;
-        }
-
-        why = kvr_verdict_say(v, KVR_VERDICT_AMBER, KVR_VERDICT_REFUSES);
-
-        why->server[why->servers++] = i;
-        why->n = s->requests;
-        why->percent = mine;
-        why->of_all = theirs;
-    }
+    why = kvr_verdict_one(w, s, KVR_VERDICT_AMBER, KVR_VERDICT_REFUSES,
+                          s->requests, 0);
+    why->percent = mine;
+    why->of_all = theirs;
 }
 
 
@@ -279,140 +317,101 @@ kvr_verdict_percent(uint64_t part, uint64_t all)
 
 
 static void
-kvr_verdict_rejects(const kvr_verdict_upstream_t *u,
-    const kvr_verdict_server_t *server, uint32_t n, kvr_verdict_t *v)
+kvr_verdict_rejects(const kvr_verdict_view_t *w, uint64_t rejects)
 {
-    uint32_t            i;
     uint64_t            all;
     kvr_verdict_why_t  *why;
 
-    if (u->rejects == 0) {
+    if (rejects == 0) {
         return;
     }
 
-    for (i = 0, all = u->rejects; i < n; i++) {
-        all += server[i].requests;
-    }
+    all = rejects + w->all.requests;
 
-    why = kvr_verdict_say(v, u->rejects * 100 >= all * KVR_VERDICT_PERCENT
-                             ? KVR_VERDICT_RED : KVR_VERDICT_AMBER,
+    why = kvr_verdict_say(w->v, rejects * 100 >= all * KVR_VERDICT_PERCENT
+                                ? KVR_VERDICT_RED : KVR_VERDICT_AMBER,
                           KVR_VERDICT_REJECTS);
 
-    why->n = u->rejects;
+    why->n = rejects;
     why->all = all;
-    why->percent = (uint32_t) (u->rejects * 100 / all);
+    why->percent = kvr_verdict_percent(rejects, all);
 }
 
 
 /* Finds servers that have left a stream without a first token. */
 static void
-kvr_verdict_silent(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_t *v)
+kvr_verdict_silent(const kvr_verdict_view_t *w, const kvr_verdict_server_t *s)
 {
-    uint32_t                     i;
-    kvr_verdict_why_t           *why;
-    const kvr_verdict_server_t  *s;
-
-    for (i = 0; i < n; i++) {
-        s = &server[i];
-
-        if (!s->up || s->mute == 0) {
-            continue;
-        }
-
-        why = kvr_verdict_say(v, KVR_VERDICT_AMBER, KVR_VERDICT_SILENT);
-
-        why->server[why->servers++] = i;
-        why->n = s->mute / 1000;
-        why->all = s->active;
+    if (s->up && s->mute) {
+        (void) kvr_verdict_one(w, s, KVR_VERDICT_AMBER, KVR_VERDICT_SILENT,
+                               s->mute / 1000, s->active);
     }
 }
 
 
 /* Compares the slowest server with all the others together. */
 static void
-kvr_verdict_slow(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_t *v)
+kvr_verdict_slow(const kvr_verdict_view_t *w)
 {
-    uint32_t                     i, k;
-    uint64_t                     firsts, ttft, mine, theirs;
-    kvr_verdict_why_t           *why;
+    uint32_t                     i;
+    uint64_t                     firsts, mine, theirs;
     const kvr_verdict_server_t  *s, *slow;
 
     slow = NULL;
-    firsts = ttft = 0;
-    k = 0;
 
-    for (i = 0; i < n; i++) {
-        s = &server[i];
-        firsts += s->firsts;
-        ttft += s->ttft;
+    for (i = 0; i < w->n; i++) {
+        s = &w->server[i];
 
         if (s->firsts >= KVR_VERDICT_FIRSTS
             && (slow == NULL || s->ttft * slow->firsts
                                 > slow->ttft * s->firsts))
         {
             slow = s;
-            k = i;
         }
     }
 
-    if (slow == NULL || firsts - slow->firsts < KVR_VERDICT_FIRSTS) {
+    firsts = slow ? w->all.firsts - slow->firsts : 0;
+
+    if (firsts < KVR_VERDICT_FIRSTS) {
         return;
     }
 
     mine = slow->ttft / slow->firsts;
-    theirs = (ttft - slow->ttft) / (firsts - slow->firsts);
+    theirs = (w->all.ttft - slow->ttft) / firsts;
 
     if (mine < KVR_VERDICT_TIMES * theirs || mine < theirs + KVR_VERDICT_LATER)
     {
         return;
     }
 
-    why = kvr_verdict_say(v, KVR_VERDICT_AMBER, KVR_VERDICT_SLOW);
-
-    why->server[why->servers++] = k;
-    why->n = mine;
-    why->all = theirs;
+    (void) kvr_verdict_one(w, slow, KVR_VERDICT_AMBER, KVR_VERDICT_SLOW, mine,
+                           theirs);
 }
 
 
 /* Compares the busiest server with the mean of the others that are up. */
 static void
-kvr_verdict_hot(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_t *v)
+kvr_verdict_hot(const kvr_verdict_view_t *w)
 {
-    uint32_t                     i, k, up;
-    uint64_t                     all, others;
-    kvr_verdict_why_t           *why;
+    uint32_t                     i;
+    uint64_t                     others;
     const kvr_verdict_server_t  *s, *hot;
 
     hot = NULL;
-    all = 0;
-    up = 0;
-    k = 0;
 
-    for (i = 0; i < n; i++) {
-        s = &server[i];
+    for (i = 0; i < w->n; i++) {
+        s = &w->server[i];
 
-        if (!s->up || s->backup) {
-            continue;
-        }
-
-        up++;
-        all += s->active;
-
-        if (hot == NULL || s->active > hot->active) {
+        if (s->up && !s->backup && (hot == NULL || s->active > hot->active)) {
             hot = s;
-            k = i;
         }
     }
 
-    if (up < 2) {
+    if (w->up < 2) {
         return;
     }
 
-    others = (all - hot->active) / (up - 1);
+    others = (w->main.active - hot->active) / (w->up - 1);
 
     if (hot->active < KVR_VERDICT_BUSY * others
         || hot->active < others + KVR_VERDICT_ACTIVE)
@@ -420,11 +419,8 @@ kvr_verdict_hot(const kvr_verdict_server_t *server, uint32_t n,
         return;
     }
 
-    why = kvr_verdict_say(v, KVR_VERDICT_AMBER, KVR_VERDICT_HOT);
-
-    why->server[why->servers++] = k;
-    why->n = hot->active;
-    why->all = all;
+    (void) kvr_verdict_one(w, hot, KVR_VERDICT_AMBER, KVR_VERDICT_HOT,
+                           hot->active, w->main.active);
 }
 
 
@@ -434,64 +430,39 @@ kvr_verdict_hot(const kvr_verdict_server_t *server, uint32_t n,
  * a server of a quiet upstream without requests.
  */
 static void
-kvr_verdict_starved(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_t *v)
+kvr_verdict_starved(const kvr_verdict_view_t *w, const kvr_verdict_server_t *s)
 {
-    int                          late, idle;
-    uint32_t                     i, up;
-    uint64_t                     weights, requests, active, firsts, ttft;
-    uint64_t                     share, theirs;
-    kvr_verdict_why_t           *why;
-    const kvr_verdict_server_t  *s;
+    int                 late, idle;
+    uint64_t            share, theirs;
+    kvr_verdict_why_t  *why;
 
-    weights = requests = active = firsts = ttft = 0;
-
-    for (i = 0, up = 0; i < n; i++) {
-        s = &server[i];
-
-        if (s->up && !s->backup) {
-            up++;
-            weights += s->weight;
-            requests += s->requests;
-            active += s->active;
-            firsts += s->firsts;
-            ttft += s->ttft;
-        }
+    if (w->up < 2 || !s->steady || s->backup) {
+        return;
     }
 
-    for (i = 0; i < n && up > 1; i++) {
-        s = &server[i];
+    share = w->main.requests * s->weight / kvr_max(w->main.weight, 1);
 
-        if (!s->steady || s->backup) {
-            continue;
-        }
-
-        share = requests * s->weight / kvr_max(weights, 1);
-
-        if (share < KVR_VERDICT_SHARE
-            || s->requests * KVR_VERDICT_FIFTH >= share)
-        {
-            continue;
-        }
-
-        theirs = (ttft - s->ttft) / kvr_max(firsts - s->firsts, 1);
-
-        late = s->window >= KVR_VERDICT_TIMES * theirs
-               && s->window >= theirs + KVR_VERDICT_BEHIND;
-        idle = s->active == 0 && active >= KVR_VERDICT_IDLE * (up - 1);
-
-        if (!late && !idle) {
-            continue;
-        }
-
-        why = kvr_verdict_say(v, KVR_VERDICT_AMBER, KVR_VERDICT_STARVED);
-
-        why->server[why->servers++] = i;
-        why->n = s->requests;
-        why->all = share;
-        why->percent = (uint32_t) s->window;
-        why->of_all = (uint32_t) theirs;
+    if (share < KVR_VERDICT_SHARE
+        || s->requests * KVR_VERDICT_FIFTH >= share)
+    {
+        return;
     }
+
+    theirs = (w->main.ttft - s->ttft) / kvr_max(w->main.firsts - s->firsts, 1);
+
+    late = s->window >= KVR_VERDICT_TIMES * theirs
+           && s->window >= theirs + KVR_VERDICT_BEHIND;
+    idle = s->active == 0
+           && w->main.active >= KVR_VERDICT_IDLE * (w->up - 1);
+
+    if (!late && !idle) {
+        return;
+    }
+
+    why = kvr_verdict_one(w, s, KVR_VERDICT_AMBER, KVR_VERDICT_STARVED,
+                          s->requests, share);
+    why->percent = (uint32_t) s->window;
+    why->of_all = (uint32_t) theirs;
 }
 
 

@@ -64,7 +64,7 @@ typedef struct {
                                         has enough streams; 0: unknown */
     uint64_t           mute;         /* ms since a stream waits, too long by now;
                                         0: none does */
-    uint32_t           weight;
+    uint64_t           weight;
     uint32_t           member;       /* its number in the zone */
     unsigned           steady:1;     /* it has been up for a minute, and more if
                                         it warms up */
