@@ -71,7 +71,7 @@ typedef struct {
     ngx_uint_t                    conns;
 
     kvr_snapshot_t                now;
-    kvr_history_minute_t          minute;   /* the last minute */
+    kvr_verdict_server_t         *judged;   /* with its last minute */
     kvr_member_t                 *counted;  /* a copy; zeros without a slot */
     kvr_engine_t                 *engine;   /* in the zone, or NULL */
     kvr_feedback_t               *feedback;

@@ -113,9 +113,10 @@ static void
 ngx_http_kvroute_health_server(ngx_http_kvroute_status_peer_t *p,
     kvr_verdict_server_t *s)
 {
-    uint64_t                old;
-    kvr_history_minute_t   *minute;
-    const kvr_zone_t       *zone;
+    uint64_t           old;
+    const kvr_zone_t  *zone;
+
+    p->judged = s;
 
     s->active = p->now.active;
     s->backup = (p->backup != 0);
@@ -132,18 +133,11 @@ ngx_http_kvroute_health_server(ngx_http_kvroute_status_peer_t *p,
     }
 
     zone = &p->conf->zone->core;
-    minute = &p->minute;
 
-    kvr_history_member(p->conf->zone->history, zone, p->member, minute);
+    kvr_history_member(p->conf->zone->history, zone, p->member, s);
 
-    s->requests = minute->requests;
-    s->errors = minute->errors;
-    s->refused = minute->refused;
     s->refuses = (p->conf->eject.on && p->now.ejected
                   && kvr_outlier_refusal((kvr_outlier_e) p->now.why));
-    s->firsts = minute->firsts;
-    s->ttft = minute->ttft;
-    s->window = minute->window;
     s->mute = p->now.mute;
 
     if (p->conf->probe && (p->set & KVR_COUNTER_REPORTS)) {
@@ -213,7 +207,7 @@ ngx_http_kvroute_health_reason(ngx_http_kvroute_status_peer_t *p)
             return kvr_outlier_name(KVR_OUTLIER_SILENT);
         }
 
-        if (p->minute.errors == 0) {
+        if (p->judged->errors == 0) {
             return p->conf->probe ? kvr_fault_name(kvr_get(&s->probe_fault))
                                   : NULL;
         }
@@ -275,20 +269,20 @@ ngx_http_kvroute_status_json_minute(cJSON *json,
 
     item = cJSON_AddObjectToObject(json, "minute");
 
-    cJSON_AddNumberToObject(item, "requests", (double) p->minute.requests);
-    cJSON_AddNumberToObject(item, "errors", (double) p->minute.errors);
-    cJSON_AddNumberToObject(item, "errors_4xx", (double) p->minute.refused);
-    cJSON_AddNumberToObject(item, "streams", (double) p->minute.firsts);
+    cJSON_AddNumberToObject(item, "requests", (double) p->judged->requests);
+    cJSON_AddNumberToObject(item, "errors", (double) p->judged->errors);
+    cJSON_AddNumberToObject(item, "errors_4xx", (double) p->judged->refused);
+    cJSON_AddNumberToObject(item, "streams", (double) p->judged->firsts);
 
-    if (p->minute.firsts) {
+    if (p->judged->firsts) {
         cJSON_AddNumberToObject(item, "ttft_stream",
-                                (double) p->minute.ttft
-                                / (double) p->minute.firsts / 1e3);
+                                (double) p->judged->ttft
+                                / (double) p->judged->firsts / 1e3);
     }
 
-    if (p->minute.window) {
+    if (p->judged->window) {
         cJSON_AddNumberToObject(item, "ttft_window",
-                                (double) p->minute.window / 1e3);
+                                (double) p->judged->window / 1e3);
     }
 }
 

@@ -208,7 +208,7 @@ kvr_history_samples(kvr_history_t *h, const kvr_zone_t *zone,
 
 void
 kvr_history_member(kvr_history_t *h, const kvr_zone_t *zone, uint32_t member,
-    kvr_history_minute_t *minute)
+    kvr_verdict_server_t *s)
 {
     uint32_t               i, k;
     uint64_t               now[KVR_HISTORY_COUNTERS];
@@ -234,8 +234,7 @@ kvr_history_member(kvr_history_t *h, const kvr_zone_t *zone, uint32_t member,
         }
     }
 
-    minute->window = firsts < KVR_VERDICT_FIRSTS ? 0
-                                                 : kvr_max(ttft / firsts, 1);
+    s->window = firsts < KVR_VERDICT_FIRSTS ? 0 : kvr_max(ttft / firsts, 1);
 
     for (i = 0; i < KVR_HISTORY_PARTS && kvr_get(&m->looked); i++) {
         for (k = 0; k < KVR_HISTORY_SHOWN; k++) {
@@ -243,11 +242,11 @@ kvr_history_member(kvr_history_t *h, const kvr_zone_t *zone, uint32_t member,
         }
     }
 
-    minute->requests = n[KVR_HISTORY_REQUESTS];
-    minute->errors = n[KVR_HISTORY_ERRORS];
-    minute->refused = n[KVR_HISTORY_REFUSED];
-    minute->firsts = n[KVR_HISTORY_FIRSTS];
-    minute->ttft = n[KVR_HISTORY_TTFT];
+    s->requests = n[KVR_HISTORY_REQUESTS];
+    s->errors = n[KVR_HISTORY_ERRORS];
+    s->refused = n[KVR_HISTORY_REFUSED];
+    s->firsts = n[KVR_HISTORY_FIRSTS];
+    s->ttft = n[KVR_HISTORY_TTFT];
 }
 
 

@@ -101,19 +101,6 @@ typedef struct {
 } kvr_history_t;
 
 
-/* the last minute of a server */
-typedef struct {
-    uint64_t           requests;
-    uint64_t           errors;
-    uint64_t           refused;
-    uint64_t           firsts;
-    uint64_t           ttft;         /* sum, ms */
-    uint64_t           window;       /* ms; mean TTFT of the last window with
-                                        KVR_VERDICT_FIRSTS streams; 0: unknown
-                                     */
-} kvr_history_minute_t;
-
-
 /*
  * Returns the size.  The caller zeroes the memory and sets max_members to that
  * of the zone's registry.
@@ -154,7 +141,7 @@ uint32_t kvr_history_samples(kvr_history_t *h, const kvr_zone_t *zone,
  * since.
  */
 void kvr_history_member(kvr_history_t *h, const kvr_zone_t *zone,
-    uint32_t member, kvr_history_minute_t *minute);
+    uint32_t member, kvr_verdict_server_t *s);
 
 /* Returns how many requests the queue has rejected in the same time. */
 uint64_t kvr_history_rejects(kvr_history_t *h, const kvr_zone_t *zone,

@@ -64,7 +64,7 @@ count(uint32_t member, uint64_t requests, uint64_t errors, uint64_t prompt,
 TEST(test_history_steps)
 {
     uint32_t              i, n;
-    kvr_history_minute_t  m;
+    kvr_verdict_server_t  m;
 
     make();
 
@@ -130,7 +130,7 @@ TEST(test_history_steps)
 TEST(test_history_window)
 {
     uint32_t              i;
-    kvr_history_minute_t  m;
+    kvr_verdict_server_t  m;
 
     make();
 
@@ -195,7 +195,7 @@ TEST(test_history_rejects)
 /* the queue keeps its counters when a zone is made anew */
 TEST(test_history_first)
 {
-    kvr_history_minute_t  m;
+    kvr_verdict_server_t  m;
 
     make();
 
@@ -282,7 +282,7 @@ TEST(test_history_counters)
 TEST(test_history_killed)
 {
     uint32_t              i, n;
-    kvr_history_minute_t  m;
+    kvr_verdict_server_t  m;
 
     make();
 
