@@ -33,7 +33,7 @@ zone     | kvroute_zone zone=llm:big;                  | refused | invalid zone 
 zone     | kvroute_zone zone=llm:1m zone=two:1m;       | refused | duplicate parameter "zone=two:1m"
 zone     | kvroute_zone zone=llm:1m; kvroute_zone zone=llm:2m; | refused | "llm"
 zone     | kvroute_zone zone=llm:1m; kvroute_zone zone=llm:1m; | refused | duplicate kvroute_zone "llm"
-zone     | kvroute_zone zone=llm:1m max_peer=8;        | refused | invalid parameter "max_peer=8": did you mean "max_peers="?
+zone     | kvroute_zone zone=llm:1m max_peer=8;        | refused | invalid parameter "max_peer=8": known are zone= max_peers=
 zone     | kvroute_zone zone=llm:1m max_peers=600;     | refused | "max_peers=600" must be between 1 and 512
 zone     | kvroute_zone zone=llm:1m hosts=0;           | refused | "hosts=0" must be between 1 and 1024
 zone     | kvroute_zone zone=llm:1m hosts=3;           | refused | "hosts" needs "key_file=FILE", the same on all hosts
@@ -54,7 +54,7 @@ http     | kvroute_share zone=llm server=redis://a/0;            | refused | "se
 http     | kvroute_share zone=llm server=redis://u:p@127.0.0.1;  | refused | a password in "server=" is visible in the configuration: put it into a file and write "password_file=FILE"
 http     | kvroute_share zone=llm server=redis://127.0.0.1 password_file=; | refused | "password_file=" must be the name of a file
 http     | kvroute_share zone=llm server=redis://127.0.0.1 password_file=/no/such; | refused | password_file "/no/such": open() failed
-http     | kvroute_share zone=llm server=redis://127.0.0.1 max_con=fleet; | refused | invalid parameter "max_con=fleet": did you mean "max_conns="?
+http     | kvroute_share zone=llm server=redis://127.0.0.1 max_con=fleet; | refused | invalid parameter "max_con=fleet": known are zone= server= password_file= name= max_conns=
 http     | kvroute_share zone=llm server=redis://127.0.0.1 max_conns=all; | refused | "max_conns=" must be one of "local fleet"
 
 upstream | kvroute;                                    | refused | invalid number of arguments
@@ -65,7 +65,7 @@ upstream | kvroute off zone=llm;                       | refused | policy "off" 
 upstream | kvroute zone=llm kv_cache;                  | refused | invalid parameter "kv_cache": the policy must be the first word
 upstream | kvroute zone=lm;                            | refused | kvroute zone "lm" is unknown in upstream "llm" ...: declare "kvroute_zone zone=lm:16m;" in http
 upstream | kvroute zone=;                              | refused | "zone=" must be the name of a "kvroute_zone"
-upstream | kvroute zone=llm capcity=4m;                | refused | invalid parameter "capcity=4m": did you mean "capacity="?
+upstream | kvroute zone=llm capcity=4m;                | refused | invalid parameter "capcity=4m": known are zone= capacity=
 upstream | kvroute zone=llm weight=2;                  | refused | invalid parameter "weight=2": known are zone= capacity= ... slow_start=
 upstream | kvroute zone=llm capacity=lots;             | refused | "capacity=" must be a size such as 64m, 256 bytes at least, ...: invalid value in parameter "capacity=lots"
 http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; } upstream two { zone two 64k; kvroute zone=llm capacity=64m!; server 127.0.0.1:9; } | warned | "capacity=" in upstream "two" in ... differs from that in "one", and both have server "127.0.0.1:9" of a zone: write the same value in both
@@ -99,7 +99,7 @@ upstream | kvroute_shadow zone=llm; kvroute_queue max=9; | refused | "kvroute_qu
 
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue 100; | refused | invalid parameter "100": known are max= timeout=
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue timeout=5s; | refused | must have "max" parameter: "max=" and a number of requests
-upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 time=5s; | refused | invalid parameter "time=5s": did you mean "timeout="?
+upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 time=5s; | refused | invalid parameter "time=5s": known are max= timeout=
 upstream | kvroute_queue max=100; kvroute zone=llm;    | refused | "kvroute_queue" directive must come after "kvroute"
 upstream | kvroute zone=llm; kvroute_queue max=100;    | warned  | has no effect without a cap: set "max_pending" of "kvroute", or "max_conns" of servers
 
@@ -169,21 +169,21 @@ upstream | kvroute zone=llm; kvroute_events port=1; kvroute_events port=2; | ref
 upstream | kvroute zone=llm; kvroute_events port=5557; server 127.0.0.1:9; server 127.0.0.1:10; | warned | has one publisher for servers "127.0.0.1:..." and "127.0.0.1:...": write "port=+N"
 upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_events port=5557-5558; | warned | the range of ports of "kvroute_events" in upstream "llm" ... has no effect with "kvroute_ranks"
 upstream | kvroute zone=llm; kvroute_events port=5557; server unix:/tmp/no; | warned | has no port for server "unix:/tmp/no": its events are not read
-upstream | kvroute zone=llm; kvroute_eject fail=3;     | refused | invalid parameter "fail=3": did you mean "fails="?
+upstream | kvroute zone=llm; kvroute_eject fail=3;     | refused | invalid parameter "fail=3": known are fails=
 upstream | kvroute zone=llm; kvroute_eject off fails=3; | refused | invalid parameter "fails=3": known are retry_budget=
 upstream | kvroute zone=llm; kvroute_eject time=1s off; | refused | invalid parameter "off": known are
 upstream | kvroute zone=llm; kvroute_engine ollama; | refused | unknown engine "ollama": known are vllm, sglang, trtllm, llamacpp, tgi and auto
 upstream | kvroute zone=llm; kvroute_probe url=:metrics; | refused | "url=" must be [ADDRESS][:PORT][/PATH]
 upstream | kvroute zone=llm; kvroute_probe uri=/metrics; | refused | invalid parameter "uri=/metrics"
 upstream | kvroute zone=llm; kvroute_health path=/live; | refused | invalid parameter "path=/live"
-upstream | kvroute zone=llm; kvroute_probe intervall=1s; | refused | invalid parameter "intervall=1s": did you mean "interval="?
+upstream | kvroute zone=llm; kvroute_probe intervall=1s; | refused | invalid parameter "intervall=1s": known are interval=
 upstream | kvroute zone=llm; kvroute_probe interval=1s timeout=5s; | warned | "timeout=" is longer than "interval="
-upstream | kvroute zone=llm; kvroute_health fail=3;    | refused | invalid parameter "fail=3": did you mean "fails="?
+upstream | kvroute zone=llm; kvroute_health fail=3;    | refused | invalid parameter "fail=3": known are uri= interval= timeout= fails=
 
 location | kvroute_policy best;                        | refused | unknown policy "best": known are kv_cache
 location | kvroute_policy kv_cache max_pending=256k;   | refused | "max_pending=" belongs to "kvroute" in the upstream
 location | kvroute_policy kv_cache zone=llm;           | refused | "zone=" belongs to "kvroute" in the upstream
-location | kvroute_policy sticky timout=1h;            | refused | invalid parameter "timout=1h": did you mean "timeout="?
+location | kvroute_policy sticky timout=1h;            | refused | invalid parameter "timout=1h": known are key= timeout=
 location | kvroute_policy random two=1;                | refused | invalid parameter "two=1": policy "random" has none
 location | kvroute_request priority=hihg;              | refused | "priority=" must be critical, high, ...: invalid value in parameter "priority=hihg"
 location | kvroute_request priority=$http_x_class max_priority=top; | refused | "max_priority=" must be critical, high, interactive, ...: invalid value in parameter "max_priority=top"
@@ -239,7 +239,7 @@ upstream | kvroute zone=llm; kvroute_engine ssl;       | warned | "kvroute_engin
 instead  | location /b/ { kvroute_pin $arg_p; proxy_pass http://plain; } | warned | "kvroute_pin" in location "/b/" has no effect: it passes to "plain", which has no "kvroute"
 
 zone     | kvroute_zone zone=llm:1 m;                  | refused | invalid parameter "m": known are zone=
-zone     | kvroute_zone zone=llm:16m maxpeers=100;     | refused | invalid parameter "maxpeers=100": did you mean "max_peers="?
+zone     | kvroute_zone zone=llm:16m maxpeers=100;     | refused | invalid parameter "maxpeers=100": known are zone= max_peers=
 zone     | kvroute_zone zone=llm:16m snapshot=/tmp/x;  | refused | "snapshot" needs "key_file=FILE"
 zone     | kvroute_zone zone=llm:16m key_file=/etc/passwd; | refused | key_file "/etc/passwd" is open to all users, use "chmod o= /etc/passwd"
 zone     | kvroute_zone zone=other:16m;                | refused | kvroute zone "llm" is unknown in upstream "llm" ...: declare "kvroute_zone zone=llm:16m;" in http
@@ -247,7 +247,7 @@ upstream | kvroute llm;                                | refused | unknown polic
 upstream | kvroute zone=llm:16m;                       | refused | "zone=" must be the name of a "kvroute_zone": invalid value in parameter "zone=llm:16m"
 upstream | kvroute zone=llm policy=kv_cache;           | refused | invalid parameter "policy=kv_cache": known are zone=
 upstream | kvroute zone=llm slow_start=30 s;           | refused | invalid parameter "s": known are zone=
-upstream | kvroute zone=llm slowstart=30s;             | refused | invalid parameter "slowstart=30s": did you mean "slow_start="?
+upstream | kvroute zone=llm slowstart=30s;             | refused | invalid parameter "slowstart=30s": known are zone= capacity= max_pending= max_waiting= slow_start=
 upstream | kvroute zone=llm max_pending=-1;            | refused | "max_pending=" must be a size such as 256k, a time such as 500ms, or auto
 upstream | kvroute sticky zone=llm cookie=sid;         | refused | invalid parameter "cookie=sid": known are zone=
 upstream | kvroute zone=llm; kvroute_probe on;         | refused | invalid parameter "on": known are interval=
@@ -259,7 +259,7 @@ upstream | kvroute zone=llm; kvroute_queue on;         | refused | invalid param
 upstream | kvroute zone=llm; kvroute_eject on;         | refused | invalid parameter "on": known are fails=
 upstream | kvroute zone=llm; kvroute_eject retry_budget=20; | refused | "retry_budget=" must be between 1% and 100%
 location | kvroute_policy off on;                      | refused | invalid parameter "on": policy "off" has none
-location | kvroute_request tennant=$http_x_tenant;     | refused | invalid parameter "tennant=$http_x_tenant": did you mean "tenant="?
+location | kvroute_request tennant=$http_x_tenant;     | refused | invalid parameter "tennant=$http_x_tenant": known are tenant=
 location | kvroute_budget $http_x_key rate=100k/m;     | refused | "kvroute_budget" must have a string, such as $tenant, and "zone" and "rate" parameters
 location | kvroute_budget $http_x_key zone=no rate=1k/m; | refused | kvroute zone "no" is unknown in "kvroute_budget"
 location | kvroute_budget $http_x_key zone=llm rate=1k/m over=wait; | refused | "over=" must be 429, low, or a time to wait such as 30s

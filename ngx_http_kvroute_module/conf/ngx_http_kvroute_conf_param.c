@@ -9,8 +9,6 @@
 
 static ngx_int_t ngx_http_kvroute_conf_param_store(
     const ngx_http_kvroute_conf_param_t *param, int64_t n, void *field);
-static size_t ngx_http_kvroute_conf_param_alike(const ngx_str_t *name,
-    ngx_str_t *word);
 static void ngx_http_kvroute_conf_param_dollar(ngx_conf_t *cf,
     ngx_str_t *value);
 
@@ -122,11 +120,10 @@ ngx_http_kvroute_conf_param_unknown(ngx_conf_t *cf, ngx_str_t *word,
     const ngx_http_kvroute_conf_param_t *more)
 {
     u_char                               *p;
-    u_char                                text[256];
-    size_t                                like, most;
+    u_char                                text[512];
     ngx_uint_t                            i;
     const char                           *now;
-    const ngx_http_kvroute_conf_param_t  *param, *best;
+    const ngx_http_kvroute_conf_param_t  *param;
 
     now = ngx_http_kvroute_conf_old_param(cf, word);
 
@@ -139,63 +136,18 @@ ngx_http_kvroute_conf_param_unknown(ngx_conf_t *cf, ngx_str_t *word,
 
     p = text;
 
-    for (i = 0, best = NULL, most = 0; i < 2; i++) {
-
+    for (i = 0; i < 2; i++) {
         for (param = i ? more : params; param && param->name.len; param++) {
-
             p = ngx_slprintf(p, text + sizeof(text) - 1, " %V", &param->name);
-            like = ngx_http_kvroute_conf_param_alike(&param->name, word);
-
-            if (like > most) {
-                most = like;
-                best = param;
-            }
         }
     }
 
     *p = '\0';
 
-    if (best) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid parameter \"%V\": did you mean \"%V\"?",
-                           word, &best->name);
-
-    } else {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid parameter \"%V\": known are%s", word, text);
-    }
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "invalid parameter \"%V\": known are%s", word, text);
 
     return NGX_ERROR;
-}
-
-
-/*
- * Returns how many letters a word and a name share at their starts and ends, or
- * 0 if they are fewer than half.
- */
-static size_t
-ngx_http_kvroute_conf_param_alike(const ngx_str_t *name, ngx_str_t *word)
-{
-    size_t   len, max, head, tail;
-    u_char  *p;
-
-    p = ngx_strlchr(word->data, word->data + word->len, '=');
-    len = p ? (size_t) (p + 1 - word->data) : word->len;
-    max = ngx_min(len, name->len);
-
-    for (head = 0; head < max; head++) {
-        if (word->data[head] != name->data[head]) {
-            break;
-        }
-    }
-
-    for (tail = 0; tail < max - head; tail++) {
-        if (word->data[len - tail - 1] != name->data[name->len - tail - 1]) {
-            break;
-        }
-    }
-
-    return 2 * (head + tail) > ngx_max(len, name->len) ? head + tail : 0;
 }
 
 

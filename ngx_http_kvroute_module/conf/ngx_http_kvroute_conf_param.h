@@ -64,8 +64,8 @@ const ngx_http_kvroute_conf_param_t *ngx_http_kvroute_conf_param_find(
     const ngx_http_kvroute_conf_param_t *params, ngx_str_t *word);
 
 /*
- * Logs that a word is no parameter, and the one that it resembles, or all.
- * more: a second table, or NULL.
+ * Logs that a word is no parameter, and the known ones.  more: a second table,
+ * or NULL.
  */
 ngx_int_t ngx_http_kvroute_conf_param_unknown(ngx_conf_t *cf, ngx_str_t *word,
     const ngx_http_kvroute_conf_param_t *params,
