@@ -103,7 +103,6 @@ ngx_http_kvroute_continue_leave(ngx_http_kvroute_continue_t *c)
 }
 
 
-/* Closes the upstream as if the client had left, so it has not failed. */
 static void
 ngx_http_kvroute_continue_move(ngx_event_t *ev)
 {
@@ -118,15 +117,11 @@ ngx_http_kvroute_continue_move(ngx_event_t *ev)
     ngx_http_set_log_request(connection->log, r);
 
     if (c->state != NGX_HTTP_KVROUTE_CONTINUE_READING || c->answer.done
-        || c->answer.finished || r->upstream == NULL
-        || r->upstream->cleanup == NULL)
+        || c->answer.finished || !ngx_http_kvroute_request_close(r))
     {
         c->moved = 0;
         return;
     }
-
-    r->main->count++;
-    (*r->upstream->cleanup)(r);
 
     ngx_http_finalize_request(r, NGX_OK);
     ngx_http_run_posted_requests(connection);

@@ -42,7 +42,6 @@ static ngx_int_t ngx_http_kvroute_continue_race_won(
     ngx_http_kvroute_continue_t *c, ngx_http_request_t *r);
 static void ngx_http_kvroute_continue_race_alone(
     ngx_http_kvroute_continue_t *c);
-static void ngx_http_kvroute_continue_race_close(ngx_http_request_t *r);
 static void ngx_http_kvroute_continue_race_adopt(ngx_http_request_t *r,
     ngx_http_request_t *sr);
 
@@ -537,8 +536,8 @@ ngx_http_kvroute_continue_race_won(ngx_http_kvroute_continue_t *c,
 
     ngx_http_kvroute_continue_at(c, at);
 
-    if (loser) {
-        ngx_http_kvroute_continue_race_close(loser);
+    if (loser && ngx_http_kvroute_request_close(loser)) {
+        ngx_http_finalize_request(loser, NGX_OK);
     }
 
     ngx_http_kvroute_continue_race_alone(c);
@@ -569,22 +568,6 @@ ngx_http_kvroute_continue_race_alone(ngx_http_kvroute_continue_t *c)
         c->request->error_page = c->page;
         c->request->uri_changes = c->changes;
         c->changes = 0;
-    }
-}
-
-
-/*
- * Closes the upstream of a request as nginx does when a client leaves, so the
- * server has not failed.
- */
-static void
-ngx_http_kvroute_continue_race_close(ngx_http_request_t *r)
-{
-    if (r->upstream && r->upstream->cleanup) {
-        r->main->count++;
-        (*r->upstream->cleanup)(r);
-
-        ngx_http_finalize_request(r, NGX_OK);
     }
 }
 

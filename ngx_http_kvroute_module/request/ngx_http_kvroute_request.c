@@ -324,3 +324,17 @@ ngx_http_kvroute_request_salt(ngx_http_request_t *r,
 
     return NGX_OK;
 }
+
+
+ngx_uint_t
+ngx_http_kvroute_request_close(ngx_http_request_t *r)
+{
+    if (r->upstream == NULL || r->upstream->cleanup == NULL) {
+        return 0;
+    }
+
+    r->main->count++;
+    (*r->upstream->cleanup)(r);
+
+    return 1;
+}

@@ -262,6 +262,13 @@ ngx_http_kvroute_policy_t *ngx_http_kvroute_request_policy(
 ngx_int_t ngx_http_kvroute_request_salt(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx);
 
+/*
+ * Closes a request's upstream connection without an answer, as nginx does when
+ * a client leaves, so the server has not failed.  Returns 0 if there is none;
+ * else the caller finalizes the request.
+ */
+ngx_uint_t ngx_http_kvroute_request_close(ngx_http_request_t *r);
+
 /* Reads the body, or the part that was received, once per location. */
 void ngx_http_kvroute_request_read(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);

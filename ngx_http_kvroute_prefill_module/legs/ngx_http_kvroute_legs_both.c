@@ -354,7 +354,7 @@ ngx_http_kvroute_legs_both_failed(ngx_http_kvroute_legs_t *legs)
         legs->decode_state = NGX_HTTP_KVROUTE_DECODE_OVER;
         legs->outcome = KVR_DISAGGREGATE_FAILED;
 
-        (void) ngx_http_kvroute_legs_close(r);
+        (void) ngx_http_kvroute_request_close(r);
         ngx_http_finalize_request(r, NGX_ERROR);
 
         return;
@@ -389,7 +389,7 @@ ngx_http_kvroute_legs_both_failed(ngx_http_kvroute_legs_t *legs)
         return;
     }
 
-    (void) ngx_http_kvroute_legs_close(r);
+    (void) ngx_http_kvroute_request_close(r);
 
     ngx_http_finalize_request(r, (ngx_int_t) status);
 }
@@ -430,7 +430,7 @@ ngx_http_kvroute_legs_both_cancel(ngx_http_kvroute_legs_t *legs)
 
     /* the state is set first: the subrequest's handlers check it */
 
-    if (ngx_http_kvroute_legs_close(sr)) {
+    if (ngx_http_kvroute_request_close(sr)) {
         ngx_http_finalize_request(sr, NGX_OK);
     }
 }

@@ -183,12 +183,6 @@ ngx_http_request_t *ngx_http_kvroute_legs_subrequest(
 ngx_int_t ngx_http_kvroute_legs_give(ngx_http_kvroute_legs_t *legs,
     ngx_http_request_t *sr, ngx_chain_t *bufs, off_t length);
 
-/*
- * Closes a request's upstream connection without an answer, as nginx does when
- * a request is passed on again.  Returns 0 if there is none.
- */
-ngx_uint_t ngx_http_kvroute_legs_close(ngx_http_request_t *r);
-
 /* _decode: gives the request this body on its way to the decode server */
 void ngx_http_kvroute_legs_send(ngx_http_kvroute_legs_t *legs,
     ngx_chain_t *bufs, off_t length);

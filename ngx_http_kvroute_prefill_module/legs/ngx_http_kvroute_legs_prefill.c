@@ -285,7 +285,7 @@ ngx_http_kvroute_legs_expired(ngx_event_t *ev)
     ngx_log_error(NGX_LOG_ERR, c->log, NGX_ETIMEDOUT,
                   "kvroute_prefill: answer of the prefill server timed out");
 
-    if (ngx_http_kvroute_legs_close(r)) {
+    if (ngx_http_kvroute_request_close(r)) {
         ngx_http_finalize_request(r, NGX_HTTP_GATEWAY_TIME_OUT);
     }
 
@@ -350,22 +350,4 @@ ngx_http_kvroute_legs_ended(ngx_http_kvroute_legs_t *legs)
 
     legs->prefill_state = NGX_HTTP_KVROUTE_PREFILL_FAILED;
     ngx_post_event(&legs->event, &ngx_posted_events);
-}
-
-
-ngx_uint_t
-ngx_http_kvroute_legs_close(ngx_http_request_t *r)
-{
-    ngx_http_upstream_t  *u;
-
-    u = r->upstream;
-
-    if (u == NULL || u->cleanup == NULL) {
-        return 0;
-    }
-
-    r->main->count++;
-    (*u->cleanup)(r);
-
-    return 1;
 }
