@@ -62,17 +62,11 @@ static ngx_http_kvroute_events_source_t  *ngx_http_kvroute_events_sources;
 ngx_int_t
 ngx_http_kvroute_events_init(ngx_cycle_t *cycle)
 {
-    ngx_log_t    *log;
     ngx_event_t  *ev;
 
     if (ngx_worker != 0) {
         return NGX_OK;
     }
-
-    log = &ngx_http_kvroute_events_source_log;
-
-    *log = *cycle->log;
-    log->log_level = ngx_min(log->log_level, NGX_LOG_ALERT);
 
     ev = &ngx_http_kvroute_events_event;
 

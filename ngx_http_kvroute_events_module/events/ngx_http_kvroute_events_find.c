@@ -105,7 +105,6 @@ ngx_http_kvroute_events_find(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     ngx_memcpy(&fetch->conn.sockaddr, peer->sockaddr, peer->socklen);
     fetch->conn.socklen = peer->socklen;
 
-    fetch->conn.log = &ngx_http_kvroute_events_source_log;
     fetch->conf = &conf->engine;
     fetch->conn.timeout = NGX_HTTP_KVROUTE_EVENTS_FIND_TIMEOUT;
     fetch->max = NGX_HTTP_KVROUTE_EVENTS_FIND_MAX;
@@ -216,7 +215,7 @@ ngx_http_kvroute_events_find_body(ngx_http_kvroute_fetch_t *fetch,
 
     if (find->answer == NULL) {
         find->answer = ngx_alloc(NGX_HTTP_KVROUTE_EVENTS_FIND_MAX + 1,
-                                 fetch->conn.log);
+                                 fetch->conn.pc.log);
     }
 
     /* fetch->max is the limit of all pieces together */

@@ -222,8 +222,5 @@ void ngx_http_kvroute_events_source_warn(
     ngx_http_kvroute_events_source_t *source, const char *what,
     const char *why);
 
-/* for connections: failing attempts are not logged one by one */
-extern ngx_log_t  ngx_http_kvroute_events_source_log;
-
 
 #endif /* _NGX_HTTP_KVROUTE_EVENTS_INT_H_INCLUDED_ */

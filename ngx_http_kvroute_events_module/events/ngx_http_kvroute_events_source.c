@@ -13,9 +13,6 @@
 #define NGX_HTTP_KVROUTE_EVENTS_WARN  60     /* s */
 
 
-ngx_log_t  ngx_http_kvroute_events_source_log;
-
-
 ngx_uint_t
 ngx_http_kvroute_events_source_due(time_t *warned)
 {

@@ -56,7 +56,6 @@ ngx_http_kvroute_events_stream_open(ngx_http_kvroute_events_stream_t *stream,
     conn = &stream->conn;
 
     conn->name = stream->source->name;
-    conn->log = &ngx_http_kvroute_events_source_log;
     conn->read = ngx_http_kvroute_events_stream_read;
     conn->write = ngx_http_kvroute_events_stream_write;
     conn->failed = ngx_http_kvroute_events_stream_failed;

@@ -18,11 +18,20 @@ static void ngx_http_kvroute_conn_secured(ngx_connection_t *c);
 #endif
 
 
+static ngx_log_t  ngx_http_kvroute_conn_log;
+
+
 void
 ngx_http_kvroute_conn_open(ngx_http_kvroute_conn_t *conn)
 {
     ngx_int_t          rc;
+    ngx_log_t         *log;
     ngx_connection_t  *c;
+
+    log = &ngx_http_kvroute_conn_log;
+
+    *log = *ngx_cycle->log;
+    log->log_level = ngx_min(log->log_level, NGX_LOG_ALERT);
 
     conn->connected = 0;
     conn->fault = KVR_FAULT_NONE;
@@ -33,7 +42,7 @@ ngx_http_kvroute_conn_open(ngx_http_kvroute_conn_t *conn)
     conn->pc.socklen = conn->socklen;
     conn->pc.name = &conn->name;
     conn->pc.get = ngx_event_get_peer;
-    conn->pc.log = conn->log;
+    conn->pc.log = log;
     conn->pc.log_error = NGX_ERROR_ERR;
 
     rc = ngx_event_connect_peer(&conn->pc);
@@ -49,9 +58,9 @@ ngx_http_kvroute_conn_open(ngx_http_kvroute_conn_t *conn)
 
     c->data = conn;
     c->pool = NULL;
-    c->log = conn->log;
-    c->read->log = c->log;
-    c->write->log = c->log;
+    c->log = log;
+    c->read->log = log;
+    c->write->log = log;
     c->sendfile = 0;
 
     c->read->handler = conn->read;

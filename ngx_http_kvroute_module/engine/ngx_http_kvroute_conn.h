@@ -16,9 +16,10 @@
  *
  * Any failure up to there is reported once, by failed(), which may be called
  * before ngx_http_kvroute_conn_open() returns.  Later ones are found by read()
- * and by ngx_http_kvroute_conn_send().  A timer of the read event expires in
- * read(), or during the TLS handshake in failed().  No timer delays the exit of
- * a worker.
+ * and by ngx_http_kvroute_conn_send().  The callers log what fails, so nginx
+ * itself logs no single attempt.  A timer of the read event expires in read(),
+ * or during the TLS handshake in failed().  No timer delays the exit of a
+ * worker.
  */
 
 
@@ -40,7 +41,6 @@ struct ngx_http_kvroute_conn_s {
     ngx_sockaddr_t                    sockaddr;
     socklen_t                         socklen;
     ngx_str_t                         name;      /* of the peer, for logs */
-    ngx_log_t                        *log;
     ngx_msec_t                        timeout;   /* 0: the caller sets it */
 
     void                             *ssl;       /* ngx_ssl_t, or NULL */

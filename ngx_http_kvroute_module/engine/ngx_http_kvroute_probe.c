@@ -44,7 +44,6 @@ static void ngx_http_kvroute_probe_done(ngx_http_kvroute_fetch_t *fetch,
 
 
 static ngx_event_t               ngx_http_kvroute_probe_event;
-static ngx_log_t                 ngx_http_kvroute_probe_log;
 static ngx_http_kvroute_slot_t  *ngx_http_kvroute_slots;
 
 /* a reader for each probe in progress, and the slot that uses it, or NULL */
@@ -92,12 +91,6 @@ ngx_http_kvroute_probe_init(ngx_cycle_t *cycle)
     if (ngx_http_kvroute_readers == NULL) {
         return NGX_ERROR;
     }
-
-    /* failures are logged once, not by each connect() */
-
-    ngx_http_kvroute_probe_log = *cycle->log;
-    ngx_http_kvroute_probe_log.log_level = ngx_min(cycle->log->log_level,
-                                                   NGX_LOG_ALERT);
 
     ev = &ngx_http_kvroute_probe_event;
 
@@ -298,7 +291,6 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
         ngx_str_set(&fetch->conn.name, "localhost");
     }
 
-    fetch->conn.log = &ngx_http_kvroute_probe_log;
     fetch->conf = probe;
     fetch->conn.timeout = probe->timeout;
     fetch->max = health ? NGX_HTTP_KVROUTE_HEALTH_MAX

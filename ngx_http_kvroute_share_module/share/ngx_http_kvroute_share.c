@@ -90,11 +90,6 @@ ngx_http_kvroute_share_create(ngx_cycle_t *cycle,
     share->core = conf->shm_zone->data;
     share->log = cycle->log;
 
-    /* failing attempts to connect are not logged one by one */
-
-    share->quiet = *cycle->log;
-    share->quiet.log_level = ngx_min(cycle->log->log_level, NGX_LOG_ALERT);
-
     share->self.zone = &conf->zone->core;
     share->self.share = share->core;
     share->self.lease = NGX_HTTP_KVROUTE_SHARE_LEASE;

@@ -160,7 +160,6 @@ ngx_http_kvroute_share_conn_connect(ngx_http_kvroute_share_conn_t *sc,
     conn->name.data = sc->text;
     conn->name.len = ngx_sock_ntop(&conn->sockaddr.sockaddr, socklen, sc->text,
                                    NGX_SOCKADDR_STRLEN, 1);
-    conn->log = &sc->share->quiet;
     conn->timeout = NGX_HTTP_KVROUTE_SHARE_CONNECT;
     conn->ssl = conf->ssl;
     conn->host = &conf->host;

@@ -68,7 +68,6 @@ struct ngx_http_kvroute_share_s {
     ngx_resolver_t                  *resolver;  /* or NULL */
     ngx_msec_t                       resolver_timeout;
     ngx_log_t                       *log;
-    ngx_log_t                        quiet;     /* for connections */
 
     ngx_event_t                      timer;
     ngx_event_t                      more;      /* applies further entries */
