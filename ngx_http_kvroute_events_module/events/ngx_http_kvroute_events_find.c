@@ -252,7 +252,7 @@ ngx_http_kvroute_events_find_done(ngx_http_kvroute_fetch_t *fetch,
     kvr_add(&ngx_http_kvroute_events_get(find->conf)->feeds->events[find->id]
              .refused, 1);
 
-    if (ngx_http_kvroute_events_source_due(&find->warned)) {
+    if (ngx_http_kvroute_timer_minute(&find->warned)) {
         ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
                       "kvroute: KV events of server %V not found: %s",
                       &find->name, why);

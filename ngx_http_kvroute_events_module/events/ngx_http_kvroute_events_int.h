@@ -216,8 +216,7 @@ void ngx_http_kvroute_events_attribute_init(ngx_cycle_t *cycle);
 
 /* _source */
 
-/* Both limit log messages to one a minute. */
-ngx_uint_t ngx_http_kvroute_events_source_due(time_t *warned);
+/* Warns once a minute. */
 void ngx_http_kvroute_events_source_warn(
     ngx_http_kvroute_events_source_t *source, const char *what,
     const char *why);

@@ -192,7 +192,7 @@ ngx_http_kvroute_events_read_restarted(ngx_http_kvroute_events_source_t *source)
 
     kvr_sync_restart(source->feeds, source->id, (uint64_t) ngx_current_msec);
 
-    if (!ngx_http_kvroute_events_source_due(&source->restarted)) {
+    if (!ngx_http_kvroute_timer_minute(&source->restarted)) {
         return;
     }
 
@@ -459,7 +459,7 @@ ngx_http_kvroute_events_read_event(ngx_http_kvroute_events_source_t *source,
 
     if (!kvr_sync_event(source->feeds, source->id, source->number, event,
                         (uint64_t) ngx_current_msec)
-        || !ngx_http_kvroute_events_source_due(&source->emptied))
+        || !ngx_http_kvroute_timer_minute(&source->emptied))
     {
         return;
     }

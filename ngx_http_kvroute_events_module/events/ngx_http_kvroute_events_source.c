@@ -10,31 +10,11 @@
 #include "events/ngx_http_kvroute_events_int.h"
 
 
-#define NGX_HTTP_KVROUTE_EVENTS_WARN  60     /* s */
-
-
-ngx_uint_t
-ngx_http_kvroute_events_source_due(time_t *warned)
-{
-    time_t  now;
-
-    now = ngx_time();
-
-    if (*warned && now - *warned < NGX_HTTP_KVROUTE_EVENTS_WARN) {
-        return 0;
-    }
-
-    *warned = now;
-
-    return 1;
-}
-
-
 void
 ngx_http_kvroute_events_source_warn(ngx_http_kvroute_events_source_t *source,
     const char *what, const char *why)
 {
-    if (!ngx_http_kvroute_events_source_due(&source->warned)) {
+    if (!ngx_http_kvroute_timer_minute(&source->warned)) {
         return;
     }
 

@@ -9,15 +9,12 @@
 
 #include "engine/ngx_http_kvroute_probe_answer.h"
 #include "engine/ngx_http_kvroute_engine.h"
+#include "zone/ngx_http_kvroute_zone.h"
 #include "core/route/kvr_route.h"
 
 
 /* failures before the warning that a probe has never worked */
 #define NGX_HTTP_KVROUTE_PROBE_BAD   5
-
-/* s, between warnings about TLS */
-#define NGX_HTTP_KVROUTE_PROBE_WARN  60
-
 
 /* consecutive checks that must pass */
 #define NGX_HTTP_KVROUTE_HEALTH_PASSES  2
@@ -324,29 +321,19 @@ static void
 ngx_http_kvroute_probe_answer_warn(ngx_http_kvroute_slot_t *slot, ngx_int_t rc,
     ngx_uint_t good)
 {
-    time_t  now;
-
     if (good) {
         slot->bad = 0;
         slot->good = 1;
         return;
     }
 
-    now = ngx_time();
-
-    if (slot->fetch.why) {
-
-        if (slot->warned && now - slot->warned < NGX_HTTP_KVROUTE_PROBE_WARN) {
-            return;
-        }
-
-    } else if (slot->good || slot->warned
-               || ++slot->bad < NGX_HTTP_KVROUTE_PROBE_BAD)
+    if ((slot->fetch.why == NULL
+         && (slot->good || slot->warned
+             || ++slot->bad < NGX_HTTP_KVROUTE_PROBE_BAD))
+        || !ngx_http_kvroute_timer_minute(&slot->warned))
     {
         return;
     }
-
-    slot->warned = now;
 
     ngx_log_error(NGX_LOG_WARN, slot->event.log, 0,
                   "kvroute %s of %V %s: %s",

@@ -29,3 +29,16 @@ ngx_http_kvroute_timer_init(ngx_event_t *ev, ngx_connection_t *dummy,
     ev->log = log;
     ev->cancelable = 1;
 }
+
+
+ngx_uint_t
+ngx_http_kvroute_timer_minute(time_t *last)
+{
+    if (*last && ngx_time() - *last < 60) {
+        return 0;
+    }
+
+    *last = ngx_time();
+
+    return 1;
+}

@@ -128,6 +128,9 @@ ngx_int_t ngx_http_kvroute_shared_init(ngx_shm_zone_t *shm_zone, void *data);
 void ngx_http_kvroute_timer_init(ngx_event_t *ev, ngx_connection_t *dummy,
     ngx_event_handler_pt handler, void *data, ngx_log_t *log);
 
+/* Limits a log message to one a minute; *last: s, of the last one, 0: never. */
+ngx_uint_t ngx_http_kvroute_timer_minute(time_t *last);
+
 /* _zone_heal: Removes the counts of dead processes. */
 void ngx_http_kvroute_zone_sweep(ngx_http_kvroute_zone_t *zone,
     ngx_log_t *log);

@@ -16,10 +16,7 @@
 
 
 #include "legs/ngx_http_kvroute_legs_int.h"
-
-
-/* s between two warnings of a process */
-#define NGX_HTTP_KVROUTE_LEGS_PULL_WARN  60
+#include "zone/ngx_http_kvroute_zone.h"
 
 
 static uint32_t ngx_http_kvroute_legs_pull_price(ngx_http_kvroute_leg_t *leg,
@@ -177,12 +174,10 @@ ngx_http_kvroute_legs_pull_end(ngx_http_kvroute_leg_t *leg,
 
     if (legs->decode_state != NGX_HTTP_KVROUTE_DECODE_SENT
         || r->upstream->headers_in.status_n >= NGX_HTTP_SPECIAL_RESPONSE
-        || ngx_time() - warned < NGX_HTTP_KVROUTE_LEGS_PULL_WARN)
+        || !ngx_http_kvroute_timer_minute(&warned))
     {
         return;
     }
-
-    warned = ngx_time();
 
     ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
                   "kvroute_prefill: no token came from a server that was to "

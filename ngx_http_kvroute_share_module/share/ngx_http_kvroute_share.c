@@ -229,15 +229,12 @@ ngx_http_kvroute_share_foreign(ngx_http_kvroute_share_t *share)
     ignored = ngx_http_kvroute_share_ignored(s);
 
     if (ignored == share->foreign
-        || (share->warned_foreign
-            && ngx_current_msec - share->warned_foreign
-               < NGX_HTTP_KVROUTE_SHARE_WARN))
+        || !ngx_http_kvroute_timer_minute(&share->warned_foreign))
     {
         return;
     }
 
     share->foreign = ignored;
-    share->warned_foreign = ngx_current_msec;
 
     if (kvr_get(&s->stats.ignored[KVR_SHARE_FOREIGN - KVR_SHARE_NONE]) == 0) {
         ngx_log_error(NGX_LOG_WARN, share->log, 0,

@@ -511,13 +511,9 @@ ngx_http_kvroute_share_conn_fail(ngx_http_kvroute_share_conn_t *sc,
 void
 ngx_http_kvroute_share_conn_log(ngx_http_kvroute_share_t *share)
 {
-    if (share->warned
-        && ngx_current_msec - share->warned < NGX_HTTP_KVROUTE_SHARE_WARN)
-    {
+    if (!ngx_http_kvroute_timer_minute(&share->warned)) {
         return;
     }
-
-    share->warned = ngx_current_msec;
 
     ngx_log_error(NGX_LOG_WARN, share->log, 0,
                   "kvroute_share of zone \"%V\" is not working with \"%V\": %s",

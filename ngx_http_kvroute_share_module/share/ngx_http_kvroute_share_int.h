@@ -19,7 +19,6 @@
 #define NGX_HTTP_KVROUTE_SHARE_CONNECT   1000
 #define NGX_HTTP_KVROUTE_SHARE_ANSWER    3000
 #define NGX_HTTP_KVROUTE_SHARE_BLOCK     1000   /* of XREAD */
-#define NGX_HTTP_KVROUTE_SHARE_WARN      60000  /* between two warnings */
 
 /* bytes of an answer, at most */
 #define NGX_HTTP_KVROUTE_SHARE_REPLY     (4 * 1024 * 1024)
@@ -83,9 +82,9 @@ struct ngx_http_kvroute_share_s {
     ngx_msec_t                       asked;     /* time of the last XREAD */
     ngx_msec_t                       ticked;
     ngx_msec_t                       since;     /* of its start */
-    ngx_msec_t                       warned;
+    time_t                           warned;    /* s; 0: never */
     u_char                           reason[256];  /* the last error; "" */
-    ngx_msec_t                       warned_foreign;
+    time_t                           warned_foreign;
     uint64_t                         foreign;   /* batches, when warned */
 
     unsigned                         up:1;
