@@ -252,12 +252,12 @@ ngx_http_kvroute_share_foreign(ngx_http_kvroute_share_t *share)
 
     ngx_log_error(NGX_LOG_WARN, share->log, 0,
                   "kvroute_share of zone \"%V\": ignoring host \"%s\": it has "
-                  "another key_file, block or version of the module",
+                  "another key_file or version of the module",
                   &share->zone->name, name);
 }
 
 
-/* returns the number of batches of another version, key or block */
+/* returns the number of batches of another version or key */
 static uint64_t
 ngx_http_kvroute_share_ignored(kvr_share_t *s)
 {

@@ -231,12 +231,8 @@ kvr_zone_snapshot_read(const kvr_zone_t *zone, const uint8_t *secret,
 
     kvr_zone_snapshot_head(zone, secret, &own);
 
-    if (head.format != own.format) {
+    if (head.format != own.format || head.unit != own.unit) {
         return KVR_ZONE_SNAPSHOT_VERSION;
-    }
-
-    if (head.unit != own.unit) {
-        return KVR_ZONE_SNAPSHOT_UNIT;
     }
 
     if (head.key != own.key) {
@@ -354,7 +350,6 @@ kvr_zone_snapshot_why(kvr_zone_snapshot_e result)
         "it is good",
         "it is not a snapshot of a zone",
         "it was written by another version of the module",
-        "its zone had another \"block\"",
         "its zone had another key",
         "it is truncated",
         "it is damaged",

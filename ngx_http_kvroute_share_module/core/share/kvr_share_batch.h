@@ -81,7 +81,7 @@ typedef enum {
     KVR_SHARE_REPEATED,     /* read before */
     KVR_SHARE_NONE,         /* not a batch */
     KVR_SHARE_OTHER,        /* another version */
-    KVR_SHARE_FOREIGN,      /* another key, block or version of prompts */
+    KVR_SHARE_FOREIGN,      /* another key or version of prompts */
     KVR_SHARE_LENGTH,       /* wrong lengths */
     KVR_SHARE_DAMAGED,
     KVR_SHARE_CROWDED,      /* no room for another host */

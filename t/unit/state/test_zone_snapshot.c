@@ -412,7 +412,7 @@ TEST(test_refused)
                      KVR_ZONE_SNAPSHOT_KEY);
 
     file.p[13]++;
-    refused(UNIT);
+    refused(VERSION);
     file.p[13]--;
 
     file.p[8]++;
