@@ -213,19 +213,11 @@ const drawSignals = (s, u) => {
     list.push(["unparsed", `${count(u.decisions.unparsed)} requests `
       + "without a known prompt in the body, compressed, or larger than "
       + "what is read (client_max_body_size, 16m at least): they were routed by load."]);
-  if (u.peers.some((p) => p.id === undefined))
-    list.push(["crowded", "Some servers have no counters, because the zone "
-      + "is full: the error log names the limit."]);
-  if (u.resumes)
-    list.push(["resumes", `Cache hits: ${u.resumes.text}.`]);
   const cut = Object.entries(u.cut || {}).filter(([, n]) => n > 0);
   if (cut.length)
     list.push(["cut", "Answers broke off and were not continued: "
       + cut.map(([why, n]) => `${count(n)} (${why})`).join(", ")
       + ". See $kvroute_cut in the access log, and docs/unbroken.md."]);
-  if (u.locked)
-    list.push(["locked", "The lock of the servers is held. If it stays so, "
-      + "a killed process holds it: see the error log."]);
 
   $("missing").hidden = list.length === 0;
   drawList($("signals"), list, () => make("li"), (e, [id, text]) => {
