@@ -81,21 +81,26 @@ typedef struct {
 } ngx_http_kvroute_list_t;
 
 
-/* kvroute_probe or kvroute_health, with the words of kvroute_engine */
+/* kvroute_probe or kvroute_health */
 typedef struct {
     ngx_msec_t                   interval;
     ngx_msec_t                   timeout;
     ngx_str_t                    path;      /* empty: the engine's default */
     in_port_t                    port;      /* 0: the server's */
     ngx_addr_t                  *addr;      /* NULL: the server's */
-    uint32_t                     engine;    /* a dialect */
     uint32_t                     fails;     /* health: consecutive checks */
+} ngx_http_kvroute_probe_conf_t;
+
+
+/* kvroute_engine */
+typedef struct {
+    uint32_t                     engine;    /* a dialect */
     ngx_str_t                    header;    /* lines to send, with line ends */
     ngx_str_t                    name;      /* of the host; empty: none */
     ngx_str_t                    trusted;   /* file of certificates */
     void                        *ssl;       /* ngx_ssl_t; NULL: no TLS */
     uint32_t                     secure;    /* "ssl" */
-} ngx_http_kvroute_probe_conf_t;
+} ngx_http_kvroute_engine_conf_t;
 
 
 /* the queue of an upstream */
@@ -142,7 +147,7 @@ typedef struct {
     ngx_int_t                    max_waiting;  /* in the engine, or UNSET */
     time_t                       slow_start;
     kvr_outlier_conf_t           eject;
-    ngx_http_kvroute_probe_conf_t  engine;  /* only what kvroute_engine has */
+    ngx_http_kvroute_engine_conf_t  engine;
     ngx_http_kvroute_probe_conf_t  *probe;  /* or NULL */
     ngx_http_kvroute_probe_conf_t  *health;
     ngx_http_kvroute_queue_t    *queue;     /* or NULL */

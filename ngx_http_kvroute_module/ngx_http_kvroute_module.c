@@ -333,7 +333,6 @@ ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf)
             return NGX_CONF_ERROR;
         }
 
-        ngx_http_kvroute_conf_probe_tls(kscf);
         ngx_http_kvroute_conf_queue_check(cf, kscf);
 
         if (kscf->shadow) {

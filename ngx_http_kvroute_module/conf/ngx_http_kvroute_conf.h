@@ -120,9 +120,6 @@ char *ngx_http_kvroute_conf_probe_health(ngx_conf_t *cf, ngx_command_t *cmd,
 char *ngx_http_kvroute_conf_probe_engine(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
-/* Copies the words of kvroute_engine to the probes of an upstream. */
-void ngx_http_kvroute_conf_probe_tls(ngx_http_kvroute_srv_conf_t *kscf);
-
 /*
  * Creates a TLS context for the module's own connections.  trusted: a file of
  * certificates, or empty.

@@ -29,6 +29,8 @@ static ngx_int_t ngx_http_kvroute_conf_probe_lines(ngx_conf_t *cf,
 
 #define ngx_http_kvroute_conf_probe_field(name)                               \
     ngx_http_kvroute_conf_field(ngx_http_kvroute_probe_conf_t, name)
+#define ngx_http_kvroute_conf_probe_engine_field(name)                        \
+    ngx_http_kvroute_conf_field(ngx_http_kvroute_engine_conf_t, name)
 
 #define ngx_http_kvroute_conf_probe_time(name)                                \
     ngx_http_kvroute_conf_param_msec, ngx_http_kvroute_conf_probe_field(name), \
@@ -70,19 +72,19 @@ static const ngx_http_kvroute_conf_param_t
     ngx_http_kvroute_conf_probe_engine_list[] =
 {
     { ngx_string("ssl"), ngx_http_kvroute_conf_param_flag,
-      ngx_http_kvroute_conf_probe_field(secure),
+      ngx_http_kvroute_conf_probe_engine_field(secure),
       0, 0, "without a value" },
 
     { ngx_string("name="), ngx_http_kvroute_conf_param_word,
-      ngx_http_kvroute_conf_probe_field(name),
+      ngx_http_kvroute_conf_probe_engine_field(name),
       0, 255, "the name of a host" },
 
     { ngx_string("trusted="), ngx_http_kvroute_conf_param_word,
-      ngx_http_kvroute_conf_probe_field(trusted),
+      ngx_http_kvroute_conf_probe_engine_field(trusted),
       0, 4096, "a file of certificates" },
 
     { ngx_string("header="), ngx_http_kvroute_conf_probe_header,
-      ngx_http_kvroute_conf_probe_field(header),
+      ngx_http_kvroute_conf_probe_engine_field(header),
       0, 0, "a line, as in \"Authorization: Bearer KEY\", or @FILE with such "
       "lines" },
 
@@ -170,10 +172,10 @@ ngx_http_kvroute_conf_probe_engine(ngx_conf_t *cf, ngx_command_t *cmd,
 {
     ngx_http_kvroute_srv_conf_t  *kscf = conf;
 
-    uint32_t                        dialect;
-    ngx_str_t                      *value;
-    ngx_uint_t                      first;
-    ngx_http_kvroute_probe_conf_t  *engine;
+    uint32_t                         dialect;
+    ngx_str_t                       *value;
+    ngx_uint_t                       first;
+    ngx_http_kvroute_engine_conf_t  *engine;
 
     if (kscf->engine_set) {
         return "is duplicate";
@@ -231,31 +233,6 @@ ngx_http_kvroute_conf_probe_engine(ngx_conf_t *cf, ngx_command_t *cmd,
     return ngx_http_kvroute_conf_probe_ssl(cf, &engine->trusted, &engine->ssl)
            == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;
-}
-
-
-void
-ngx_http_kvroute_conf_probe_tls(ngx_http_kvroute_srv_conf_t *kscf)
-{
-    ngx_uint_t                      i;
-    ngx_http_kvroute_probe_conf_t  *probe, *engine;
-
-    engine = &kscf->engine;
-
-    for (i = 0; i < 2; i++) {
-        probe = i ? kscf->probe : kscf->health;
-
-        if (probe == NULL) {
-            continue;
-        }
-
-        probe->engine = engine->engine;
-        probe->header = engine->header;
-        probe->name = engine->name;
-        probe->trusted = engine->trusted;
-        probe->ssl = engine->ssl;
-        probe->secure = engine->secure;
-    }
 }
 
 

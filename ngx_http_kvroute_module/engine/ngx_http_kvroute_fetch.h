@@ -39,7 +39,7 @@ typedef void (*ngx_http_kvroute_fetch_done_pt)(
 struct ngx_http_kvroute_fetch_s {
     ngx_http_kvroute_conn_t          conn;         /* address, timeout */
     off_t                            max;          /* bytes of the body */
-    ngx_http_kvroute_probe_conf_t   *conf;         /* TLS and header */
+    ngx_http_kvroute_engine_conf_t  *conf;         /* TLS and header */
 
     ngx_http_kvroute_fetch_body_pt   body;
     ngx_http_kvroute_fetch_done_pt   done;

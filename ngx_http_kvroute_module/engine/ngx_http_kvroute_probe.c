@@ -234,8 +234,9 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
                     && slot->probe->path.len == probe->path.len
                     && ngx_strncmp(slot->probe->path.data, probe->path.data,
                                    probe->path.len) == 0
-                    && !slot->probe->secure && !probe->secure
-                    && !slot->probe->header.len && !probe->header.len)))
+                    && !slot->conf->engine.secure && !conf->engine.secure
+                    && !slot->conf->engine.header.len
+                    && !conf->engine.header.len)))
         {
             /* by the shorter interval */
 
@@ -291,7 +292,7 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
         ngx_str_set(&fetch->conn.name, "localhost");
     }
 
-    fetch->conf = probe;
+    fetch->conf = &conf->engine;
     fetch->conn.timeout = probe->timeout;
     fetch->max = health ? NGX_HTTP_KVROUTE_HEALTH_MAX
                         : NGX_HTTP_KVROUTE_PROBE_MAX;
@@ -388,7 +389,7 @@ ngx_http_kvroute_probe_ask(ngx_event_t *ev)
     path = slot->probe->path;
 
     if (path.len == 0) {
-        path.data = (u_char *) kvr_dialect_path(slot->probe->engine,
+        path.data = (u_char *) kvr_dialect_path(slot->conf->engine.engine,
                                                 (uint32_t) slot->path);
         path.len = ngx_strlen(path.data);
     }

@@ -62,8 +62,8 @@ ngx_http_kvroute_probe_answer_metrics(ngx_http_kvroute_slot_t *slot,
 
     kvr_metrics_end(r);
 
-    if (slot->probe->engine != KVR_DIALECT_AUTO && r->m.engine
-        && r->m.engine != slot->probe->engine)
+    if (slot->conf->engine.engine != KVR_DIALECT_AUTO && r->m.engine
+        && r->m.engine != slot->conf->engine.engine)
     {
         r->m.set = 0;
     }
@@ -388,12 +388,12 @@ ngx_http_kvroute_probe_answer_why(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
     switch (slot->fetch.status) {
 
     case 0:
-        return slot->probe->secure ? "the response is not HTTP"
+        return slot->conf->engine.secure ? "the response is not HTTP"
                : "the response is not HTTP: is this a TLS port, without "
                  "\"kvroute_engine ssl\"?";
 
     case 400:
-        return slot->probe->secure ? "the status is 400"
+        return slot->conf->engine.secure ? "the status is 400"
                : "the status is 400: is this a TLS port, without "
                  "\"kvroute_engine ssl\"?";
 
