@@ -122,13 +122,6 @@ ngx_http_kvroute_extension_init_process(ngx_cycle_t *cycle)
 
     kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
 
-    if (kmcf == NULL
-        || (ngx_process != NGX_PROCESS_WORKER
-            && ngx_process != NGX_PROCESS_SINGLE))
-    {
-        return NGX_OK;
-    }
-
     at = kmcf->attached.elts;
     ext = kmcf->extensions.elts;
 

@@ -243,11 +243,18 @@ ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_kvroute_init_process(ngx_cycle_t *cycle)
 {
-    if (ngx_http_kvroute_zone_init_process(cycle) != NGX_OK) {
-        return NGX_ERROR;
+    /* other processes, and those without "http", have nothing to do */
+
+    if ((ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
+        || ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module)
+           == NULL)
+    {
+        return NGX_OK;
     }
 
-    if (ngx_http_kvroute_extension_init_process(cycle) != NGX_OK) {
+    if (ngx_http_kvroute_zone_init_process(cycle) != NGX_OK
+        || ngx_http_kvroute_extension_init_process(cycle) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 

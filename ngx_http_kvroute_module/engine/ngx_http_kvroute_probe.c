@@ -55,33 +55,18 @@ static ngx_http_kvroute_slot_t  *ngx_http_kvroute_reading[
 ngx_int_t
 ngx_http_kvroute_probe_init(ngx_cycle_t *cycle)
 {
-    ngx_uint_t                     i, n;
-    ngx_event_t                   *ev;
-    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
-    ngx_http_kvroute_main_conf_t  *kmcf;
+    ngx_uint_t                    i, n;
+    ngx_event_t                  *ev;
+    ngx_http_kvroute_srv_conf_t  *kscf;
 
-    if (ngx_worker != 0
-        || (ngx_process != NGX_PROCESS_WORKER
-            && ngx_process != NGX_PROCESS_SINGLE))
-    {
-        return NGX_OK;
-    }
-
-    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
-
-    if (kmcf == NULL) {
-        return NGX_OK;
-    }
-
+    i = 0;
     n = 0;
-    kscfp = kmcf->upstreams.elts;
 
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        kscf = kscfp[i];
+    while ((kscf = ngx_http_kvroute_zone_next(NULL, &i)) != NULL) {
         n += (kscf->probe || kscf->health);
     }
 
-    if (n == 0) {
+    if (ngx_worker != 0 || n == 0) {
         return NGX_OK;
     }
 

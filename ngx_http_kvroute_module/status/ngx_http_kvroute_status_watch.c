@@ -29,10 +29,7 @@ ngx_http_kvroute_status_watch(ngx_cycle_t *cycle)
 
     kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
 
-    if (ngx_worker || kmcf == NULL || kmcf->upstreams.nelts == 0
-        || (ngx_process != NGX_PROCESS_WORKER
-            && ngx_process != NGX_PROCESS_SINGLE))
-    {
+    if (ngx_worker || kmcf->upstreams.nelts == 0) {
         return;
     }
 

@@ -389,14 +389,9 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
     ngx_http_kvroute_zone_t      **zone;
     ngx_http_kvroute_main_conf_t  *kmcf;
 
-    if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
-    {
-        return NGX_OK;
-    }
-
     kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
 
-    if (kmcf == NULL || kmcf->zones.nelts == 0) {
+    if (kmcf->zones.nelts == 0) {
         return NGX_OK;
     }
 
@@ -423,7 +418,7 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
             ngx_log_error(NGX_LOG_WARN, cycle->log, 0,
                           "kvroute_zone \"%V\" has no row for this process, "
                           "its load counters will not heal if it is killed: "
-                          "set \"processes\" above %ui",
+                          "it has %ui rows, restart nginx or change its size",
                           &zone[i]->name, zone[i]->processes);
         }
     }
