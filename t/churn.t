@@ -1,11 +1,12 @@
 #!/usr/bin/perl
 
-# Hundreds of servers, resolved at run time, of which a fifth is replaced again
-# and again while requests come.
+# nginx resolves hundreds of servers at run time.  The test replaces a fifth of
+# them several times while clients send requests.
 #
-#     KVROUTE_CHURN=10    a fifth a minute for ten minutes (make churn), instead
-#                         of some replacements as fast as nginx sees them;
-#                         KVROUTE_JSON=FILE gets what was seen
+#     default             five replacements, each as soon as nginx has seen the
+#                         one before
+#     KVROUTE_CHURN=10    replaces a fifth each minute, for ten minutes (make
+#                         churn); the figures are written to KVROUTE_JSON=FILE
 
 use lib 't/lib';
 use Kvroute;
@@ -22,13 +23,13 @@ my $minutes = $ENV{KVROUTE_CHURN} || 0;
 my $changes = 5;
 my $clients = 3;
 
-# an answer of a DNS server has no room for all
+# several names: one DNS answer has no room for all addresses
 
 my @names = qw(a b c);
 my $servers = 300;
 my $share = $servers / 5;
 
-# one that is everywhere
+# one backend that answers on all these addresses
 
 $t->{vars}{PORT_OF} = $t->backend('M', addr => '0.0.0.0');
 $t->{vars}{DNS} = Kvroute::Dns::serve($t);
@@ -44,7 +45,7 @@ sub address {
     return join '.', 127, 1 + int($n / 250), 1 + $n % 250, 1;
 }
 
-# the oldest go, others come that were never there
+# replaces the oldest n addresses by new ones
 
 sub replace {
     my ($n) = @_;
@@ -83,7 +84,7 @@ sub peers {
     return @{$status->{upstreams}{u}{peers}};
 }
 
-# all that there should be, each with a number of its own
+# returns whether nginx has exactly the current servers, each with a slot
 
 my ($twice, $none) = (0, 0);
 
@@ -102,7 +103,7 @@ sub seen {
     return $none == 0;
 }
 
-# memory of the workers that is theirs alone, KB
+# returns the private memory of the workers, KB
 
 sub memory {
     my $kb = 0;
@@ -115,7 +116,7 @@ sub memory {
     return $kb;
 }
 
-ok(wait_for(\&seen), "$servers servers, all with a number");
+ok(wait_for(\&seen), "$servers servers, each has a slot");
 
 my @pids;
 
@@ -129,7 +130,7 @@ for my $n (1 .. $clients) {
             my $r = $t->post('/', chat(text(4_000, $n * 1000 + ++$i % 40)));
             $status{$r->{status}}++;
 
-            # for minutes on end others need the machine as well
+            # a run of minutes must leave CPU time to other processes
 
             sleep 0.02 if $minutes;
         }
@@ -149,7 +150,7 @@ if ($minutes) {
     my $from = time;
     my $end = $from + 60 * $minutes;
 
-    # a fifth a minute by the clock, however long it takes to look
+    # by the clock: a slow look at the status does not slow the replacements
 
     for (my $said = 0; time < $end; sleep 3) {
         my $due = int($share * (time - $from) / 60) + $servers - $last;
@@ -161,7 +162,7 @@ if ($minutes) {
         if (time > $said + 60) {
             $said = time;
             push @memory, memory();
-            diag(sprintf '%d s: %d servers ever, %d KB, %d without a number',
+            diag(sprintf '%d s: %d servers so far, %d KB, %d without a slot',
                  $said - $from, $last, $memory[-1], $none);
         }
     }
@@ -173,7 +174,7 @@ if ($minutes) {
         $early = memory() if $i == 2;
     }
 
-    is($changed, $changes, 'all changes were seen, and all have a number');
+    is($changed, $changes, 'nginx saw each change, and each server has a slot');
 }
 
 my $late = memory();
@@ -186,15 +187,15 @@ my ($served, $failed) = (0, 0);
 for my $n (1 .. $clients) {
     my $load = Kvroute::slurp("$t->{dir}/load.$n");
 
-    like($load, qr/^200:\d+$/, "load $n: all were served");
+    like($load, qr/^200:\d+$/, "client $n: all requests were served");
     $served += $1 if $load =~ /\b200:(\d+)/;
     $failed += $1 while $load =~ /\b(?!200:)\d+:(\d+)/g;
 }
 
-is($twice, 0, 'no number is given twice');
-ok($t->idle(), 'nothing is counted');
+is($twice, 0, 'no two servers have the same slot');
+ok($t->idle(), 'no request is left in the counters');
 
-# each worker may have had its first requests in between
+# a worker that gets its first requests after the first look allocates buffers
 
 ok($late < 1.1 * $early + 1024 * $t->{workers},
    "memory is flat: $early KB, then $late KB");
@@ -202,15 +203,15 @@ ok($late < 1.1 * $early + 1024 * $t->{workers},
 my $zone = $t->status()->{zones}{z};
 
 ok($zone->{peers} <= 512 && $zone->{peers} >= $servers,
-   "$zone->{peers} numbers are in use");
+   "$zone->{peers} slots are in use");
 
-diag("$served requests, $last servers in all, none twice, RSS $early to $late KB")
+diag("$served requests, $last servers in all, no slot twice, RSS $early to $late KB")
     if $minutes;
 
 Kvroute::write_file($ENV{KVROUTE_JSON}, JSON::PP->new->canonical->pretty->encode({
     minutes => 0 + $minutes, servers => $servers, servers_ever => $last,
-    requests => $served + $failed, failed => $failed, numbers_twice => $twice,
-    numbers_in_use => $zone->{peers}, memory_kb => [@memory, $late],
+    requests => $served + $failed, failed => $failed, slots_twice => $twice,
+    slots_in_use => $zone->{peers}, memory_kb => [@memory, $late],
     nginx => $t->version() })) if $ENV{KVROUTE_JSON};
 
 $t->done();

@@ -2,24 +2,25 @@
 
 # The house: the folders ("rooms") of the sources, and the rules between them.
 #
-#     t/house.t                checks the rules, and that each can be broken
-#     t/house.t report FILE    prints the rooms as a table, figures as JSON
+#     t/house.t                checks the rules, and that a violation of each is
+#                              found
+#     t/house.t report FILE    prints the rooms as a table, writes JSON to FILE
 #
 # The rules (t/lib/Kvroute/House.pm):
 #
-#     upward    a file includes and uses only lower floors and its own room
+#     upward    a file includes and uses only its own room and lower floors
 #     module    the router includes and uses nothing of an extension, and no
 #               extension includes or uses another one
 #     face      a file includes only the faces of other rooms
 #     include   an include names its room
-#     circle    no file calls another that calls it, directly or by a third;
-#               headers do not include one another
-#     header    an exported name is declared in the header of its file, in one
-#               whose name begins the file's name, or in a face or the *_int.h
-#               of its room; each prototype has a function
-#     name      an exported name begins with the file's name, that of such a
-#               header, the last words of it (kvr_line_ in kvr_index_line.h), or
-#               a prefix in the table
+#     circle    calls between files form no circle, and includes of headers
+#               neither
+#     header    an exported name of kvr_a_b.c is declared in kvr_a_b.h or
+#               kvr_a.h, or in a face or the *_int.h of its room; each prototype
+#               has a function
+#     name      an exported name begins with the name of its file or of such a
+#               header, with the last words of that name (kvr_line_ in
+#               kvr_index_line.h), or with a prefix in the table
 #     basename  nginx puts the objects of folders of one name into one folder
 #     nginx, libc, static     core uses no ngx_ name, allocates nothing, reads no
 #               clock, logs nothing, opens nothing, and has no variable
@@ -27,13 +28,13 @@
 #     room      4 to 14 files a room, each file in one room; faces exist
 #     sequence  only core/route inserts and undoes predictions
 #
-# The table, floor by floor: the room, its faces | other prefixes of names that
-# its files export | flags:
+# The table has a row for each room: its floor, the room, its faces (headers
+# that other rooms may include) | further prefixes of exported names | flags:
 #
 #     core    the rules for core
 #     root    includes name the room
 #     inner   may include other headers than faces: it measures single functions
-#     any     any number of files
+#     any     the room may have any number of files
 
 use strict;
 use warnings;
@@ -157,11 +158,12 @@ if (@ARGV == 2 && $ARGV[0] eq 'report') {
 }
 
 ok(%$objects, 'the module is built');
-ok(!@{$house->{found}}, 'the house is in order')
+ok(!@{$house->{found}}, 'the sources follow all rules')
     or diag(map { "$_->[0]: $_->[1]: $_->[2]\n" } @{$house->{found}});
 
 
-# Each rule, broken in a copy of the module's sources or of what its objects say.
+# Breaks each rule in a copy of the sources, or of the symbols of their objects,
+# and expects that it is found.
 
 my @module = grep { $_->{tree} =~ /^ngx_http_kvroute/ } @$rooms;
 
@@ -176,12 +178,12 @@ sub broken {
 }
 
 
-# a file's text with a line before it, or something after it
+# a file with a line before its text, or with more text after it
 
 sub prepend { return ($_[0] => "$_[1]\n" . ($files->{$_[0]} // die "no $_[0]")) }
 sub append { return ($_[0] => ($files->{$_[0]} // die "no $_[0]") . "\n\n$_[1]") }
 
-# an object with one name more: of defs, uses or data
+# an object with one more name in its defs, uses or data
 
 sub object {
     my ($path, $of, $name) = @_;
@@ -210,7 +212,7 @@ broken('module', 'the router calls an extension', {},
               uses => (sort grep { $house->{defined}{$_} =~ /^ngx_http_kvroute_share/ }
                        keys %{$house->{defined}})[0]));
 
-broken('face', 'core/state includes what is inside core/index',
+broken('face', 'core/state includes a private header of core/index',
        { prepend("$load.c", '#include "core/index/kvr_index_batch.h"') });
 
 broken('include', 'an include that does not name its room',
@@ -234,33 +236,33 @@ broken('header', 'a function in the wrong file', {},
        { "$load.c" => { %{$objects->{"$load.c"}}, defs => {} },
          %{object("$core/state/kvr_registry.c", defs => $moved)} });
 
-broken('header', 'a function that no header has', {},
+broken('header', 'a function that no header declares', {},
        object("$load.c", defs => 'kvr_load_more'));
 
-broken('header', 'a prototype of nothing',
+broken('header', 'a prototype without a function',
        { append("$load.h", "int kvr_load_more(void);\n") });
 
 broken('name', 'a function with the name of another room', {},
        object("$load.c", defs => 'kvr_ring_load'));
 
-broken('basename', 'two files of one name',
+broken('basename', 'two files with the same name',
        { 'ngx_http_kvroute_module/zone/kvr_load.c' => "\n" });
 
-broken('nginx', 'nginx in core', { append("$load.c", "static ngx_int_t  n;\n") });
+broken('nginx', 'a name of nginx in core', { append("$load.c", "static ngx_int_t  n;\n") });
 
 broken('libc', "$_() in core", {}, object("$load.c", uses => $_))
     for qw(malloc time __printf_chk);
 
-broken('static', 'a variable of core', {}, object("$load.c", data => 'n.0'));
+broken('static', 'a variable in core', {}, object("$load.c", data => 'n.0'));
 
-broken('lines', '701 lines', { append("$load.c", "\n" x 700) });
+broken('lines', 'a file of more than 700 lines', { append("$load.c", "\n" x 700) });
 
-broken('room', 'a room of many files',
+broken('room', 'a room with too many files',
        { map { ("$core/base/kvr_$_.h" => "\n") } 'a' .. 'n' });
 
 broken('room', 'a file in no room', { "$core/kvr_load2.c" => "\n" });
 
-broken('sequence', 'a copy of the sequence',
+broken('sequence', 'core/queue inserts a prediction',
        { append("$core/queue/kvr_queue.c", "static void  *f = $sequence[0];\n") });
 
 done_testing();

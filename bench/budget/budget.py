@@ -1,23 +1,24 @@
 """make bench-budget: three tenants at 1, 1 and 10 times their budget.
 
-Emulated engines that compute at once, nginx with 4 workers, and clients of each
-tenant that send new prompts at their pace and retry nothing.  Parts:
+Emulated engines that compute at once, nginx with 4 workers, and for each tenant
+clients that send new prompts at a fixed pace and do not retry.  Parts:
 
-    rate        three tenants, at 1, 1 and 10 times the rate; what engines computed
-                for each, after a minute, over its rate
+    rate        three tenants send at 1, 1 and 10 times the rate for a minute;
+                prints the tokens that engines computed for each, over its rate
     hosts       the same through 4 hosts, each with a quarter of the rate and the
-                whole burst; each request goes to any of them
-    cached      a tenant with the same budget whose prompts are cached, beside one
-                without a budget: requests a second of each
-    killed      a worker is killed each second, at 3 times the rate: what engines
-                computed, over the rate, and how many requests that is off
-    cost        instructions of a request: without the module, with it and no
-                directive (in all, and in the module), and with a budget
+                whole burst; each request goes to a random host
+    cached      a tenant with a budget and one without send cached prompts; prints
+                the requests per second of each
+    killed      a tenant sends at 3 times the rate, and each second a worker is
+                killed; prints the computed tokens over the rate, and the
+                difference in requests
+    cost        instructions per request: without the module, with the module but
+                no directive (in total, and in the module), and with a budget
 
-Prints them and writes build/bench/budget.json.
+Prints the results and writes build/bench/budget.json.
 
-    SECONDS=60 RATE=20000       of the part "rate"; tokens a second
-    PARTS="rate cached"         these only
+    SECONDS=60 RATE=20000       seconds of the part "rate", and tokens per second
+    PARTS="rate cached"         runs these parts only
 """
 
 import http.client
@@ -43,8 +44,8 @@ PARTS = (os.environ.get("PARTS") or "rate hosts cached killed cost").split()
 
 WORKERS = 4
 HOSTS = 4
-TOKENS = 1000                   # of a prompt, about
-BURST = 1                       # seconds of the rate
+TOKENS = 1000                   # tokens in a prompt, about
+BURST = 1                       # burst, as seconds of the rate
 
 HTTP = """
     kvroute_zone zone=llm:32m;
@@ -79,15 +80,16 @@ def body(seed):
 
 
 class Client(threading.Thread):
-    """Sends a tenant's prompts, one behind the other, at so many a second; None:
-    as fast as answers come.  Each goes to any of some ports."""
+    """Sends a tenant's prompts one after another, pace of them per second, or as
+    fast as answers arrive if pace is None.  Each goes to a random one of the
+    ports."""
 
     def __init__(self, port, key, pace, same=False, path=""):
         super().__init__(daemon=True)
         self.ports = port if isinstance(port, list) else [port]
         self.key, self.pace, self.path = key, pace, path
         self.same = same
-        self.tokens = []        # (time, computed) of answers
+        self.tokens = []        # (time, computed tokens) of each answer
         self.rejected = self.lost = 0
         self.over = False
         self.start()
@@ -147,13 +149,13 @@ def start(rate, hosts=1, **kw):
 
 
 def size(port):
-    """Tokens of a prompt."""
+    """Returns the number of tokens in a prompt."""
     return json.loads(request(port, "POST", "/free/v1/chat/completions",
                               json.loads(body(0)))[1])["usage"]["prompt_tokens"]
 
 
 def rate(hosts=1):
-    """After the burst is used, what a tenant gets is its rate."""
+    """Once a tenant has used its burst, engines compute its rate for it."""
     engines, nginx = start(RATE, hosts)
     more = [Nginx(HTTP, workers=WORKERS, servers=engines.servers("max_fails=0"),
                   budget=budget(RATE, hosts)) for _ in range(hosts - 1)]
@@ -188,7 +190,7 @@ def hosts():
 
 
 def cached():
-    """The same prompt again and again, far above the rate."""
+    """Clients repeat one prompt, far above the rate."""
     engines, nginx = start(RATE)
     found = {}
     tokens = size(nginx.port)
@@ -212,8 +214,8 @@ def cached():
 
 
 def killed():
-    """What the account has paid is what engines computed, but for requests that
-    were lost with their worker."""
+    """The account has paid what engines computed, except for requests that were
+    lost with their worker."""
     engines, nginx = start(RATE, expected=r"exited on signal 9")
     tokens = size(nginx.port)
     clients = [Client(nginx.port, "k", RATE / tokens * 3 / 8) for _ in range(8)]
@@ -240,7 +242,7 @@ def killed():
 
 
 def cost():
-    """Instructions of a request, by the difference of two runs."""
+    """Counts instructions per request, by the difference of two runs."""
     others = [m for m in modules() if "budget" not in os.path.basename(m)]
 
     def count(load, text, n, of=None):

@@ -1,13 +1,13 @@
-"""Which request stored a block: by time and depth alone, on a recorded run.
+"""Finds the request that stored a block by time and depth alone, on a recorded run.
 
-recorded.jsonl is a run of vLLM 0.32.0 that "make test-vllm" could make again: agents, 8
-requests at a time, blocks of 32 tokens.  A line is a request (seconds; tokens) or an event
-(numbers stand for names of blocks; "of" is the session that vLLM gave back, the truth).
+recorded.jsonl is a run of vLLM 0.32.0: agents, 8 requests at a time, blocks of 32 tokens.
+A line is a request (times in seconds, sizes in tokens) or an event (blocks are numbered; "of"
+is the session that vLLM reported, which is the truth).
 
-A request that has ended stored the blocks from the last whole one that was cached to the
-last whole one of its prompt: a run of events from that depth to that depth, the last of
-which came from 250 ms before its first token to 20 ms after.  If one run fits the request,
-and that is the only one for no other request, they belong together.
+A finished request has stored the blocks after its cached ones, up to the last whole block of
+its prompt.  So a run of events fits the request if it covers exactly these depths, and if its
+last event arrived between 250 ms before the first token and 20 ms after it.  If only one run
+fits a request, and no other request has only this run, the run belongs to the request.
 """
 
 import collections
@@ -30,7 +30,7 @@ def read(path=FILE):
 
 
 def chains(events):
-    """Events of stored blocks with the depths in blocks where they begin and end."""
+    """Returns the events of stored blocks, with the depths where they begin and end."""
     depth = {None: 0}
     stored = []
 
@@ -49,7 +49,7 @@ def chains(events):
 
 
 def fits(request, stored):
-    """Events that may be the last one of what the request stored."""
+    """Returns the events that can be the last one of a run that fits the request."""
     begin = request["cached"] // BLOCK
     end = request["prompt"] // BLOCK
 
@@ -76,14 +76,14 @@ def fits(request, stored):
 
 
 def attribute(path=FILE):
-    """Requests with new blocks: how many, and the share right, ambiguous, none, wrong."""
+    """Returns the number of requests with new blocks, and the shares of each outcome."""
     requests, events = read(path)
     stored = chains(events)
     fit = {r["request"]: fits(r, stored) for r in requests}
     count = collections.Counter()
     changed = True
 
-    # each request has stored its blocks: what is the only one for one is none for others
+    # a run that is the only one for some request is not a candidate for others
 
     while changed:
         only = collections.Counter(id(f[0]) for f in fit.values() if f and len(f) == 1)

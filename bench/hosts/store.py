@@ -1,5 +1,5 @@
-"""A Redis or Valkey, and what lies between it and the hosts: a relay that can
-be slow, narrow, lossy, or lead to another store."""
+"""The store (Redis or Valkey), and a relay between it and the hosts.  The relay
+can add delay, limit the rate, lose packets, or switch to another store."""
 
 import os
 import random
@@ -20,11 +20,11 @@ PROGRAM = (os.environ.get("KVROUTE_REDIS") or shutil.which("valkey-server")
 
 
 class Store(Process):
-    """One that keeps nothing on a disk, at an address that is a name's."""
+    """A store without files on disk, at the address of a name in the network."""
 
     def __init__(self, net, name, port=None, *args):
         if PROGRAM is None:
-            raise SystemExit("neither valkey-server nor redis-server is there")
+            raise SystemExit("neither valkey-server nor redis-server was found")
 
         self.net, self.name, self.args = net, name, args
         self.address = net.where(name)
@@ -51,7 +51,7 @@ class Store(Process):
             self.process.wait()
 
     def command(self, *words):
-        """The answer as it comes, up to some bytes."""
+        """Sends a command and returns the first bytes of its answer."""
         with socket.create_connection((self.address, self.port), 2) as s:
             if self.password:
                 self.say(s, "AUTH", self.password)
@@ -69,20 +69,20 @@ class Store(Process):
         return answer
 
 
-# s; what a lost packet costs, as the kernel waits for its answer at least
+# s; delay by a lost packet: the kernel's shortest wait before it sends again
 
 AGAIN = 0.2
 
 
 class Relay(threading.Thread):
-    """Bytes both ways, each after a delay and no faster than a rate.  Of those
-    that are lost the sender sends again, and what comes behind has to wait."""
+    """Passes bytes in both directions, after a delay and at a limited rate.  A
+    lost piece is sent again, and later pieces wait for it."""
 
     def __init__(self, address, target):
         super().__init__(daemon=True)
         self.target = target              # address and port
         self.delay, self.rate = 0, 0      # s, bytes/s
-        self.loss = 0                     # of what is sent at a time
+        self.loss = 0                     # share of pieces that are lost
         self.pairs = []
         self.listener = socket.create_server((address, 0), backlog=64)
         self.port = self.listener.getsockname()[1]
@@ -135,7 +135,7 @@ class Relay(threading.Thread):
             s.close()
 
     def lead(self, target):
-        """To another store; those that are connected are cut off."""
+        """Switches to another store, and closes all connections."""
         self.target = target
         pairs, self.pairs = self.pairs, []
 

@@ -1,18 +1,18 @@
-"""make bench-hot: beginnings that many requests share, in real time.
+"""make bench-hot: prefixes that many requests share, in real time.
 
-    burst     one prompt that 64 clients send at once (burst.py)
-    shared    a system prompt that all share, at a rate (shared.py)
-    agents    on engines that hold a third of the sessions each (agents.py)
+    burst     64 clients send one prompt at once (burst.py)
+    shared    all requests share a system prompt, at a fixed rate (shared.py)
+    agents    each engine can cache a third of the agents' sessions (agents.py)
 
-Emulated engines (t/engine) behind nginx with the module.  Times are seen by
-the clients.  Prints tables, then each aim beside what was measured, and writes
-build/bench/hot.json.
+Emulated engines (t/engine) run behind nginx with the module.  The clients
+measure the times.  Prints tables, then each aim beside the measured value, and
+writes build/bench/hot.json.
 
-    PARTS="burst shared"              these parts only
-    POLICIES="round_robin kv_cache"   the policies of the bursts
-    RUNS=3                            bursts for each row, all counted
-    RATES="2 8 20" REQUESTS=600       of the shared system prompt
-    SEEDS=3                           runs of the agents
+    PARTS="burst shared"              runs these parts only
+    POLICIES="round_robin kv_cache"   policies of the part "burst"
+    RUNS=3                            bursts per row of "burst"
+    RATES="2 8 20" REQUESTS=600       rates (per second) and requests of "shared"
+    SEEDS=3                           runs of "agents"
 """
 
 import os

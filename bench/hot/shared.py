@@ -1,9 +1,9 @@
-"""A system prompt that all share: requests at a rate, to eight engines.
+"""All requests share one system prompt, and go to eight engines at a fixed rate.
 
-600 requests (REQUESTS), each with a system prompt of 16 KB that all have and
-1.6 KB of its own, 400 tokens of answer; replicas of a 24B model on H100s, in
-real time.  All policies at the same time, each with engines of its own, so
-that the machine is as busy for each of them.
+600 requests (REQUESTS).  Each has the shared system prompt of 16 KB and 1.6 KB
+of its own, and an answer of 400 tokens.  The engines emulate a 24B model on
+H100s, in real time.  All policies run at the same time, each with its own
+engines, so that the machine is equally busy for all of them.
 """
 
 import os
@@ -26,7 +26,7 @@ POLICIES = {
 
 FIRST = 20              # requests after which all replicas should have work
 
-# what is to be reached
+# aims: end to end over least_conn's, busiest engine over the mean, cached share
 END, BUSIEST, CACHED = 1.05, 1.3, 0.97
 
 
@@ -55,7 +55,7 @@ def row(policy, rate, answers):
     later = [a.who for a in answers[FIRST:]]
     count = sorted((later.count(w) for w in set(later)), reverse=True)
 
-    # one replica: of all but the first prompt all that any found cached
+    # one replica would find the system prompt cached for all but the first
 
     most = max(a.cached for a in answers)
 
@@ -102,13 +102,13 @@ def bench():
 
 
 def report(result):
-    print("a system prompt of %d KB that all share, %.1f KB of one's own, "
-          "%d tokens; %d engines\n(%s)\n"
+    print("a shared system prompt of %d KB, then %.1f KB of a request's own, "
+          "%d tokens of answer; %d engines\n(%s)\n"
           % (SYSTEM / 1024, OWN / 1024, TOKENS, ENGINES, HARDWARE))
 
     head = "%5s  %-12s %7s %7s %7s %9s %9s %9s %9s   %s"
     print(head % ("/s", "policy", "TTFT", "end", "P95", "ms/token",
-                  "of least", "cached", "of one", "requests per engine"))
+                  "vs least", "cached", "vs one", "requests per engine"))
 
     for r in result["rows"]:
         print(head % ("%g" % r["rate"], r["policy"],

@@ -9,8 +9,8 @@
 
 
 /*
- * Single functions of the core, measured: each file of cases registers its
- * own, the runner takes turns between them and reports medians.
+ * Measures single functions of the core.  Each file of cases registers its own
+ * cases.  The runner runs all cases in turn, several times, and reports medians.
  */
 
 
@@ -27,22 +27,22 @@
 
 typedef struct micro_case_s  micro_case_t;
 
-/* makes n calls; what it returns is thrown away, but not by the compiler */
+/* makes n calls; returns a value of them, so that the compiler keeps the calls */
 typedef uint64_t (*micro_run_pt)(micro_case_t *c, unsigned n);
 
 
 struct micro_case_s {
     char            name[48];
-    const char     *per;         /* what ns and instructions are given by */
-    double          units;       /* of those in a call */
+    const char     *per;         /* unit: results are ns and instructions per */
+    double          units;       /* units in a call */
     micro_run_pt    run;
     void           *data;
     size_t          size;        /* for the case's own use */
     uint64_t        state;
-    const char     *usual;       /* a case that it is compared with, or NULL */
+    const char     *usual;       /* case to compare with, or NULL */
 
-    unsigned        calls;       /* of a turn */
-    double          ns[32];      /* by turn, a call */
+    unsigned        calls;       /* calls in a turn */
+    double          ns[32];      /* ns per call, by turn */
     double          instructions;
 };
 
@@ -60,17 +60,17 @@ double micro_now(void);
 
 double micro_median(double *v, unsigned n);
 
-/* memory in whole pages, zeroed; exits if there is none; shared as a zone is */
+/* returns zeroed whole pages, or exits; _shared: shared memory, as of a zone */
 void *micro_alloc(size_t size);
 void *micro_alloc_shared(size_t size);
 
-/* leaves the cases whose names have this in them */
+/* removes the cases whose names do not contain part */
 void micro_run_only(const char *part);
 
-/* turns of all cases; adds what they took, and of what memory it was */
+/* runs the turns of all cases; adds their results, and the kind of memory */
 void micro_run_all(cJSON *results);
 
-/* under callgrind: a few calls of each case, dumped by its name, or of one */
+/* under callgrind: makes a few calls of each case, or of the one named */
 void micro_run_count(const char *only);
 
 

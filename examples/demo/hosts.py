@@ -208,7 +208,7 @@ def main():
     rows = [r for r in ROWS if STORE or not r[3]]
 
     if not STORE:
-        print("neither valkey-server nor redis-server is there: no sharing")
+        print("neither valkey-server nor redis-server was found: no sharing")
 
     folder = None if given else demo.get_engine(engines)
     think = demo.pauses(folder, given)

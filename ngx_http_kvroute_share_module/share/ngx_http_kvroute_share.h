@@ -9,8 +9,8 @@
 
 
 /*
- * Sharing between hosts by a stream of Redis or Valkey, which core/share does
- * not know.  No request waits for it.
+ * Sharing between hosts, through a stream in Redis or Valkey.  core/share knows
+ * no store.  No request waits for the store.
  *
  *     _share_module  the directive, and the hooks that the router calls
  *     _share_conf    its parameters

@@ -2,10 +2,10 @@
 
     model.py FOLDER
 
-A token has 1 KB of keys and values (bfloat16).  The model never ends by itself, so
-max_tokens decides; and it writes whole words only, so that what it wrote is the same tokens
-when it comes back in the next turn, as it mostly is with real models.  What it writes
-depends on all of the prompt: wrong keys and values give other words.
+A token has 1 KB of keys and values (bfloat16).  The model never ends an answer by itself:
+max_tokens does.  It writes whole words only, so an answer has the same tokens when the next
+turn contains it, as with most real models.  The answer depends on the whole prompt: wrong keys
+and values give other words.
 """
 
 import glob
@@ -46,7 +46,7 @@ TEMPLATE = """\
 
 
 def tokenizer():
-    """Learned from texts that are on each machine: licences, Python's library."""
+    """Trains on texts that each machine has: licences, Python's library."""
     files = [path for path in
              sorted(glob.glob("/usr/share/common-licenses/*"))
              + sorted(glob.glob(os.path.dirname(os.__file__) + "/*.py"))
@@ -70,8 +70,9 @@ def weights(tokens):
         return (rng.standard_normal(shape, dtype=np.float32)
                 * scale).astype(np.float16)
 
-    # One component is there in each embedding, and the head has against it
-    # all tokens that are no whole words with a space before them.
+    # Component 0 is large in each embedding.  The head's row of a token that is
+    # no whole word with a space before it has a large negative weight for this
+    # component, so the model does not write such a token.
 
     embedding = random(vocabulary, HIDDEN, scale=0.5)
     embedding[:, 0] = 4.0
@@ -104,7 +105,7 @@ def weights(tokens):
         ):
             found[at + name + ".weight"] = random(*shape, scale=scale)
 
-        # that component stays as it is
+        # no layer changes component 0
 
         for name in ("self_attn.o_proj", "mlp.down_proj"):
             found[at + name + ".weight"][0] = 0

@@ -1,5 +1,5 @@
 /*
- * What came of the contest, as JSON.
+ * Writes the results of the contest as JSON.
  */
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "bench/sim/report/report_json.h"
 
 
-/* who is held against the rivals, as it comes without any configuration */
+/* the policy that is compared with the rivals: the default one */
 #define KVS_DEFAULT  "kv_cache"
 
 
@@ -28,7 +28,7 @@ static const struct {
 };
 
 
-/* so many digits as mean something */
+/* adds a number with five significant digits */
 static void
 kvs_json_number(cJSON *js, const char *name, double v)
 {
@@ -260,7 +260,7 @@ kvs_json_scenarios(const kvs_contest_t *c, cJSON *json)
 }
 
 
-/* the same for what is ours, but knows more of the engines */
+/* the same comparison for a variant of our policy that knows more of engines */
 static void
 kvs_json_more(const kvs_contest_t *c, const char *policy, const char *name,
     cJSON *json)
@@ -282,8 +282,8 @@ kvs_json_more(const kvs_contest_t *c, const char *policy, const char *name,
 
 
 /*
- * The hot beginnings: each policy's ratios to the best rival of each point, and
- * the shares of its busiest and its least busy replica after the first minute.
+ * Hot prefixes: each policy's ratios to the best rival of each point, and the
+ * load of its busiest and its least busy replica after the first minute.
  */
 static void
 kvs_json_hot(const kvs_contest_t *c, cJSON *json)
@@ -339,9 +339,9 @@ kvs_json_hot(const kvs_contest_t *c, cJSON *json)
 
 
 /*
- * kv_cache with the queue, past the knee: P99 of the urgent requests' first
- * tokens to that of the best rival, and over the points that are past its own
- * knee.
+ * kv_cache with the queue, over the best rival: P99 of the urgent requests'
+ * TTFT, and means.  First over the points past the knee, then over those past
+ * the policy's own knee.
  */
 static void
 kvs_json_queue(const kvs_contest_t *c, cJSON *json)
@@ -381,7 +381,7 @@ kvs_json_queue(const kvs_contest_t *c, cJSON *json)
 }
 
 
-/* what another command has put into the file, if anything */
+/* returns a member that another command has added to the file, or NULL */
 static cJSON *
 kvs_json_kept(const char *path, const char *name)
 {
@@ -458,7 +458,7 @@ kvs_report_json(const kvs_contest_t *c, const char *path)
 
     kvs_json_loss(c, cJSON_AddObjectToObject(json, "index_loss"));
 
-    /* "make bench-sim-emulated" fills it in; what it did is kept */
+    /* keep the member that "make bench-sim-emulated" has added */
 
     js = kvs_json_kept(path, "sim_vs_emulated");
 
@@ -508,7 +508,7 @@ kvs_report_save(const cJSON *json, const char *path)
 }
 
 
-/* what each estimator of the router brings */
+/* the ablation: what each estimator of the router improves */
 
 typedef enum {
     KVS_ABLATION_BELOW = 0,          /* the knee */
@@ -572,7 +572,10 @@ kvs_ablation_ratio(const kvs_contest_t *c, uint32_t policy, uint32_t base,
 }
 
 
-/* "BASE-WHAT" is BASE without WHAT; npolicies: it is none */
+/*
+ * Returns the policy BASE of an ablation named "BASE-WHAT", which is BASE
+ * without WHAT; returns npolicies if the name is not of this form.
+ */
 static uint32_t
 kvs_ablation_base(const kvs_contest_t *c, const char *name, const char **what)
 {
@@ -609,7 +612,7 @@ kvs_report_ablation(const kvs_contest_t *c, const char *path)
     cJSON_AddNumberToObject(json, "first_seed", (double) c->options->seed);
     bases = cJSON_AddObjectToObject(json, "without");
 
-    printf("\nwithout it, to with it: TTFT, P99, E2E; %u points, %u seeds\n"
+    printf("\nratio without / with: TTFT, P99, E2E; %u points, %u seeds\n"
            "  %-28s", c->npoints, c->seeds, "");
 
     for (g = 0; g < KVS_ABLATION_GROUPS; g++) {

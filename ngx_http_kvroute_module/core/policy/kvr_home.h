@@ -21,19 +21,19 @@
  * its own prefixes with it, and a new one takes its share from each of the
  * others.
  *
- * A home gets a credit: this share of the bytes that it is not known to hold
- * counts as held, because another host may have sent them there.  The credit is
- * a part of the cost, so a busy home, or a peer that is known to hold more,
- * changes the pick as usual.  The second nearest peer gets half of the credit:
- * otherwise, with a busy home, each host would send a hot prefix to a different
- * peer.
+ * A home gets a credit: this share of the bytes that it is not known to have
+ * cached counts as cached, because another host may have sent them there.  The
+ * credit is a part of the cost, so a busy home, or a peer that is known to have
+ * more cached, changes the pick as usual.  The second nearest peer gets half of
+ * the credit: otherwise, with a busy home, each host would send a hot prefix to
+ * a different peer.
  *
  * The key is a value of the prompt's chain, which depends only on the request
  * and the zone's secret; names are the peers' addresses.  So hosts with one
  * key_file and one list of servers agree.  The sketch (kvr_sketch.h) selects
  * the value: hosts that see the same traffic select the same one.
  *
- * Found by simulation: bench/sim (--hosts), docs/hosts.md.
+ * The values were found by simulation: bench/sim (--hosts), docs/hosts.md.
  */
 
 
@@ -55,16 +55,17 @@ typedef struct {
 typedef struct {
     uint64_t                key;     /* of the prefix, or the session */
     double                  credit;  /* 0 .. 1, of the first home; 0: none */
-    const kvr_home_peer_t  *peer;    /* by place */
+    const kvr_home_peer_t  *peer;    /* by the peer's place in the list */
 } kvr_home_t;
 
 
 /*
  * Returns the distance of a peer from a key, by the digest of its name and its
- * weight (from 1): -ln(1 - u) / weight, where u in [0, 1) is the hash of both.
- * It is the series of artanh(u / (2 - u)), half of that logarithm, up to its
- * third term: exact to 1 in 1000 up to u = 0.6 and rising beyond, which is
- * enough, as the least of several u is small.
+ * weight (from 1).  The distance is -ln(1 - u) / weight, where u in [0, 1) is
+ * the hash of key and name.  Only the order of distances matters, so this
+ * returns half of the logarithm: artanh(u / (2 - u)), by the first three terms
+ * of its series.  They are exact to 1 in 1000 up to u = 0.6.  Beyond that the
+ * value still rises, and the least of several u is rarely so large.
  */
 static inline double
 kvr_home_distance(uint64_t key, uint64_t name, uint32_t weight)

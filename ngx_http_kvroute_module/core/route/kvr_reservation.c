@@ -61,7 +61,7 @@ kvr_reservation_release(const kvr_zone_t *zone, kvr_reservation_t *r)
 }
 
 
-/* Takes back what is pending, and with active -1 the request itself. */
+/* Subtracts the request's pending bytes, and with active -1 the request too. */
 static void
 kvr_reservation_drop(const kvr_zone_t *zone, kvr_reservation_t *r,
     int32_t active)
@@ -92,7 +92,7 @@ kvr_reservation_count(const kvr_zone_t *zone, const kvr_reservation_t *r,
                            : kvr_registry_column(zone->registry, r->member),
                  active, pending);
 
-    /* its context, with the reply that it can get */
+    /* KV memory for the request's context and its longest reply */
 
     kvr_load_add(zone->load, zone->row,
                  kvr_registry_resident(zone->registry, r->peer),

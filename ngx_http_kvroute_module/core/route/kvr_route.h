@@ -9,11 +9,11 @@
 
 
 /*
- * The sequence of a request at its peers, without nginx:
+ * The course of a request from the pick to the end, without nginx:
  *
  *     candidate     what the policy gets to know about a peer
  *     admission     whether a peer has room for a waiting request
- *     reservation   what the request counts for at its peer
+ *     reservation   the load that a request adds to its peer
  *     attempt       from the pick to the end of the response
  *     capacity      the assumed size of a peer's cache
  *     hooks         calls of extensions

@@ -240,7 +240,7 @@ const kvr_counter_t  kvr_counter_table[] = {
         "Time since the engine's last report.", .needs = KVR_COUNTER_REPORTS,
         .scale = 1e3),
 
-    /* while it is drained */
+    /* a server that is being drained */
 
     kvr_counter_drain(GAUGE, 0, drain_requests, "requests",
         "kvroute_peer_drain_requests", "Requests to a draining peer."),
@@ -253,7 +253,7 @@ const kvr_counter_t  kvr_counter_table[] = {
         "kvroute_peer_drain_left_seconds",
         "Time until sessions leave a draining peer, too.", .scale = 1e3),
 
-    /* what was counted at it for this upstream */
+    /* a server in one upstream */
 
     kvr_counter_member(COUNT, requests, "requests",
         "kvroute_peer_requests_total", "Attempts sent to the peer."),
@@ -317,16 +317,16 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter_member(SUMMARY, firsts[0], NULL, "kvroute_peer_ttft_seconds",
         .sum = offsetof(kvr_member_t, ttft[0]), .label = ",stream=\"false\""),
 
-    /* recent */
+    /* the recent load of a server */
 
     kvr_counter_load(rate, "prefill_rate", .needs = KVR_COUNTER_RATED),
 
     kvr_counter_load(utilization, "utilization",
         "kvroute_peer_utilization_ratio",
-        "Recent prompt bytes over those it can prefill; 0: unknown.",
+        "Recent prompt bytes, relative to what it can prefill; 0: unknown.",
         .needs = KVR_COUNTER_RATED),
 
-    /* what its responses told */
+    /* a server's cache, as its responses report it */
 
     kvr_counter_cache(responses, "responses"),
 
@@ -364,7 +364,7 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter_health(unhealthy, "unhealthy", "kvroute_peer_unhealthy_total",
         "Times health checks marked the peer unhealthy."),
 
-    /* probes, and what the engine told */
+    /* probes, and what the engine reported */
 
     kvr_counter_engine(COUNT, asked, "probes", "kvroute_peer_probes_total",
         "Probes of the engine.", .needs = KVR_COUNTER_PROBED),

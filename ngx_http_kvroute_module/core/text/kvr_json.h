@@ -172,7 +172,7 @@ int kvr_json_names_has(const char *const *list, const uint8_t *key,
     size_t len);
 
 /*
- * Finds the next key inside a value that is one of the names.  Before the first
+ * Finds the next key, inside a value, that is one of the names.  Before the first
  * call *depth is 0 and the value, an object or an array, is next.  KVR_OK: *key
  * is the offset of the key, and the caller consumes the member's value, which
  * is next.  KVR_DECLINED: the outer value was consumed.

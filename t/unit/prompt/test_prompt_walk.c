@@ -5,9 +5,9 @@
 
 
 /*
- * Tests objects that are read by tables: the order of handlers, the last of
- * equal keys, and the limits.  Each case is read with the text cut at each
- * byte.
+ * Tests the reader of objects by a table of keys: the order of handlers, equal
+ * keys (the last one counts), and the limits.  Each text is also read in pieces,
+ * cut at each byte.
  */
 
 
