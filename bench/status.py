@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""What the status costs: 64 and 512 peers, 4 workers, JSON, Prometheus text; and
-what it costs to ask engines, by kvroute_probe and kvroute_health.
+"""Cost of the status for 64 and 512 peers with 4 workers, as JSON and as
+Prometheus text; and cost of probes and health checks of engines.
 
-Prints a table and writes build/bench/status.json: milliseconds of an answer as
-the client sees it, and the share of one worker's CPU that asking once a second
-takes.  Says whether the JSON of 64 keeps to 20 ms and 1 %; ends with 1 if it does
-not.
+Prints a table and writes build/bench/status.json: milliseconds of an answer at
+the client, and the CPU share of one worker for one request per second.  Fails if
+the JSON of 64 peers takes more than 20 ms or 1 %.
 Environment: MODULE, NGINX_BIN.
 """
 
@@ -89,7 +88,7 @@ def measure_all(peers, requests):
                   servers=servers(peers, 9))
     conn = http.client.HTTPConnection("127.0.0.1", nginx.port)
 
-    # nobody is there to answer, but decisions are made
+    # no server answers, but decisions are made
 
     for i in range(200):
         ask(conn, "/", json.dumps({"model": "m", "messages": [
@@ -117,7 +116,7 @@ def servers(peers, port):
 
 
 def measure_probes(peers):
-    """One engine, that listens everywhere, stands for all of them."""
+    """One engine listens on all addresses and stands for all servers."""
     port = free_ports(1)
     engine = Process([os.environ["BUILD"] + "/t/engine", "--host", "0.0.0.0",
                       "--port", str(port)], stderr=subprocess.DEVNULL)

@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""make bench-aiperf: NVIDIA's load generator before this and other routers.
+"""make bench-aiperf: NVIDIA's load generator before kvroute and other routers.
 
-aiperf plays three loads onto the same emulated engines, through each router in
+aiperf sends three loads to the same emulated engines, through each router in
 turn:
 
     pool      conversations that share one of six prefixes (aiperf's own load)
-    mooncake  a trace in Mooncake's format, at its times
+        mooncake  a trace in Mooncake's format, with the trace's arrival times
     weka      agents in the format of Weka's traces: ordinary sessions, and one
               that forks 43 agents over 40,000 tokens
 
-The traces are generated here, from a seed.  Prints aiperf's own tables, then
+The bench generates the traces from a seed.  It prints aiperf's own tables, then
 one of all routers, and writes build/bench/aiperf.json.
 
     aiperf.py FOLDER-OF-THE-PROGRAMS
 
-    LOADS="pool weka"           these loads only
-    ROUTERS="kvroute;SMG 1.13"  these routers only
+        LOADS="pool weka"           runs these loads only
+        ROUTERS="kvroute;SMG 1.13"  runs these routers only
     SEEDS="1 2"                 runs of each, all averaged
-    TABLES=0                    without aiperf's tables
+        TABLES=0                    does not print aiperf's tables
 """
 
 import json
@@ -73,7 +73,7 @@ def kvroute(more=""):
 
 
 class Router(Process):
-    """A router of PyPI, with its policy "cache_aware"."""
+    """A router from PyPI, with its policy "cache_aware"."""
 
     def __init__(self, folder, command, engines):
         self.port = free_ports(2)
@@ -86,7 +86,7 @@ class Router(Process):
             stdout=self.log, stderr=self.log)
         wait(lambda: listening(self.port), 60, self)
 
-        # it listens before it has found its engines healthy
+        # the port is open before the router has found its engines healthy
 
         wait(lambda: request(self.port, "POST", "/v1/chat/completions",
                              {"model": "m", "max_tokens": 1, "messages": [
@@ -113,9 +113,9 @@ TOKENIZER = "kvroute/words"
 
 
 def tokenizer(folder):
-    """Trains one, as aiperf's built-in one is downloaded.
+    """Trains a tokenizer, because aiperf would download its built-in one.
 
-    It is put where downloads are kept: aiperf's processes for traces look
+    Stores it where downloads are cached: aiperf's processes for traces look
     nowhere else.
     """
     hub = os.path.join(folder, "hub", "models--" + TOKENIZER.replace("/", "--"))
@@ -153,7 +153,8 @@ def pool(folder, seed):
 
 
 def mooncake(folder, seed):
-    """Sessions that grow, behind one of four system prompts; blocks of 512."""
+    """Sessions that grow; each begins with one of four system prompts.  Blocks
+    of 512."""
     rng = random.Random(seed)
     rows = []
     fresh = 1000
@@ -183,7 +184,8 @@ def mooncake(folder, seed):
 
 
 def weka(folder, seed):
-    """Blocks of 64 tokens; their ids are a session's own."""
+    """Writes sessions with blocks of 64 tokens; block ids are local to a
+    session."""
     rng = random.Random(seed)
     folder = os.path.join(folder, "weka")
     os.makedirs(folder)
@@ -240,8 +242,9 @@ LOADS = {"pool": pool, "mooncake": mooncake, "weka": weka}
 def finish(command, env, records):
     """Runs aiperf; returns what it printed.
 
-    With forks it has a record of each request and does not end (0.13):
-    interrupted, it writes its figures all the same.
+    aiperf 0.13 does not end by itself if the trace forks.  This function
+    interrupts it when it has a record of each request; aiperf then writes its
+    figures.
     """
     with tempfile.TemporaryFile("w+") as out, \
             subprocess.Popen(command, env=env, stdout=out,
@@ -279,7 +282,7 @@ def ends(records):
 
 
 def play(router, load, seed, folder):
-    """One run; returns what aiperf and the engines counted."""
+    """Makes one run; returns the figures of aiperf and of the engines."""
     engines = Engines(ENGINES, "--hardware", "devstral-24b-fp8-h100",
                       "--kv-cache-size", str(BLOCKS), "--model", "m",
                       "--enable-prompt-tokens-details",
@@ -345,7 +348,8 @@ def main():
             runs = {r: [] for r in ROUTERS
                     if r in (os.environ.get("ROUTERS") or r).split(";")}
 
-            # routers take turns: what the machine does otherwise befalls all
+            # routers take turns, so that other work on the machine affects all
+            # alike
 
             for seed in SEEDS:
                 for router in runs:

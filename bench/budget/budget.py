@@ -66,7 +66,7 @@ HTTP = """
 
 
 def budget(rate, hosts=1):
-    """One of several hosts has its part of the rate, and the whole burst."""
+    """Each host gets its part of the rate, and the whole burst."""
     return ("kvroute_budget $http_x_key zone=llm rate=%d/s burst=%d;"
             % (rate / hosts, rate * BURST))
 

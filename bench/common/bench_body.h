@@ -9,8 +9,8 @@
 
 
 /*
- * Request bodies to measure with: chat completions whose messages are filled
- * with text of one kind.  Made from a seed, so that all runs have the same.
+ * Request bodies for measurements: chat completions whose messages have text
+ * of one kind.  They are made from a seed, so all runs have the same bodies.
  */
 
 
@@ -21,10 +21,10 @@
 typedef enum {
     BENCH_PROSE = 0,             /* words, few escapes */
     BENCH_CODE,                  /* an escape every dozen bytes */
-    BENCH_MULTI,                 /* multibyte text as it is */
-    BENCH_ESCAPED,               /* the same as \uXXXX */
+    BENCH_MULTI,                 /* multibyte characters, unescaped */
+    BENCH_ESCAPED,               /* the same characters as \uXXXX */
     BENCH_IMAGE,                 /* base64 in a data URL */
-    BENCH_SMALL,                 /* messages of some sixty bytes */
+    BENCH_SMALL,                 /* messages of about sixty bytes */
     BENCH_KINDS
 } bench_kind_e;
 
@@ -35,7 +35,7 @@ typedef enum {
 typedef struct {
     char    *data;
     size_t   len;
-    size_t   nonce;              /* where BENCH_NONCE_LEN bytes are free */
+    size_t   nonce;              /* offset of BENCH_NONCE_LEN free bytes */
     size_t   messages;
 } bench_body_t;
 
@@ -43,14 +43,14 @@ typedef struct {
 extern const char *const  bench_kind_names[];
 
 
-/* makes a body of about so many bytes; exits if there is no memory */
+/* makes a body of about this size; exits if there is no memory */
 void bench_body_make(bench_body_t *body, bench_kind_e kind, size_t size,
     unsigned seed);
 
-/* makes it another prompt, from its first message on */
+/* changes the first message, so that the whole prompt is another one */
 void bench_body_nonce(bench_body_t *body, uint64_t n);
 
-/* the kind of a name, or BENCH_KINDS */
+/* returns the kind with this name, or BENCH_KINDS */
 bench_kind_e bench_kind(const char *name);
 
 

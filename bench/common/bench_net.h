@@ -21,27 +21,27 @@
 #include <sys/types.h>
 
 
-/* a listening socket; exits if there is none to be had */
+/* returns a listening socket, or exits */
 int bench_listen(int port);
 
-/* connects, without waiting; -1 on failure */
+/* connects without waiting; returns -1 on failure */
 int bench_connect(int port);
 
 void bench_nodelay(int fd);
 
-/* as many descriptors as are allowed */
+/* raises the limit of descriptors as far as allowed */
 void bench_limit(void);
 
-/* monotonic time in nanoseconds */
+/* returns the monotonic time in nanoseconds */
 uint64_t bench_time(void);
 
-/* that of the stamps below, in nanoseconds */
+/* returns the time of the clock of bench_recv() in nanoseconds */
 uint64_t bench_clock(void);
 
-/* from now on the kernel notes when something arrived, whoever reads it when */
+/* lets the kernel record when data arrives, even if it is read later */
 void bench_stamps(int fd);
 
-/* recv() that does not wait, and when the last of it came; else 0 */
+/* recv() that does not wait; *when is the arrival of the last byte, or 0 */
 ssize_t bench_recv(int fd, void *buf, size_t len, uint64_t *when);
 
 

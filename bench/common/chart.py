@@ -1,4 +1,4 @@
-"""Bars as SVG: what the benches measured, side by side."""
+"""Draws bars as SVG, to compare results of benches."""
 
 BAR, GAP, LEFT, RIGHT, TOP = 14, 10, 210, 90, 56
 WIDTH = 760
@@ -11,7 +11,7 @@ def escape(s):
 
 
 def bars(path, title, unit, groups, series):
-    """groups: names; series: [(name, [a value or None for each group])]."""
+    """groups: names; series: [(name, [value or None for each group])]."""
     series = [s for s in series if any(v is not None for v in s[1])]
     top = max([v for s in series for v in s[1] if v is not None] or [0])
 

@@ -1,5 +1,5 @@
-"""What the benches over real sockets share: bench/wire's clients and engines,
-and nginx with and without the module before them."""
+"""The common part of benches over real sockets: bench/wire's clients and
+engines, and nginx before them, with and without the module."""
 
 import json
 import os
@@ -12,8 +12,8 @@ from rig import Process, free_ports, listening, servers, wait
 BIN = os.path.join(BUILD, 'bench', 'wire')
 FULL = os.environ.get('FULL') == '1'
 
-# alike for everything that is measured: without them glibc moves its
-# thresholds by what was freed before, and equal runs differ threefold
+# the same for each measured process: by default glibc changes its thresholds
+# after each large free(), and equal runs differ by a factor of three
 
 MALLOC = {'MALLOC_MMAP_THRESHOLD_': '33554432',
           'MALLOC_TRIM_THRESHOLD_': '268435456'}
@@ -33,13 +33,13 @@ def upstream(n, stamps=False):
 
 
 def load_start(**kw):
-    """Starts the clients."""
+    """Starts the clients with these options."""
     return Process([BIN + '/load'] + ['%s=%s' % kv for kv in kw.items()],
                    stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def load_end(clients):
-    """Waits for them; returns what they measured."""
+    """Waits for the clients; returns their figures."""
     out = clients.process.communicate()[0]
     clients.stop()
     if clients.process.returncode:
@@ -78,7 +78,7 @@ HTTP = '''
 
 
 class Nginx(rig.Nginx):
-    """One nginx before the upstreams: plain=True has least_conn only."""
+    """nginx before the upstreams; with plain=True it has least_conn only."""
 
     core = None
 
@@ -86,7 +86,8 @@ class Nginx(rig.Nginx):
                  policy='kvroute kv_cache zone=bench', zone='64m',
                  prefix=(), buffering='off', location='', http='',
                  control=None, listen=''):
-        """Listen: of another port, "also", what follows its number."""
+        """Listens on a further port ("also"), with parameters after the
+        port."""
 
         load = [] if plain else modules(MODULE)
         main = ''
@@ -116,8 +117,8 @@ class Nginx(rig.Nginx):
 
 
 def pin():
-    """A single worker gets a core to itself, all else what remains.  Returns
-    what puts other commands on that core."""
+    """Pins a single worker to its own core, and all other processes to the
+    rest.  Returns the prefix that pins another command to the worker's core."""
     if len(CORES) == 1:
         return []
 
@@ -128,8 +129,8 @@ def pin():
 
 
 def awake():
-    """Cores that are not halted between two requests, as those of a machine
-    that has them to itself are not: what waits then waits for the router."""
+    """Keeps virtual cores from being halted between two requests: the host takes
+    long to wake them, and that would count as the router's delay."""
     return [Process([BIN + '/awake', str(core), str(os.getpid())])
             for core in CORES]
 

@@ -1,4 +1,4 @@
-"""Where things are that the benches use."""
+"""Paths of the programs and modules that benches use."""
 
 import glob
 import os
@@ -15,8 +15,9 @@ ENGINE = os.path.join(BUILD, "t/engine")
 
 
 def modules(router=MODULE):
-    """The router, and the extensions beside it: all that are there, or those
-    that KVROUTE_MODULES names, as "share events", or "router" for none."""
+    """Returns the router and the extensions in its folder: all of them, or
+    those that KVROUTE_MODULES names, such as "share events", or none for
+    "router"."""
     found = [router]
     for name in os.environ.get("KVROUTE_MODULES", "*").split():
         if name != "router":

@@ -1,13 +1,13 @@
-"""Ports for engines and nginx of a bench."""
+"""Free ports for engines and nginx."""
 
 import random
 import socket
 
 
 def free_ports(n):
-    """The first of n ports in a row that nobody listens on.
+    """Returns the first of n consecutive ports that nobody listens on.
 
-    They are below those that the kernel gives to clients.
+    They are below the range that the kernel uses for clients.
     """
     for _ in range(1000):
         first = random.randrange(11000, 30000)

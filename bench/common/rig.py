@@ -1,6 +1,6 @@
-"""What benches start and what they measure: nginx, engines, CPU time.
+"""Starts nginx and engines for benches, and measures CPU time and memory.
 
-All that is started ends with the bench, and its folder goes with it.
+All processes stop when the bench ends, and their folders are removed.
 """
 
 import atexit
@@ -26,7 +26,7 @@ RESULTS = os.path.join(BUILD, "bench")
 
 median = statistics.median
 
-# sockets by the thousand: as many as the machine lets us have
+# benches open thousands of sockets: raise the limit as far as allowed
 
 FILES = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 1 << 20)
 resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
@@ -56,7 +56,7 @@ http {
 
 
 class Process:
-    """A command under way."""
+    """A running command, stopped when the bench ends."""
 
     def __init__(self, args, **kw):
         kw.setdefault("stdout", subprocess.DEVNULL)
@@ -65,7 +65,8 @@ class Process:
         atexit.register(self.stop)
 
     def stop(self):
-        """Asks more than once: nginx may go to sleep as a signal comes."""
+        """Sends SIGTERM until the process ends: nginx can miss a signal that
+        arrives just before it sleeps."""
         for _ in range(30):
             if self.process.poll() is not None:
                 break
@@ -82,12 +83,12 @@ class Process:
 
 
 class Nginx(Process):
-    """nginx with what stands in its http block, in a folder of its own.
+    """nginx with the given http block, in a temporary folder.
 
-    In http, main and names, @address@ and @port@ are where to listen, @dir@
-    the folder, and @name@ what names say.  Alone, or with a prefix as of
-    valgrind, it is a single process.  Within is a prefix that leaves it its
-    processes, as of ip-netns(8).
+    In http, main and names, @address@ and @port@ are the listening address,
+    @dir@ is the folder, and @name@ is the argument of that name.  With alone,
+    or with a prefix such as valgrind, nginx runs as a single process.  With
+    within, a prefix such as ip-netns(8), it has its worker processes.
     """
 
     def __init__(self, http, load=None, main="", workers=1,
@@ -98,7 +99,7 @@ class Nginx(Process):
         os.chmod(self.dir, 0o755)
         self.address = address
         self.port = free_ports(1)
-        self.expected = expected        # of what is severe in its log
+        self.expected = expected        # pattern of expected severe errors
 
         if prefix or alone:
             main += " master_process off;"
@@ -130,7 +131,7 @@ class Nginx(Process):
         wait(lambda: listening(self.port, address), process=self)
 
     def stop(self):
-        """Ends it, and the bench if it has had severe errors."""
+        """Stops nginx; ends the bench if nginx has logged severe errors."""
         if not os.path.exists(self.dir):
             return
 
@@ -156,7 +157,7 @@ class Nginx(Process):
 
 
 class Engines(Process):
-    """Emulated replicas on ports in a row, with flags of t/engine."""
+    """Emulated replicas on consecutive ports, with flags of t/engine."""
 
     def __init__(self, count, *flags, port=None):
         self.port = port or free_ports(count)
@@ -168,7 +169,8 @@ class Engines(Process):
             raise SystemExit("the engine has ended")
 
     def servers(self, *params):
-        """For an upstream, as addresses with those parameters."""
+        """Returns "server" directives for an upstream, with these
+        parameters."""
         return servers(self.ports, *params)
 
     def control(self, what):
@@ -177,7 +179,7 @@ class Engines(Process):
 
 
 class Fork(Process):
-    """A function in a process of its own."""
+    """A function that runs in a process of its own."""
 
     def __init__(self, function, *args):
         self.pid = os.fork()
@@ -203,7 +205,8 @@ def servers(ports, *params):
 
 
 def wait(what, seconds=180, process=None):
-    """What it returns as soon as there is something; errors are nothing."""
+    """Calls what() until it returns something true; returns that.  Network and
+    value errors count as nothing."""
     end = time.monotonic() + seconds
 
     while time.monotonic() < end:
@@ -217,7 +220,7 @@ def wait(what, seconds=180, process=None):
             pass
         time.sleep(0.02)
 
-    raise SystemExit("waited in vain")
+    raise SystemExit("timed out")
 
 
 def listening(port, address="127.0.0.1"):
@@ -226,7 +229,8 @@ def listening(port, address="127.0.0.1"):
 
 
 def request(port, method, path, body=None, address="127.0.0.1"):
-    """Returns status, body and the time to the first byte of it."""
+    """Returns the status, the body, and the time to the first byte of the
+    body."""
     c = http.client.HTTPConnection(address, port, timeout=120)
     start = time.monotonic()
 
@@ -258,7 +262,7 @@ def family(pid):
 
 
 def cpu(*pids):
-    """CPU seconds of processes and their children, of all their threads."""
+    """Returns the CPU seconds of processes and their children, all threads."""
     total = 0
 
     for p in (q for pid in pids for q in family(pid)):
@@ -273,7 +277,8 @@ def cpu(*pids):
 
 
 def memory(*pids, what="Pss_Anon"):
-    """Bytes that processes and their children have, of that kind."""
+    """Returns the memory of processes and their children, by a field of
+    smaps."""
     total = 0
 
     for p in (q for pid in pids for q in family(pid)):
@@ -284,9 +289,9 @@ def memory(*pids, what="Pss_Anon"):
 
 
 def instructions(run, of=None):
-    """What callgrind counts of a command that run() starts with a prefix, and
-    ends; the kernel's part is not in it.  of: only in objects with this in their
-    names."""
+    """Returns the instructions that callgrind counts for a command.  run() gets
+    the prefix, starts the command and ends it.  The kernel's part is not
+    counted. of: count only objects with this in their names."""
     with tempfile.TemporaryDirectory() as folder:
         run(("valgrind", "-q", "--tool=callgrind",
              "--callgrind-out-file=%s/out" % folder))
@@ -296,12 +301,12 @@ def instructions(run, of=None):
 
 
 def totals(text):
-    """Instructions in a file of callgrind's."""
+    """Returns all instructions in a callgrind file."""
     return int(re.search(r"^(?:summary|totals): (\d+)", text, re.M)[1])
 
 
 def own(text, of):
-    """Instructions in objects with "of" in their names."""
+    """Returns the instructions in objects whose names contain "of"."""
     names, inside, skip, n = {}, False, False, 0
 
     for line in text.splitlines():
@@ -321,7 +326,7 @@ def own(text, of):
 
 
 def quantile(values, share):
-    """As the simulator has it."""
+    """Returns a quantile, computed as in the simulator."""
     v = sorted(values)
     return v[math.floor(share * (len(v) - 1) + 0.5)] if v else None
 
@@ -334,7 +339,7 @@ def machine():
 
 
 def save(path, result):
-    """Writes it as JSON."""
+    """Writes a result as JSON."""
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
 
     with open(path, "w") as f:
@@ -343,7 +348,7 @@ def save(path, result):
 
 
 def merge(path, **parts):
-    """Replaces members of a JSON object that other commands write too."""
+    """Replaces members of a JSON file that several commands write."""
     try:
         with open(path) as f:
             whole = json.load(f)

@@ -1,4 +1,4 @@
-"""A server of one process, as its loop of events sees requests."""
+"""A server in one process, whose event loop returns requests."""
 
 import re
 import selectors
@@ -14,9 +14,9 @@ def listen(sel, host, port, backlog):
 
 
 def requests(sel):
-    """Connection, head and size of the body of each request that is whole.
+    """Yields (connection, head, body size) for each complete request.
 
-    What else is registered comes when it can be read, with None for a head.
+    Other registered files are yielded when they are readable, with head None.
     """
     data = {}
 

@@ -1,21 +1,25 @@
-"""make bench-events: what KV events bring, and what listening to them costs.
+"""make bench-events: what KV events improve, and what they cost.
 
-The simulator has the index against a router that sees the true state of all caches
-(mean TTFT, as a multiple): by default, by events as kvroute hears them (step one), and
-with blocks told apart as aliases= does it, outside starvation and inside.  How
-many requests could be tied to events by time and depth is found on a recorded run of vLLM
-(attribute.py).  Then one emulated engine stores and removes 100,000 blocks a second: what
-that takes of a core, of memory, and of the time of other requests in the same worker; and
-its instructions, by callgrind, which no other work on the machine changes.  Requests are
-counted so too, with events and without.  nginx is reloaded 20 times while events come.
-Figures of real vLLM are those of the last "make test-vllm", if there was one.
+index: the simulator compares the index with a router that sees the true state of all caches
+(ratio of mean TTFT).  The index learns by predictions (the default), by events, or by events
+with aliases=.  There are rows for caches that are large enough, and for caches that are not
+("starved").
+attributed: how many requests of a recorded vLLM run could be matched to events by time and
+depth (attribute.py).
+flood, count: one emulated engine stores and removes 100,000 blocks a second. flood measures
+CPU, memory, and the delay of other requests in the same worker; count counts instructions
+with callgrind, which other work on the machine does not change.
+requests: instructions per request, with events and without.
+reloads: nginx is reloaded 20 times while events arrive.
+vllm: figures of the last "make test-vllm", if there was one.
 
-Writes build/bench/events.json.  What was not measured is null there, and "missing" says why.
+Writes build/bench/events.json.  A part that was not measured is null there, and "missing"
+gives the reason.
 
-    PARTS="index flood"     these only, of index, attributed, flood, count, requests, reloads
-                            and vllm; what an earlier run has found of the others is kept
+    PARTS="index flood"     runs these parts only, and keeps the earlier
+                            figures of the others
     TRACES=folder           Mooncake's traces, for more scenarios
-    FULL=1                  three seeds, runs three times as long
+    FULL=1                  three seeds, and runs three times as long
 """
 
 import json
@@ -75,7 +79,7 @@ HTTP = """
 
 
 def index():
-    """Mean TTFT over the oracle's, from the simulator."""
+    """Returns the mean TTFT over the oracle's, from the simulator."""
     traces = os.environ.get("TRACES")
     names = AMPLE + STARVED + (TRACED if traces else [])
     out = os.path.join(RESULTS, "events-sim.json")
@@ -101,7 +105,8 @@ def index():
 
 
 def latency(port, seconds, found):
-    """How long nginx takes for what it answers itself, one after the other."""
+    """Returns how long nginx takes for its own answers, sent one after
+    another."""
     end = time.monotonic() + seconds
 
     while time.monotonic() < end:
@@ -110,7 +115,7 @@ def latency(port, seconds, found):
 
 
 def flood(more=""):
-    """One engine that stores and removes so many blocks a second."""
+    """Runs one engine that stores and removes this many blocks a second."""
     events = free_ports(1)
     engines = Engines(1, "--hardware", "none", "--kv-events", str(events),
                       "--kv-cache-size", "65536")
@@ -123,7 +128,7 @@ def flood(more=""):
 
     rows = []
 
-    # the first flood fills what is fixed in size
+    # the first flood fills the tables of fixed size
 
     for blocks in (BLOCKS, 0, BLOCKS):
         engines.control({"kv_flood": blocks})
@@ -160,7 +165,8 @@ def flood(more=""):
 
 
 def counted(blocks, block, more):
-    """Instructions of a worker that has read so many blocks, and how many it were."""
+    """Returns the instructions of a worker that reads these blocks, and their
+    number."""
     port = free_ports(1)
     engines = Engines(1, "--hardware", "none", "--kv-events", str(port),
                       "--kv-cache-size", "4096", "--block-size", str(block))
@@ -180,7 +186,7 @@ def counted(blocks, block, more):
 
         last = told()
 
-        # each look at the status costs as much as hundreds of blocks
+        # a status request costs as much as hundreds of blocks: ask rarely
 
         while nginx.peers("llm")[0]["events"]["messages"] < last["messages"]:
             time.sleep(2)
@@ -196,7 +202,8 @@ def counted(blocks, block, more):
 
 
 def count():
-    """Instructions a block that is stored and removed, by tokens of a block."""
+    """Returns instructions per block stored and removed, by block size in
+    tokens."""
     result = {}
 
     for name, block, more in (("16", 16, ""), ("32", 32, ""), ("aliases_16", 16, ALIASES)):
@@ -207,7 +214,7 @@ def count():
 
 
 def executed(engines, policy, size, n, unique=0, idle=0):
-    """Instructions of a worker that has had n requests, and how long it ran."""
+    """Returns the instructions of a worker for n requests, and its run time."""
     import harness
 
     def run(prefix):
@@ -224,16 +231,16 @@ def executed(engines, policy, size, n, unique=0, idle=0):
 
 
 def slope(engines, policy, size, n, unique, second):
-    """Of a request, without what timers take meanwhile: so much a second."""
+    """Returns instructions per request, less those of timers (a rate per
+    second)."""
     few, many = (executed(engines, policy, size, k, unique) for k in (4, n + 4))
     return (many[0] - few[0] - second * (many[1] - few[1])) / n
 
 
 def requests():
-    """
-    Instructions of a request where events are gone by, to one without: events alone, and
-    with aliases.  "new" are prompts of which nothing is
-    known, as all of those are found again.
+    """Returns the ratio of instructions per request with events to those without: for
+    events alone, and with aliases.  "new" are prompts that the index does not know; all
+    others are known.
     """
     import wire
 
@@ -266,7 +273,7 @@ def requests():
 
 
 def reloads():
-    """20 of them while events come: what is missing then."""
+    """Reloads nginx 20 times while events arrive; returns what was lost."""
     port, replay = free_ports(1), free_ports(1)
     engines = Engines(1, "--hardware", "none", "--kv-events", str(port),
                       "--kv-replay", str(replay))
@@ -300,7 +307,7 @@ def reloads():
 
 
 def read(path):
-    """What is in a file; nothing if there is none."""
+    """Returns the JSON of a file, or nothing if there is no file."""
     try:
         with open(path) as f:
             return json.load(f)
@@ -309,7 +316,7 @@ def read(path):
 
 
 def vllm():
-    """Of the last make test-vllm."""
+    """Returns the figures of the last make test-vllm."""
     told = read(os.path.join(BUILD, "vllm.json"))
 
     if not told:
@@ -326,7 +333,7 @@ def vllm():
     }
 
 
-# what is asked for, and by which part
+# the required figures, and the part that measures each
 
 ASKED = {"index_to_oracle": "index", "attributed": "attributed", "wrong": "attributed",
          "cpu_core_share": "flood", "memory_growth": "flood", "delay_ms": "flood",
@@ -336,13 +343,13 @@ ASKED = {"index_to_oracle": "index", "attributed": "attributed", "wrong": "attri
 
 
 def absent(result):
-    """Makes null what is not there; returns why."""
+    """Sets missing figures to null; returns the reasons."""
     why = {}
 
     for name, part in ASKED.items():
         if result.setdefault(name, None) is None:
-            why[name] = ("there was no make test-vllm" if part in PARTS
-                         else "PARTS was without " + part)
+            why[name] = ("make test-vllm has not run" if part in PARTS
+                         else "PARTS does not contain " + part)
 
     for name, value in (result["vllm"] or {}).items():
         if value is None:

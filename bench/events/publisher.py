@@ -1,4 +1,4 @@
-"""Publishers of KV events that say one thing, are believed for it, and say nothing more.
+"""Publishers of KV events that send one valid event each, and then nothing.
 
     publisher.py PORT...
 """

@@ -1,8 +1,8 @@
-"""What becomes of requests and of sharing when something breaks.
+"""Measures requests and sharing while something is broken.
 
-Each case has a fleet of its own under a steady load, breaks something, mends it,
-and says how many requests failed, how long sharing took to come back, and what
-the case is about.
+Each case has its own fleet under a steady load.  It breaks something, repairs
+it, and reports failed requests, the time until sharing works again, and the
+figures of the case.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ KIND = "zipf"
 HOSTS = 3
 FULL = os.environ.get("FULL") == "1"
 
-# s from the beginning of a case to its fault, and from there to the mend
+# s from the start of a case to its fault, and from there to the repair
 
 CALM, BROKEN, SLOW = 3, 5, 8
 
-# how often a store is broken, and s of it and of the calm before
+# how often a store is broken; s of each fault, and of the calm before it
 
 TURNS, TURN = 12, 5
 
 
 class Load(threading.Thread):
-    """Clients beside what the case does."""
+    """Clients that run while the case does its work."""
 
     def __init__(self, fleet, seconds, **kw):
         super().__init__()
@@ -56,7 +56,7 @@ def hits(answers):
 
 
 def decided(fleet):
-    """Decisions of all hosts by their time: {bound: how many}."""
+    """Returns the decisions of all hosts by duration: {bound: number}."""
     total = {}
 
     for h in fleet.hosts:
@@ -68,7 +68,8 @@ def decided(fleet):
 
 
 def tail(before, after, share=0.99):
-    """The quantile of what came in between, between the bounds it is in."""
+    """Returns a quantile of the decisions between two calls of decided(),
+    interpolated between the bounds of its bucket."""
     bounds = sorted(after)
     n = {b: after[b] - before.get(b, 0) for b in bounds}
     want = share * n[bounds[-1]]
@@ -86,7 +87,7 @@ def tail(before, after, share=0.99):
 
 def broken(args, breaks, mends, calm=CALM, for_s=BROKEN, after=6, count=HOSTS,
            start=None, setup=None):
-    """A fault of what lies between hosts."""
+    """Runs a case whose fault is between the hosts."""
     with Fleet(count, "shared", KIND, plain=args.plain, start=start) as fleet:
         state = setup(fleet) if setup else None
         load = Load(fleet, calm + for_s + after)
@@ -122,7 +123,7 @@ def broken(args, breaks, mends, calm=CALM, for_s=BROKEN, after=6, count=HOSTS,
 
 
 def taken(fleet):
-    """Lessons of others that each host has."""
+    """Returns how many index updates of other hosts each host has applied."""
     return [h.share()["lessons_applied"] for h in fleet.hosts]
 
 
@@ -173,7 +174,7 @@ def known(fleet, state):
 
 
 def relayed(fleet):
-    """Hosts that reach the store through a relay."""
+    """Starts hosts that reach the store through a relay."""
     relay = fleet.relay()
 
     for i in range(HOSTS):
@@ -184,7 +185,7 @@ def relayed(fleet):
 
 
 def replicated(fleet):
-    """The same, and a replica that the relay may lead to."""
+    """Like relayed(), with a replica that the relay can switch to."""
     relay = relayed(fleet)
     replica = Store(fleet.net, "s", None, "--replicaof", fleet.store.address,
                     str(fleet.store.port))
@@ -245,7 +246,7 @@ CASES = {
 
 
 def host_killed(args):
-    """Requests of a host that is killed count no more at the others."""
+    """If a host is killed, the others stop counting its requests."""
     with Fleet(HOSTS, "shared", KIND, plain=args.plain, speed=0.2) as fleet:
         first, last = fleet.hosts[0], fleet.hosts[-1]
 
@@ -268,7 +269,7 @@ def host_killed(args):
 
 
 def reloaded(args):
-    """Reloads under load: nothing is lost, nothing told twice."""
+    """Reloads under load: no batch is lost, none is published twice."""
     times = 100 if FULL else 20
 
     with Fleet(HOSTS, "shared", KIND, plain=args.plain) as fleet:
@@ -290,7 +291,7 @@ def reloaded(args):
 
 
 def worker_killed(args):
-    """Worker 0 is killed again and again; only its own requests fail."""
+    """Worker 0 is killed many times; only its own requests fail."""
     times = 1000 if FULL else 30
     longest = 0
 
@@ -320,7 +321,7 @@ def worker_killed(args):
 
 
 def joiner(args):
-    """A host that comes to eight that know it all."""
+    """A ninth host joins eight hosts that have the whole index."""
     with Fleet(8, "shared", KIND, plain=args.plain) as fleet:
         load = Load(fleet, 24)
         time.sleep(12)
@@ -331,7 +332,7 @@ def joiner(args):
         began = time.monotonic()
         time.sleep(1)
 
-        # every second request goes to it, or too few would tell
+        # half of the requests go to the new host, else it would get too few
 
         load.clients.hosts = hosts + [new] * len(hosts)
         late = [a for a in load.end() if a.start > began + 1]
@@ -344,7 +345,7 @@ def joiner(args):
 
 
 def snapshot(args):
-    """One host that is restarted, with a snapshot and without."""
+    """One host is restarted, with a snapshot and without."""
     seconds = 16
     out = {}
 
@@ -380,7 +381,7 @@ def snapshot(args):
 
 
 def other_key(args):
-    """A host with another key: ignored, counted, warned of."""
+    """A host with another key is ignored and counted, and logs a warning."""
     with Fleet(HOSTS, "shared", KIND, plain=args.plain, start=2) as fleet:
         odd = fleet.add("h2", key=fleet.make_key("other"))
         answers = Load(fleet, 8).end()
@@ -407,9 +408,9 @@ def clocks(args):
 
 
 def decisions(args):
-    """How long a decision takes with a store that is stopped or killed, to how
-    long with one that works: in turns, as the machine is not the same all the
-    time, and of some thousands of requests, as one in a hundred is asked for."""
+    """Compares the time of a decision while the store is stopped or killed with
+    that while it works.  The two alternate, because the machine changes over
+    time.  Thousands of requests are needed for a P99."""
     total = {what: {} for what in ("calm", "broken")}
 
     with Fleet(HOSTS, "shared", KIND, plain=args.plain) as fleet:
@@ -444,8 +445,8 @@ def decisions(args):
 
 
 def cost(args):
-    """CPU of a host that listens to seven of 1,000 decisions a second, which
-    another program makes up (teller.c), and of one that hears of nobody."""
+    """Returns the CPU time of a host that reads 7 x 1,000 decisions a second,
+    which teller.c generates, and that of a host that reads none."""
     with Fleet(1, "shared", KIND, plain=args.plain) as fleet:
         host = fleet.hosts[0]
         secret = os.path.join(fleet.folder, "secret")

@@ -1,5 +1,5 @@
-"""Engines, a store, and hosts of nginx before them, each in a place of its
-own."""
+"""Engines, a store, and nginx hosts before them, each in its own network
+namespace."""
 
 import base64
 import os
@@ -42,7 +42,7 @@ SHARE = ("kvroute_share zone=llm server=redis://%s:%d name=%s %s;")
 
 
 class Host(Nginx):
-    """An nginx that is one of several."""
+    """One of several nginx hosts."""
 
     def __init__(self, fleet, name, mode, key=None, port=None, prefix=(),
                  zone="", share=""):
@@ -73,7 +73,7 @@ class Host(Nginx):
         return sum(p.get("elsewhere", 0) for p in self.peers("llm"))
 
     def kill(self):
-        """Master and workers, as a power cut would."""
+        """Kills the master and the workers at once, like a power failure."""
         pids = [self.pid] + self.workers()
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
@@ -83,7 +83,7 @@ class Host(Nginx):
 
 
 class Fleet:
-    """What one case needs; it ends with it."""
+    """The fleet of one case; it is stopped with the case."""
 
     def __init__(self, count, mode, kind, places=12, plain=False, speed=None,
                  start=None):
@@ -132,7 +132,7 @@ class Fleet:
         self.stop()
 
     def place(self, name):
-        """A folder for an nginx."""
+        """Returns a folder for an nginx."""
         self.number += 1
         path = os.path.join(self.folder, "%s-%d" % (name, self.number))
         os.mkdir(path)
@@ -152,8 +152,8 @@ class Fleet:
         return host
 
     def works(self, hosts=None):
-        """Seconds until what each host tells comes back to it, and all hear of
-        each other."""
+        """Returns the seconds until each host reads back its own batches, and
+        all hosts know each other."""
         hosts = hosts or self.hosts
         began = time.monotonic()
 

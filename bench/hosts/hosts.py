@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Several hosts of nginx before one fleet of emulated engines: what they find
-in caches apart, with homes and sharing, and what becomes of it when something
-breaks.  Writes hosts.json.
+"""Several nginx hosts before one fleet of emulated engines: what they find
+cached with separate indexes, with homes, and with sharing; and what happens to
+requests and sharing when something breaks.  Writes hosts.json.
 
     hosts.py --out FILE [--only CASE,...] [--seconds N] [--plain]
 
-README.md beside this file says what is measured.
+README.md in this folder says what is measured.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import faults  # noqa: E402
 from fleet import Fleet  # noqa: E402
 from work import Clients, KINDS  # noqa: E402
 
-# a quarter of the time it takes for caches to fill
+# a quarter of the time that the caches take to fill
 
 WARM = 0.25
 
@@ -32,7 +32,7 @@ CASES = [("one", 1, "apart"), ("apart", 2, "apart"), ("apart", 4, "apart"),
 
 
 def figures(answers, seconds):
-    """Of what was asked once caches were warm."""
+    """Returns the figures of the requests after the caches were warm."""
     began = min(a.start for a in answers)
     late = [a for a in answers if a.start > began + WARM * seconds]
     good = [a for a in late if a.good()]
@@ -49,7 +49,7 @@ def figures(answers, seconds):
 
 
 def compare(args, result):
-    """Hits, first tokens and balance of one host and of several."""
+    """Returns cached share, TTFT and balance, of one host and of several."""
     for kind in KINDS:
         rows = result.setdefault("kinds", {}).setdefault(kind, {})
 
@@ -77,7 +77,8 @@ def compare(args, result):
 
 
 def shares(fleet):
-    """That it was on: each host has taken lessons of each other one."""
+    """Checks that sharing was on: each host has applied updates of each
+    other."""
     taken = [o["lessons"] for h in fleet.hosts for o in h.share()["hosts"]]
     states = [h.share() for h in fleet.hosts]
 
@@ -90,7 +91,7 @@ def shares(fleet):
 
 
 class Lag(threading.Thread):
-    """How long batches take, as hosts tell when they are asked now and then."""
+    """Returns the lag of batches, which hosts report in their status."""
 
     def __init__(self, fleet):
         super().__init__()
@@ -110,7 +111,7 @@ class Lag(threading.Thread):
 
 
 def summary(result):
-    """The keys of the issue, means over the kinds."""
+    """Computes the keys of the result, as means over the kinds of load."""
     kinds = result.get("kinds", {})
 
     def mean(row, key="cached"):
@@ -142,29 +143,29 @@ def summary(result):
     return result
 
 
-# what the figures are to come to: a name, where it is, the most or the least
+# aims: name, value, sign (+1: at least, -1: at most), where the figure is
 
-AIMS = [("found, 8 sharing, of one's", 0.98, +1,
+AIMS = [("cached, 8 sharing, over one host's", 0.98, +1,
          lambda r: least(r, "shared_8", "cached_of_one")),
-        ("found, 8 with homes, of one's", 0.90, +1,
+        ("cached, 8 with homes, over one host's", 0.90, +1,
          lambda r: least(r, "home_8", "cached_of_one")),
-        ("first token, 8 sharing, of one's", 1.05, -1,
+        ("TTFT, 8 sharing, over one host's", 1.05, -1,
          lambda r: most(r, "shared_8", "ttft_of_one")),
-        ("imbalance, 8 sharing, of one's", 1.1, -1,
+        ("imbalance, 8 sharing, over one host's", 1.1, -1,
          lambda r: most(r, "shared_8", "imbalance_of_one")),
         ("lag, ms, median", 5, -1, lambda r: r["lag_ms"]["p50"]),
         ("lag, ms, P99", 15, -1, lambda r: r["lag_ms"]["p99"]),
-        ("core that listening takes", 0.01, -1, lambda r: r["cpu_core_share"]),
-        ("a ninth host finds, of the others'", 0.95, +1,
+        ("CPU of reading, share of a core", 0.01, -1, lambda r: r["cpu_core_share"]),
+        ("cached, ninth host, over the others'", 0.95, +1,
          lambda r: r["joiner"]),
-        ("restart with a snapshot, of before", 0.95, +1,
+        ("cached, restarted with a snapshot", 0.95, +1,
          lambda r: r["faults"]["snapshot"]["warm_of_before"]),
-        ("failed, the store being broken", 0, -1,
+        ("failed while the store is broken", 0, -1,
          lambda r: r["store_dead"]["failed"]),
-        ("decision's P99 then, of a calm one's", 1.1, -1,
+        ("P99 of decisions then, ratio", 1.1, -1,
          lambda r: r["store_dead"]["p99_ratio"]),
-        ("sharing again, s", 5, -1, lambda r: r["store_dead"]["back_s"]),
-        ("load of a host that is killed, s", 3, -1,
+        ("until sharing works again, s", 5, -1, lambda r: r["store_dead"]["back_s"]),
+        ("until a killed host's load is gone, s", 3, -1,
          lambda r: r["faults"]["host_killed"]["gone_s"]),
         ("batches lost by kills of worker 0", 0, -1,
          lambda r: r["faults"]["worker_killed"]["gaps"]),
@@ -184,7 +185,7 @@ def most(result, row, key):
 
 
 def table(result):
-    """Each aim beside its figure; what was not measured has none."""
+    """Prints each aim beside its figure, or "-" if it was not measured."""
     for name, aim, sign, figure in AIMS:
         try:
             value = figure(result)
@@ -200,7 +201,7 @@ def table(result):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--out", required=True)
-    p.add_argument("--only", help="cases, by names with a comma between")
+    p.add_argument("--only", help="names of cases, with commas")
     p.add_argument("--seconds", type=float, default=20)
     p.add_argument("--plain", action="store_true",
                    help="addresses of the loopback interface")

@@ -1,5 +1,5 @@
-"""Machines on one machine: network namespaces on a bridge, or, where these are
-refused, addresses of the loopback interface."""
+"""Several machines on one machine: network namespaces on a bridge, or loopback
+addresses if namespaces are not allowed."""
 
 import atexit
 import os
@@ -12,8 +12,8 @@ def ip(*args, check=True):
 
 
 class Net:
-    """Places by name: where(name) is an address, within(name) a prefix of
-    commands that run there."""
+    """Named machines: where(name) is the address of one, within(name) a prefix
+    that runs a command there."""
 
     def __init__(self, names, plain=False):
         n = os.getpid() % 250 + 1

@@ -1,14 +1,14 @@
 /*
- * Hosts that tell another one what they decide, without any requests: so what
- * listening costs is measured at a given rate, with a store in between.
+ * Publishes decisions of hosts that have no requests, so that the cost of
+ * reading them can be measured at a given rate, through a store.
  *
  *     teller ADDRESS PORT STREAM KEY HOSTS RATE SECONDS SERVER...
  *
- * KEY is a file with the secret as it is in the zone.  Each host makes RATE
- * decisions a second: a conversation goes on, of 128 entries at most of which 8
- * are new, at one of the servers; it is counted in flight, answered and ended.
- * A batch is added each 5 ms, as kvroute_share does by default.  Prints how many
- * decisions and batches were told.
+ * KEY is a file with the zone's secret.  Each host makes RATE decisions a
+ * second. A decision continues a conversation of at most 128 entries by 8 new
+ * ones, at one of the servers; it is counted in flight, answered and ended.  A
+ * batch is added every 5 ms, as kvroute_share does by default.  Prints the
+ * number of decisions and of batches.
  */
 
 #include <hiredis/hiredis.h>
@@ -34,7 +34,7 @@ typedef struct {
     kvr_share_owner_t  owner;
     uint32_t           session[SESSIONS];            /* entries so far */
     uint64_t           chain[SESSIONS][ENTRIES];
-    double             owed;             /* decisions */
+    double             owed;             /* decisions due */
 } teller_t;
 
 
@@ -97,7 +97,7 @@ decide(teller_t *t, uint32_t servers, uint64_t now)
 
     t->session[s] = n;
 
-    /* as if it was inserted: what was there before is left as it is */
+    /* as after an insert that changed no older entries */
 
     memset(&undo, 0, sizeof(kvr_index_undo_t));
     undo.matched = held ? kvr_chain_depth(held - 1) : 0;
@@ -135,10 +135,10 @@ begin(teller_t *t, uint32_t i, char **server, uint32_t n)
                               strlen(server[k]), 1 << 20)
             != k)
         {
-            fail("a server's number");
+            fail("unexpected slot of a server");
         }
 
-        /* so that the words never go below 0 */
+        /* loads never go below 0 */
 
         kvr_load_add(z->load, 0, k, 1000, 1000000);
     }
@@ -170,7 +170,7 @@ main(int argc, char **argv)
     f = fopen(argv[4], "rb");
 
     if (f == NULL || fread(secret, 1, sizeof(secret), f) != sizeof(secret)) {
-        fail("no key");
+        fail("cannot read the key");
     }
 
     fclose(f);
@@ -182,7 +182,7 @@ main(int argc, char **argv)
     state = (uint64_t) time(NULL) << 20;
 
     if (hosts == 0 || hosts > HOSTS) {
-        fail("so many hosts");
+        fail("bad number of hosts");
     }
 
     for (i = 0; i < hosts; i++) {
@@ -192,12 +192,12 @@ main(int argc, char **argv)
     c = redisConnect(argv[1], atoi(argv[2]));
 
     if (c == NULL || c->err) {
-        fail("no store");
+        fail("cannot connect to the store");
     }
 
     began = clocked();
 
-    /* hosts take turns within the interval, as they would by chance */
+    /* hosts publish at different times, as independent hosts would */
 
     for (turn = 1; ; turn++) {
 
@@ -223,7 +223,7 @@ main(int argc, char **argv)
                                  buffer, len);
 
             if (reply == NULL || reply->type == REDIS_REPLY_ERROR) {
-                fail("the store takes no batch");
+                fail("the store rejects a batch");
             }
 
             freeReplyObject(reply);

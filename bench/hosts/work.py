@@ -1,5 +1,6 @@
-"""The requests: agents and a Zipf of long beginnings, as the simulator has them
-(bench/sim/contest/scenario.c), each to a host at random."""
+"""The load: agents, and long prefixes with a Zipf distribution, as in the
+simulator (bench/sim/contest/scenario.c).  Each request goes to a random
+host."""
 
 import asyncio
 import bisect
@@ -12,7 +13,7 @@ import time
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz  "
 
-# what is simulated faster than it is, and the engines that it is for
+# engines of each kind, and how many times faster than real time they run
 
 KINDS = {
     "agents": dict(hardware="devstral-24b-fp8-h100", replicas=4, rate=6.5,
@@ -30,15 +31,15 @@ def text(seed, tokens):
 
 
 def spread(rng, mean, sigma, least, most):
-    """Log-normal by its mean."""
+    """Returns a log-normal value with this mean, between two bounds."""
     v = math.exp(rng.gauss(math.log(mean) - sigma * sigma / 2, sigma))
     return int(min(max(v, least), most))
 
 
 def sessions(kind, seconds, seed, part):
-    """(arrival, prefix, its tokens, [(new tokens, output, pause)]) of as many
-    seconds of the model's time as the clock's have in them.  Parts of a seed
-    differ in all but the prefixes."""
+    """Returns (arrival, prefix, its tokens, [(new tokens, output, pause)]) for
+    these seconds of clock time, in the model's time.  Parts of one seed share
+    the prefixes only."""
     k = KINDS[kind]
     rng = random.Random("%s/%d/%d" % (kind, seed, part))
     shares = list(itertools.accumulate(1 / (i + 1)
@@ -65,7 +66,7 @@ def sessions(kind, seconds, seed, part):
 
 
 class Answer:
-    """What a client saw."""
+    """An answer as the client sees it."""
 
     def __init__(self, host, prompt):
         self.host, self.prompt = host, prompt
@@ -78,7 +79,7 @@ class Answer:
 
 
 async def ask(address, port, host, prompt, output):
-    """A completion of so many tokens."""
+    """Requests a completion of this many tokens."""
     a = Answer(host, len(prompt) // 4)
     body = json.dumps({
         "model": "emulated", "prompt": prompt, "max_tokens": output,
@@ -86,7 +87,7 @@ async def ask(address, port, host, prompt, output):
         "stream_options": {"include_usage": True}}).encode()
     parts = []
 
-    # 1.0: the answer comes without chunks, so that it can be searched as it is
+    # HTTP/1.0: an answer without chunks can be searched directly
 
     try:
         reader, writer = await asyncio.open_connection(address, port,
@@ -120,7 +121,7 @@ async def ask(address, port, host, prompt, output):
     a.cached = int(found[-1]) if found else 0
 
     if '"finish_reason":"length"' not in answer.replace(" ", ""):
-        a.first = None                    # it broke off
+        a.first = None                    # the answer is incomplete
 
     a.reply = "".join(json.loads('"%s"' % t) for t in
                       re.findall(r'"text":"((?:[^"\\]|\\.)*)"', answer))
@@ -129,7 +130,7 @@ async def ask(address, port, host, prompt, output):
 
 
 class Clients:
-    """Plays sessions against hosts, which may come and go meanwhile."""
+    """Plays sessions to hosts; hosts can be added and removed meanwhile."""
 
     def __init__(self, hosts, kind, seconds, seed=1, part=1):
         self.hosts, self.kind = hosts, kind
@@ -138,7 +139,7 @@ class Clients:
         self.rng = random.Random(seed)
 
     def play(self):
-        """In this thread, up to the end of the last session."""
+        """Runs in this thread until the last session ends."""
         asyncio.run(self.all())
         return self.answers
 

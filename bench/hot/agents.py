@@ -1,11 +1,11 @@
-"""Agents whose engines hold a third of the sessions each.
+"""Agents, while each engine can cache a third of the sessions.
 
-24 sessions of 10 turns at three engines (Llama 8B on an A100, in real time),
-whose caches have room for a third of what the sessions come to: a system
-prompt of 6 KB that all share, a task of 2 KB, then 1.5 KB of a tool's result
-for each turn, and the engine's own words.  Eight requests at a time at most,
-in the order in which the tools are done.  Ideal is what a session's own turns
-before have left.  The policies at the same time, each with engines of its own.
+24 sessions of 10 turns at three engines (Llama 8B on an A100, in real time). A
+session has a system prompt of 6 KB that all share, a task of 2 KB, then for
+each turn 1.5 KB of a tool's result and the engine's reply.  At most eight
+requests run at once, in the order in which the tools finish.  "Ideal" is the
+part of a prompt that the session's earlier turns have left in a cache.  All
+policies run at the same time, each with its own engines.
 """
 
 import os
@@ -19,7 +19,7 @@ from front import Front, together
 HARDWARE = "llama-8b-bf16-a100"
 ENGINES, SESSIONS, TURNS, AT_ONCE = 3, 24, 10, 8
 SYSTEM, TASK, RESULT, TOKENS = 6144, 2048, 1536, 64
-TOKEN, BLOCK = 4, 16    # bytes of a token, tokens of a block
+TOKEN, BLOCK = 4, 16    # bytes per token, tokens per block
 
 SEEDS = int(os.environ.get("SEEDS") or 3)
 
@@ -31,12 +31,13 @@ POLICIES = {
     "kv_cache": "kvroute kv_cache zone=llm; " + PROBE,
 }
 
-# what is to be reached
+# aims
 TIMES, CACHED, BUSIEST = 1.0, 0.97, 1.3
 
 
 def blocks():
-    """What an engine holds: a third of the sessions as they end."""
+    """Returns the blocks of an engine's cache: a third of all sessions' final
+    sizes."""
     own = TASK + TURNS * (RESULT + TOKENS * 8)
 
     return int((SYSTEM + own * SESSIONS / ENGINES) / TOKEN / BLOCK)
@@ -75,7 +76,7 @@ def run(policy, seed, results):
     with Front(POLICIES[policy], ENGINES, "--hardware", HARDWARE,
                "--kv-cache-size", str(blocks())) as front:
 
-        time.sleep(1.5)         # the engines are asked what they hold
+        time.sleep(1.5)         # probes read the capacity of the caches first
 
         threads = [threading.Thread(target=session,
                                     args=(front.port, n, seed, room, done))
@@ -146,7 +147,7 @@ def bench():
 
 def report(result):
     print("\n%d agents of %d turns, %d at a time, %d engines (%s)\n"
-          "that hold a third of the sessions each\n"
+          "each can cache a third of the sessions\n"
           % (SESSIONS, TURNS, AT_ONCE, ENGINES, HARDWARE))
 
     head = "%-12s %7s %7s %7s %15s   %s"

@@ -1,8 +1,8 @@
-"""One prompt that 64 clients send at once, to four engines.
+"""64 clients send one prompt at once, to four engines.
 
-Engines of a Llama 8B on an A100 each.  Each row is a burst of 64 streams, 64
-tokens each, of one prompt that no engine has, or that one engine has, under
-one policy.
+The engines emulate a Llama 8B on an A100 each.  Each row is a burst of 64
+streams of 64 tokens under one policy.  "cold": no engine has the prompt cached;
+"warm": one engine has.
 """
 
 import os
@@ -18,7 +18,7 @@ RUNS = int(os.environ.get("RUNS") or 3)
 HARDWARE = "llama-8b-bf16-a100"
 ENGINES, BURST, TOKENS = 4, 64, 64
 
-# what is to be reached, of 32 KB that one engine has
+# aims for 32 KB that one engine has cached
 END, TTFT = 1.1, 0.6
 
 

@@ -1,4 +1,4 @@
-"""Clients of streams: texts, one request, and many that are due at times."""
+"""Streaming clients: texts, a single request, and many at given times."""
 
 import http.client
 import json
@@ -8,11 +8,11 @@ import socket
 import threading
 import time
 
-TICK = 0.005            # s, how exactly the end of a stream is known
+TICK = 0.005            # s, resolution of the time at which a stream ends
 
 
 def text(seed, size):
-    """So many bytes that no other seed has."""
+    """Returns this many bytes; each seed gives a different text."""
     words = random.Random(seed)
     made = []
     have = 0
@@ -32,7 +32,8 @@ def body(messages, tokens):
 
 
 def ask(port, data, headers={}):
-    """Answer: seconds to the first token and the end, who, usage, words."""
+    """Answer: seconds to the first token and to the end, server, usage,
+    words."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
     start = time.monotonic()
     first = usage = None
@@ -62,7 +63,8 @@ def ask(port, data, headers={}):
 
 
 def at_once(port, bodies):
-    """The answers to requests that are sent together, in their order."""
+    """Returns the answers to requests that are sent together, in their
+    order."""
     answers, errors = [None] * len(bodies), []
     together = threading.Barrier(len(bodies))
 
@@ -99,7 +101,7 @@ class Answer:
 
 
 class Stream:
-    """One request that is read from time to time: cheap, as there are many."""
+    """A request that the caller polls: cheap, because there are many."""
 
     def __init__(self, port, data):
         self.start = time.monotonic()
@@ -115,7 +117,7 @@ class Stream:
         self.socket.setblocking(False)
 
     def read(self):
-        """Takes what has come; whether that was all."""
+        """Reads what has arrived; returns whether the answer is complete."""
         while True:
             try:
                 part = self.socket.recv(1 << 18)
@@ -155,7 +157,8 @@ class Stream:
 
 
 def play(port, due):
-    """Sends each (seconds, data) when it is due; the answers in that order."""
+    """Sends each (seconds, data) at its time; returns the answers in that
+    order."""
     begin = time.monotonic()
     streams, opened = [], []
 
@@ -168,7 +171,7 @@ def play(port, due):
 
         opened = [s for s in opened if not s.read()]
 
-        # to the tick, or at once if one is waited for that has no token yet
+        # polls each tick, or waits while an answer without a token is due
 
         early = [s.socket for s in opened if s.first is None]
         select.select(early, [], [], TICK)

@@ -1,7 +1,7 @@
-"""Agents that fork from one long prompt: what fetching it brings.
+"""Agents that fork from one long prompt: what fetching the KV cache improves.
 
 One of eight emulated engines (a 24B model on an H100 each) has a prompt of 40,000 tokens
-cached; 43 agents go on from it at the same time.  Each row is a location: with
+cached.  43 agents continue it at the same time.  Each row is a location: with
 kvroute_prefill connector=pull, and without.  Adds "fleet" to a JSON file:
 
     bench/hot/forks.py build/bench/burst.json
@@ -26,7 +26,8 @@ PLACES = {"fetch": "kvroute_prefill llm connector=pull transfer=25g/160k;",
 
 
 class Fleet(Engines):
-    """Each engine has an address of its own: a source is named by that alone."""
+    """Starts engines with an address each: "pull" names a source by its address
+    only."""
 
     def servers(self, *params):
         return " ".join("server 127.0.0.%d:%d;" % (i + 1, port)
@@ -38,7 +39,7 @@ class Fleet(Engines):
 
 
 def fork(port, seed):
-    """Returns the answer to the first one, and those to the agents."""
+    """Returns the answers to the first request and to the agents."""
     messages = [{"role": "user", "content": text(seed, PREFIX)}]
 
     return ask(port, body(messages, 1)), at_once(port, [
@@ -82,7 +83,7 @@ def main():
              for k in ("ttft_mean", "ttft_p90", "end_mean")}
 
     print("%d agents fork through nginx, %d times: TTFT %.2f, P90 %.2f, end to end "
-          "%.2f of that without fetching; prefix computed %.2f times (%.2f)"
+          "%.2f, relative to no fetching; prefix computed %.2f times (%.2f)"
           % (FORKS, RUNS, ratio["ttft_mean"], ratio["ttft_p90"],
              ratio["end_mean"], fetch["prefills"], plain["prefills"]))
 

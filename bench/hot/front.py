@@ -30,7 +30,8 @@ HTTP = """
 
 
 class Front:
-    """Both, with the directives that choose a server; .port is nginx's."""
+    """Engines, and nginx with these directives in its upstream; .port is
+    nginx's."""
 
     def __init__(self, balancer, engines, *flags, fleet=Engines, location=""):
         self.engines = fleet(engines, "--enable-prompt-tokens-details", *flags)
@@ -47,7 +48,8 @@ class Front:
 
 
 def together(run, policies, *args, seconds):
-    """What run(policy, *args) puts into a queue, by policy, all at once."""
+    """Runs run(policy, *args) for all policies at once; returns their
+    results."""
     results = multiprocessing.Queue()
     processes = [multiprocessing.Process(target=run,
                                          args=(policy, *args, results))

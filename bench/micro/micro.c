@@ -28,7 +28,7 @@ main(int argc, char **argv)
     micro_pick();
     micro_event();
 
-    /* ONLY="lookup": cases with that in their names */
+    /* ONLY="lookup": runs the cases whose names contain the word */
 
     only = getenv("ONLY");
 

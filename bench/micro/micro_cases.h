@@ -13,7 +13,7 @@
 #include <cjson/cJSON.h>
 
 
-/* how bodies of up to some five megabytes are read */
+/* reading of bodies of up to about five megabytes */
 void micro_text_conf(kvr_prompt_conf_t *conf);
 
 void micro_text(void);
@@ -22,7 +22,7 @@ void micro_index(void);
 void micro_pick(void);
 void micro_event(void);
 
-/* measured apart from the others */
+/* these are measured on their own */
 void micro_procs(cJSON *results);
 void micro_kept(cJSON *results);
 void micro_snapshot(cJSON *results);

@@ -5,9 +5,9 @@
 
 
 /*
- * What kvroute_continue does with an event: one that differs from the one
- * before by its text, one of a further part, which is read, and one of an API
- * whose events are only watched.
+ * How kvroute_continue handles an event: one that differs from the previous
+ * one by its text only; one with a further part, which is parsed; and one of
+ * an API whose events are only observed.
  */
 
 
@@ -52,7 +52,7 @@ micro_event_run(micro_case_t *c, unsigned n)
         from = 0;
         len = kvr_answer_scan(p, strlen(e->event), &from);
 
-        /* a text that is full is another case */
+        /* a text that has reached its limit is another case */
 
         if (a->len > sizeof(e->text) - 64) {
             a->len = 0;

@@ -4,7 +4,9 @@
  */
 
 
-/* The index: look-ups and inserts, in cache and at random, 1 and 2 processes */
+/*
+ * The index: look-ups and inserts, cached and at random, in 1 and 2 processes
+ */
 
 
 #include "micro_cases.h"
@@ -16,21 +18,21 @@
 
 
 #define MICRO_PEERS    8
-#define MICRO_CHAIN    1160      /* of 2 MB */
-#define MICRO_AHEAD    32        /* lines asked for ahead */
+#define MICRO_CHAIN    1160      /* entries of a prompt of 2 MB */
+#define MICRO_AHEAD    32        /* lines prefetched */
 
 
 typedef struct {
     kvr_index_t   *ix;
-    unsigned       entries;      /* of a chain */
-    unsigned       prompts;      /* taught */
-    unsigned       base;         /* number of the first one */
+    unsigned       entries;      /* entries in a chain */
+    unsigned       prompts;      /* inserted prompts */
+    unsigned       base;         /* number of the first prompt */
     unsigned       peers;
-    kvr_set_t      set;          /* of all of them */
+    kvr_set_t      set;          /* all peers */
 } micro_table_t;
 
 
-/* chains need not come from prompts */
+/* the cases make chains without prompts */
 static void
 micro_chain_make(uint64_t *chain, unsigned n, uint64_t prompt)
 {
@@ -82,7 +84,7 @@ micro_table(size_t bytes, unsigned entries, double fill, unsigned peers)
 }
 
 
-/* so many hold the first prompt */
+/* this many peers have the first prompt */
 static void
 micro_hot(micro_table_t *t, unsigned n)
 {
@@ -120,7 +122,7 @@ micro_lookup(micro_case_t *c, unsigned n)
 }
 
 
-/* what the other cases spend on making their chains */
+/* the time that the other cases spend on making chains */
 static uint64_t
 micro_chains(micro_case_t *c, unsigned n)
 {
@@ -142,8 +144,8 @@ micro_chains(micro_case_t *c, unsigned n)
 
 
 /*
- * What the memory gives: as many lines of the table, any of them, asked for
- * ahead and then read, or written to.
+ * The limit by memory: as many random lines of the table are prefetched, then
+ * read or written.
  */
 static inline uint64_t
 micro_touch(micro_case_t *c, unsigned n, int put)
@@ -196,7 +198,7 @@ micro_written(micro_case_t *c, unsigned n)
 }
 
 
-/* a prompt that is known is taught again */
+/* inserts a known prompt again */
 static uint64_t
 micro_refresh(micro_case_t *c, unsigned n)
 {
@@ -279,7 +281,7 @@ micro_index(void)
             micro_add(micro_refresh, t, "block", entries,
                       "refresh %u %s", entries, tables[i].name);
 
-            /* a table of its own, since others' chains must go for it */
+            /* a table of its own: its inserts evict other chains */
 
             t = micro_table(tables[i].size, entries, tables[i].fill,
                             MICRO_PEERS);
@@ -289,7 +291,7 @@ micro_index(void)
         }
     }
 
-    /* of larger fleets; and a beginning that many hold */
+    /* larger fleets, and a prefix that many peers have */
 
     for (peers = 64; peers <= KVR_PEERS; peers *= 8) {
 
@@ -327,7 +329,7 @@ micro_arithmetic(micro_case_t *c, unsigned n)
 }
 
 
-/* a request's share: a look-up, and an insert on it */
+/* the index's part of a request: a look-up, then an insert */
 static uint64_t
 micro_both(micro_case_t *c, unsigned n)
 {
@@ -335,7 +337,7 @@ micro_both(micro_case_t *c, unsigned n)
 }
 
 
-/* CPU time of a call, median of turns, in as many processes at a time */
+/* CPU time per call, median of turns, in several processes at a time */
 static double
 micro_together(micro_run_pt run, micro_table_t *t, unsigned procs)
 {
@@ -401,7 +403,7 @@ micro_procs(cJSON *results)
         b[i] = micro_together(micro_arithmetic, t, 2);
     }
 
-    /* twice the work, in so much more CPU time each */
+    /* twice the work, at this much more CPU time each */
 
     item = cJSON_AddObjectToObject(results, "two_processes");
 
@@ -412,7 +414,7 @@ micro_procs(cJSON *results)
 }
 
 
-/* of chains of 1,024 entries in a table half full, what can still be found */
+/* fills half a table with chains of 1,024 entries; what can be found again */
 void
 micro_kept(cJSON *results)
 {

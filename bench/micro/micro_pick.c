@@ -4,7 +4,7 @@
  */
 
 
-/* Choosing, and the decision as a whole: from the body to the insert. */
+/* Choosing a peer, and the whole decision from the body to the insert */
 
 
 #include "micro_cases.h"
@@ -40,9 +40,9 @@ typedef struct {
 
 
 /*
- * A system prompt of 16 KB, of which each peer holds some, 0 .. 7 in flight,
- * without work for 0 .. 3 minutes.  No peer is like the one before, which
- * kvr_candidate_init() would take over.
+ * A system prompt of 16 KB: each peer has a part of it, 0 .. 7 requests in
+ * flight, and no work for 0 .. 3 minutes.  Neighbours differ, because
+ * kvr_candidate_init() would reuse the values of an equal one.
  */
 static uint64_t
 micro_shared(micro_case_t *c, unsigned n)
@@ -58,7 +58,7 @@ micro_shared(micro_case_t *c, unsigned n)
         now = ++c->state << 4;
         i = c->state % c->size;
 
-        /* one gets work, or got it some minutes ago */
+        /* a peer gets work, or got it some minutes ago */
 
         kvr_set(&p->peer[i].prefill.given,
                 now - ((uint64_t) (i >> 1 & 3) << KVR_PREFILL_MINUTE));
@@ -104,7 +104,7 @@ micro_choose(micro_case_t *c, unsigned n)
 }
 
 
-/* what a worker does for a request, but for nginx */
+/* the work of a worker for a request, without nginx's */
 static uint64_t
 micro_decide(micro_case_t *c, unsigned n)
 {

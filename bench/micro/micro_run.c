@@ -5,12 +5,12 @@
 
 
 /*
- * The runner: cases take turns, several rounds of them, and the median turn of
- * each counts, in CPU time of this process, since a machine that is shared
- * makes wall time useless.  Instructions are counted by the processor where
- * the kernel lets us, else by callgrind: "micro count" run under it makes a
+ * The runner.  Cases take turns for several rounds, and the median turn of
+ * each counts.  Times are CPU time of this process, because wall time is
+ * useless on a shared machine.  The CPU counts instructions if the kernel
+ * allows it; otherwise callgrind does: "micro count" under callgrind makes a
  * few calls of each case between client requests (bench/micro/run.py), and
- * "micro count CASE" of one only, for callgrind's --toggle-collect.
+ * "micro count CASE" of one case, for callgrind's --toggle-collect.
  */
 
 
@@ -90,13 +90,13 @@ micro_map(size_t size, int flags)
         exit(1);
     }
 
-    /* as the module has it for its zones */
+    /* as for the zones of the module */
 
     if (flags & MAP_SHARED) {
         kvr_pages_advise(p, size);
     }
 
-    /* or the first one to write pays for each page */
+    /* otherwise the first writer pays for each page */
 
     memset(p, 1, size);
     memset(p, 0, size);
@@ -120,8 +120,8 @@ micro_alloc_shared(size_t size)
 
 
 /*
- * What decides whether shared memory gets large pages, and how much of this
- * process's has them.
+ * The setting for large pages in shared memory, and how much of this process's
+ * memory has them.
  */
 static void
 micro_pages(cJSON *results)
@@ -190,7 +190,7 @@ micro_add(micro_run_pt run, void *data, const char *per, double units,
 }
 
 
-/* how many calls make a turn */
+/* returns the number of calls in a turn */
 static void
 micro_calibrate(micro_case_t *c)
 {
@@ -263,7 +263,7 @@ micro_run_count(const char *only)
             continue;
         }
 
-        /* of megabytes one says as much */
+        /* for megabytes one call is enough */
 
         calls = c->usual ? 1 : 8;
 

@@ -5,11 +5,11 @@
 
 
 /*
- * Bodies in the shapes that cost most, each beside a usual body of the same
- * length: a coding agent's, of calls and short results, or where escapes are
- * the shape, one of text that a client has written in escapes.  They are read
- * as nginx's buffers are, in one piece or in chunks.  What costs too much is
- * given up, which is part of the cost that is measured.
+ * Bodies in the most expensive shapes, each compared with a usual body of the
+ * same length: a coding agent's, with calls and short results; or for escapes,
+ * a text that a client has escaped.  They are read as nginx's buffers are, in
+ * one piece or in chunks.  The reader gives up on a body that is too
+ * expensive; this is part of the measured cost.
  */
 
 
@@ -26,11 +26,11 @@
 #define MICRO_CALLS    "usual calls"
 #define MICRO_ESCAPED  "usual escapes"
 
-/* from here to a nested object's end, so many times */
+/* repeats from here to the end of a nested object */
 #define MICRO_DEPTH    14
 
 
-/* a text in pieces of one size: places are elements of an array */
+/* a text in pieces of one size; offsets are elements of an array */
 
 typedef struct {
     const uint8_t     *data;
@@ -38,7 +38,7 @@ typedef struct {
     unsigned           last;
 } micro_piece_t;
 
-/* a body that repeats something; "~" in it is text of so many bytes */
+/* a body that repeats a part; "~" in the part is text of this many bytes */
 
 typedef struct {
     const char        *name;
@@ -47,7 +47,7 @@ typedef struct {
     const char        *body;
     const char        *tail;
     size_t             text;
-    size_t             piece;    /* 0: all of it */
+    size_t             piece;    /* size of a piece; 0: the whole body */
 } micro_kind_t;
 
 
@@ -57,7 +57,7 @@ typedef struct {
 
 static const micro_kind_t  micro_kinds[] = {
 
-    /* what coding agents send: calls of tools, and short results */
+    /* the usual body of coding agents: calls of tools, and short results */
 
     { MICRO_CALLS, MICRO_CALLS, MICRO_LIST,
       ",{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":"
@@ -66,7 +66,7 @@ static const micro_kind_t  micro_kinds[] = {
       "{\"role\":\"tool\",\"tool_call_id\":\"call_abcdef\",\"content\":\"~\"}",
       MICRO_END, 400, 0 },
 
-    /* keys that come late, or twice */
+    /* keys that come too late, or twice */
 
     { "late keys", MICRO_CALLS, MICRO_LIST,
       ",{\"content\":\"~\",\"role\":\"user\"}", MICRO_END, 6000, 0 },
@@ -90,7 +90,7 @@ static const micro_kind_t  micro_kinds[] = {
     { "duplicate keys, tiny", MICRO_CALLS, MICRO_LIST,
       ",{\"role\":\"user\",\"role\":\"user\"}", MICRO_END, 0, 0 },
 
-    /* small things, very many of them */
+    /* very many small values */
 
     { "tiny messages", MICRO_CALLS, MICRO_LIST,
       ",{\"role\":\"user\",\"content\":\"a\"}", MICRO_END, 0, 0 },
@@ -121,7 +121,7 @@ static const micro_kind_t  micro_kinds[] = {
       MICRO_LIST ",{\"role\":\"user\",\"content\":\"", "\\ud800", "\"}]}", 0,
       0 },
 
-    /* chunks: nginx makes none that are smaller */
+    /* chunks of the smallest size that nginx makes */
 
     { "chunks", MICRO_CALLS, MICRO_LIST,
       ",{\"role\":\"user\",\"content\":\"~\"}", MICRO_END, 6000, 129 },
@@ -208,7 +208,7 @@ micro_shape_text(char *p, size_t len)
     for ( /* void */ ; len; len -= n) {
         n = kvr_min(len, sizeof(line) - 1);
 
-        /* no half of an escape */
+        /* do not cut an escape */
 
         if (n < sizeof(line) - 1) {
             memset(p, 'x', n);
@@ -252,7 +252,7 @@ micro_shape_make(const micro_kind_t *k)
 }
 
 
-/* objects in objects, whose keys come late in each */
+/* nested objects, each with a key that comes too late */
 static void
 micro_shape_depth(const char *name, size_t text)
 {

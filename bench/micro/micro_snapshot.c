@@ -4,7 +4,7 @@
  */
 
 
-/* The file of a zone: how large it is, and what writing and reading it takes */
+/* The snapshot of a zone: its size, and the time to write and to read it */
 
 
 #include "micro_cases.h"
@@ -30,7 +30,7 @@ micro_registry(kvr_registry_t *reg)
 }
 
 
-/* empty, in the memory that it has */
+/* empties a zone without new memory */
 static void
 micro_zone_clear(kvr_zone_t *z, uint64_t lines)
 {
@@ -42,7 +42,7 @@ micro_zone_clear(kvr_zone_t *z, uint64_t lines)
 }
 
 
-/* as full as it gets: twice as many entries were put in */
+/* fills the index completely, by inserting twice as many entries */
 static void
 micro_zone_fill(kvr_zone_t *z, uint64_t lines)
 {

@@ -4,7 +4,9 @@
  */
 
 
-/* Reading and hashing bodies, beside an XXH3 pass over the same bytes. */
+/*
+ * Reading and hashing bodies, compared with an XXH3 pass over the same bytes
+ */
 
 
 #include "micro_cases.h"
@@ -14,7 +16,7 @@
 #define MICRO_DIGESTS  20000
 
 
-/* windows of a body, one or two */
+/* a body in one or two windows */
 typedef struct {
     bench_body_t       body;
     size_t             cut;
@@ -164,7 +166,7 @@ micro_text(void)
         }
     }
 
-    /* a message of sixty bytes, a thousand of them */
+    /* a thousand messages of sixty bytes */
 
     b = micro_alloc(sizeof(micro_body_t));
     bench_body_make(&b->body, BENCH_SMALL, 100000, 7);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs bench/micro, counts its instructions with callgrind if there is no
-better way, prints a table and writes DIR/micro.json.
+"""Runs bench/micro, prints a table and writes DIR/micro.json.  Counts
+instructions with callgrind if the CPU's counter is not available.
 
     run.py PROGRAM DIR
 
-BEFORE=COMMIT has instructions alone, beside those of another commit, or of
-another tree's program, in DIR/micro-before.json; ONLY=TEXT just the cases with
-that in their names.
+BEFORE=COMMIT compares instructions with those of a commit, or of another tree's
+program, and writes DIR/micro-before.json.  ONLY=TEXT runs the cases whose names
+contain the text.
 """
 
 import glob
@@ -25,14 +25,14 @@ from rig import save, totals
 
 SHOWN = ('lookup', 'refresh', 'insert', 'choose')
 
-WORST = 3       # what a shape may cost a byte, times what is usual
+WORST = 3       # limit: a bad shape's cost per byte, over the usual one
 
-# of larger fleets than there were before: beside the largest of then
+# cases of large fleets, and the case of a smaller fleet to compare with
 BESIDE = {'lookup 128 held by 400': 'lookup 128 held by 60'}
 
 
 def count(program):
-    """Instructions a call, by case, or nothing without valgrind."""
+    """Returns instructions per call, by case; empty without valgrind."""
     if not shutil.which('valgrind'):
         return {}
 
@@ -58,7 +58,8 @@ def count(program):
 
 
 def shapes(cases):
-    """Prints what bodies in bad shapes cost; returns those that cost too much."""
+    """Prints the cost of bodies with bad shapes; returns those above the
+    limit."""
     bad = []
     each = {n: c['instructions'] / c['units'] for n, c in cases.items()
             if 'instructions' in c}
@@ -84,7 +85,7 @@ def shapes(cases):
 
 
 def compare(before, program, out):
-    """Instructions of two programs, for the cases that both have."""
+    """Compares the instructions of two programs, for cases that both have."""
     then, now = count(before), count(program)
     cases = {}
 
@@ -105,7 +106,7 @@ def compare(before, program, out):
 
 
 def built(before, build):
-    """The program of what may be a commit."""
+    """Returns the program to compare with; builds it if name is a commit."""
     if os.path.exists(before):
         return before
 

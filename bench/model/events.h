@@ -1,4 +1,4 @@
-/* What is to happen, by time and then in order. */
+/* Pending events, ordered by time, then by insertion. */
 
 #ifndef KVS_EVENTS_H
 #define KVS_EVENTS_H
@@ -11,13 +11,13 @@ typedef struct {
     double         t;
     uint64_t       seq;
     uint32_t       type;
-    uint32_t       gen;          /* of the caller's */
+    uint32_t       gen;          /* generation, for the caller */
     void          *data;
 } kvs_event_t;
 
 
 typedef struct {
-    kvs_event_t   *event;        /* a heap: the next one first */
+    kvs_event_t   *event;        /* a heap, the next event first */
     size_t         n, size;
     uint64_t       seq;
 } kvs_events_t;

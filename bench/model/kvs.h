@@ -1,10 +1,10 @@
 /*
- * The policy simulator: what all of its files share.
+ * The common part of the policy simulator.
  *
  * Text is modelled as a sequence of units of 64 tokens (256 bytes), named by
- * chained 64-bit hashes, as the replica model and the router's core want it.
- * Text is put together from segments: a seed that stands for some content, and
- * a number of tokens of it; equal segments in equal order make equal chains.
+ * chained 64-bit hashes, as the replica model and the router's core expect it.
+ * Text consists of segments: a seed that stands for some content, and a number
+ * of tokens.  Equal segments in equal order make equal chains.
  */
 
 #ifndef KVS_H
@@ -31,7 +31,7 @@ typedef struct {
 } kvs_rng_t;
 
 
-/* splitmix64: any seed will do, and streams of different seeds are apart */
+/* splitmix64: any seed is good, and seeds give independent streams */
 static inline uint64_t
 kvs_rng_next(kvs_rng_t *r)
 {
@@ -75,12 +75,12 @@ kvs_rng_seed(kvs_rng_t *r, uint64_t a, uint64_t b)
 }
 
 
-/* log-normal by its mean and the sigma of its logarithm, within [lo, hi] */
+/* returns a log-normal value with this mean and sigma, within [lo, hi] */
 double kvs_rng_lognormal(kvs_rng_t *r, double mean, double sigma, double lo,
     double hi);
 
 
-/* numbers 0 .. n - 1 with probability proportional to 1 / (i + 1)^s */
+/* draws 0 .. n - 1 with probability proportional to 1 / (i + 1)^s */
 typedef struct {
     uint32_t   n;
     double    *cdf;
@@ -93,11 +93,11 @@ void kvs_zipf_done(kvs_zipf_t *z);
 
 typedef struct {
     uint64_t  *chain;
-    uint32_t   units;      /* whole ones so far */
+    uint32_t   units;      /* complete units */
     uint32_t   max;
-    uint32_t   fill;       /* tokens of the unit under way */
-    uint64_t   part;       /* its digest so far */
-    uint64_t   last;       /* chain value before it */
+    uint32_t   fill;       /* tokens in the incomplete unit */
+    uint64_t   part;       /* digest of these tokens */
+    uint64_t   last;       /* chain value before the unit */
 } kvs_text_t;
 
 
@@ -113,12 +113,12 @@ kvs_text_init(kvs_text_t *t, uint64_t *chain, uint32_t max)
 }
 
 
-/* appends tokens [from, from + n) of the content that the seed stands for */
+/* appends tokens [from, from + n) of the content of a seed */
 void kvs_text_append(kvs_text_t *t, uint64_t seed, uint32_t from, uint32_t n);
 
 void *kvs_alloc(size_t size);
 
-/* room for one more of n, in what may be moved */
+/* makes room for another of n elements; the memory can move */
 void *kvs_grow(void *p, size_t n, size_t *size, size_t element);
 
 

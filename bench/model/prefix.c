@@ -6,7 +6,7 @@
 #define KVS_NONE  UINT32_MAX
 
 
-/* a block that somebody has */
+/* a block that at least one replica has */
 typedef struct {
     uint64_t   hash;
     kvr_set_t  has;          /* replicas that have it */
@@ -246,7 +246,7 @@ kvs_prefix_match(kvs_prefix_t *px, const uint64_t *chain, uint32_t units,
 
         } else {
 
-            /* those that are left have all so far */
+            /* the remaining replicas have all blocks so far */
 
             lost = kvr_set_andnot(alive, has);
 
@@ -332,7 +332,7 @@ kvs_prefix_entry(kvs_prefix_t *px, uint64_t hash)
         px->entry = kvs_prefix_grow(px->entry, &px->entries_size, e,
                                     sizeof(kvs_entry_t));
 
-        /* it may be in an entry, and these may have moved */
+        /* the pointer can point to an entry, and the table can have moved */
 
         slot = kvs_prefix_slot(px, hash);
     }
@@ -349,7 +349,7 @@ kvs_prefix_entry(kvs_prefix_t *px, uint64_t hash)
 }
 
 
-/* the replica's share in a block, made if need be */
+/* returns the replica's entry of a block, and adds it if needed */
 static uint32_t
 kvs_prefix_holder(kvs_prefix_t *px, uint64_t hash, uint32_t replica, int *new)
 {
@@ -430,7 +430,10 @@ kvs_prefix_insert(kvs_prefix_t *px, const uint64_t *chain, uint32_t units,
 
         while (px->conf.total && px->live > px->conf.total) {
 
-            /* the oldest of all, nearly: of those that have most */
+            /*
+             * nearly the oldest: the oldest of the replica with the most
+             * blocks
+             */
 
             for (id = 0, k = 0; k < KVS_REPLICAS; k++) {
                 if (px->count[k] > px->count[id]) {

@@ -1,4 +1,4 @@
-/* A request's way through the router. */
+/* The course of a request through the router. */
 
 #include "bench/model/route.h"
 
@@ -8,7 +8,7 @@ static void kvs_route_again(const kvr_zone_t *zone, kvs_route_t *rt,
     unsigned what, const kvr_tokens_t *tokens, double now);
 
 
-/* the zone as the request's router sees it */
+/* returns the zone as the request's router sees it */
 static kvr_zone_t
 kvs_route_zone(const kvs_zone_t *z, const kvs_route_t *rt)
 {
@@ -241,7 +241,7 @@ kvs_route_end(const kvs_zone_t *z, kvs_route_t *rt, const kvr_tokens_t *tokens,
 }
 
 
-/* what the attempt wants the chain for, once more */
+/* computes the chain again, for the attempt */
 static void
 kvs_route_again(const kvr_zone_t *zone, kvs_route_t *rt, unsigned what,
     const kvr_tokens_t *tokens, double now)

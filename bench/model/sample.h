@@ -1,4 +1,4 @@
-/* Samples of a figure: their mean and their quantiles. */
+/* Samples of a figure, their mean and quantiles. */
 
 #ifndef KVS_SAMPLE_H
 #define KVS_SAMPLE_H
@@ -17,7 +17,7 @@ void kvs_sample_add(kvs_sample_t *s, double v);
 void kvs_sample_all(kvs_sample_t *s, const kvs_sample_t *more);
 void kvs_sample_sort(kvs_sample_t *s);
 
-/* of none: NAN; for quantiles, 0 .. 1, they are sorted */
+/* NAN without samples; quantiles (0 .. 1) need sorted samples */
 double kvs_sample_mean(const kvs_sample_t *s);
 double kvs_sample_quantile(const kvs_sample_t *s, double q);
 

@@ -1,7 +1,7 @@
 #include "bench/model/transfer.h"
 
 
-/* bytes: less than that is nothing, as sums are rounded */
+/* bytes; less than this is 0, because of rounding */
 #define KVS_TRANSFER_REST  1.0
 
 
@@ -12,7 +12,7 @@ kvs_network_flows(const kvs_network_t *net, const kvs_transfer_t *t)
 }
 
 
-/* bytes/s of a transfer that flows */
+/* returns the rate of a running transfer, bytes/s */
 static double
 kvs_network_rate(const kvs_network_t *net, const kvs_transfer_t *t)
 {

@@ -5,7 +5,7 @@
 #include "bench/model/zone.h"
 
 
-/* bytes, of 64 replicas or fewer, and of each 64 */
+/* bytes for up to 64 replicas, and for each further 64 */
 #define KVS_ZONE_INDEX  (16 * 1024 * 1024)
 
 
@@ -74,7 +74,7 @@ kvs_zone_create_of(kvs_zone_t *z, uint32_t rows, uint32_t n, uint64_t capacity,
     for (i = 0; i < n; i++) {
         len = snprintf(name, sizeof(name), "replica%u", i);
 
-        /* of an empty registry the numbers are given in order */
+        /* an empty registry gives slots in order */
 
         if (kvr_registry_peer(core->registry, core->load, 0, core->index, name,
                               (size_t) len, capacity)

@@ -1,6 +1,6 @@
 /*
- * The shared memory of a simulated router: what a zone of nginx has, with one
- * upstream in it, whose servers are the replicas in their order.
+ * The shared memory of a simulated router: like a zone of nginx with one
+ * upstream, whose servers are the replicas in order.
  */
 
 #ifndef KVS_ZONE_H
@@ -14,9 +14,9 @@
 
 
 typedef struct {
-    kvr_zone_t   core;           /* row: of the first of the routers */
+    kvr_zone_t   core;           /* row: that of the first router */
     kvr_pool_t   pool;
-    kvr_registry_t  registry;    /* core's */
+    kvr_registry_t  registry;    /* the registry of core */
     kvr_registry_shared_t  *shared;
     uint32_t     rows;           /* routers that share it */
     uint32_t     n;
@@ -24,24 +24,24 @@ typedef struct {
 } kvs_zone_t;
 
 
-/* zeroed and aligned, to be freed by free() */
+/* allocates zeroed, aligned memory for free() */
 void *kvs_zone_alloc(size_t size);
 
-/* capacity: units that a replica is taken to hold, unless it is known better */
+/* capacity: assumed units of a replica's cache, if nothing better is known */
 void kvs_zone_create(kvs_zone_t *z, uint32_t rows, uint32_t n,
     uint64_t capacity);
 
-/* the same; index: its bytes, for each 64 replicas */
+/* the same, with index: its bytes per 64 replicas */
 void kvs_zone_create_of(kvs_zone_t *z, uint32_t rows, uint32_t n,
     uint64_t capacity, size_t index);
 void kvs_zone_destroy(kvs_zone_t *z);
 
-/* a replica was asked how it is; capacity: tokens, 0: it does not tell */
+/* a probe of a replica; capacity: reported tokens, 0: not reported */
 void kvs_zone_probed(kvs_zone_t *z, uint32_t replica, const kve_stats_t *st,
     uint64_t capacity, double now);
 
 
-/* ms of the clock that the zone's users share; now: s of the simulation */
+/* ms of the zone's clock for the simulation's time (s) */
 static inline uint64_t
 kvs_zone_ms(double now)
 {

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Pictures of the status page: docs/img/page.png, a good day with eight emulated
-engines, and an incident each.  Those that the documentation shows are
-docs/img/page-SCENE.png, the others build/page/SCENE.png.
+"""Screenshots of the status page with eight emulated engines: a good day, and a
+scene for each incident.  The documentation's are written to docs/img/page.png
+and docs/img/page-SCENE.png, the others to build/page/SCENE.png.
 
     make screenshots [SCENES="page fails slow gone rejected ..."] [LOOK=45]
 
-Each scene has engines and an nginx of its own, and LOOK seconds of chats before
-the page is looked at, in Debian's chromium by playwright-core.  There is no
-picture, and an error, if the page does not say what has befallen it, since when
-and what to do.  Environment: MODULE, NGINX_BIN, CHROMIUM, NODE_PATH.
+Each scene has its own engines and nginx.  Chats run for LOOK seconds before the
+page is opened, in Debian's chromium by playwright-core.  If the page does not
+name the incident, its time and the remedy, the script reports an error and takes
+no picture.  Environment: MODULE, NGINX_BIN, CHROMIUM, NODE_PATH.
 """
 
 import http.client
@@ -60,9 +60,9 @@ HTTP = """
     }
 """
 
-# what the page says in a scene, and what is special there: clients, seconds
-# between the turns of one, engines, what befalls the last one (for /control),
-# parameters of servers, and parts of the configuration
+# scenes: a pattern of the page's text, and what differs: number of clients,
+# seconds between turns, number of engines, the fault of the last engine (for
+# /control), parameters of servers, further configuration
 
 NOT_UP = r"^1 of 8 servers not up: \S+ \(%s\)"
 OUT = "ejected: "
@@ -120,7 +120,7 @@ SHOWN = "page fails slow gone rejected".split()
 
 
 class Chats(threading.Thread):
-    """One client: chats of a few turns, one after the other."""
+    """A client: chats of a few turns, one after another."""
 
     def __init__(self, port, seed, pause, end):
         super().__init__(daemon=True)
@@ -155,7 +155,7 @@ class Chats(threading.Thread):
 
 
 def certificates(folder):
-    """good.pem, and old.pem of the same name that has expired; a key_file."""
+    """Makes good.pem, old.pem with the same name (expired), and a key_file."""
     for name, days in ("good", 9), ("old", -1):
         subprocess.run("openssl req -newkey rsa:2048 -nodes -subj /CN=engines "
                        "-keyout %s.key -out %s.csr; openssl x509 -req -days %d "
@@ -168,7 +168,8 @@ def certificates(folder):
 
 
 def terminate(folder, ports):
-    """An nginx that speaks TLS for engines; the last certificate is old."""
+    """Starts an nginx that speaks TLS for the engines; the last certificate has
+    expired."""
     fronts = free_ports(len(ports))
     fronts = range(fronts, fronts + len(ports))
     front = Nginx("server { listen 127.0.0.1:@port@; }" + " ".join(

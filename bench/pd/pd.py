@@ -2,20 +2,20 @@
 
     pd.py [PART...]     parts: failures chaos time count crafted
 
-    failures    every row of the table of failures, with its outcome: those of
+    failures    each row of the table of failures, with its outcome, as in
                 t/legs_failures.t
-    chaos       100,000 requests by a descriptor (REQUESTS=), while workers are
-                killed and configurations reloaded, and engines fail, stall and
-                are full; engines know whose each descriptor is.  One seed
-                after the other: what there is already is kept in
-                pd-chaos.json as long as the module is the same
-    time        what nginx adds to the engines' own work, 32 KB, in turns
-    count       instructions of a request that one server serves: with the
+    chaos       100,000 requests with a descriptor (REQUESTS=), while workers
+                are killed, configurations are reloaded, and engines fail,
+                stall and are full; engines check that each descriptor is
+                their own.  Runs one seed after another; pd-chaos.json keeps
+                finished seeds for the same build of the module
+    time        time that nginx adds to the engines' work, for 32 KB
+    count       instructions per request that one server serves, with the
                 directive and without it
-    crafted     CPU of bodies of 15 MB that are made to cost much, by that of an
-                ordinary one: at most 3
+    crafted     CPU time of bodies of 15 MB that are made to be costly, over
+                that of an ordinary one: at most 3
 
-Writes build/bench/pd.json; parts that are not asked for stay as they were.
+Writes build/bench/pd.json; figures of other parts are kept.
 """
 
 import hashlib
@@ -42,11 +42,11 @@ PAIRS = int(os.environ.get("PAIRS") or 400)
 FILE = os.path.join(rig.RESULTS, "pd.json")
 CHAOS = os.path.join(rig.RESULTS, "pd-chaos.json")
 
-# what nothing may be of
+# figures that must be 0
 
 ZEROS = ("corrupt", "lost", "stuck", "wrong_counts", "wrong_index", "alerts")
 
-# with a descriptor, or two that meet
+# connectors: two pass a descriptor, one lets the engines meet
 
 CONNECTORS = ("nixl", "mooncake", "sglang")
 
@@ -75,7 +75,7 @@ def failures_part(results):
     results["failures"] = found
 
 
-# --- descriptors, while all else fails
+# --- descriptors, while everything else fails
 
 def chaos_part(results):
     with open(MODULE, "rb") as f:
@@ -156,14 +156,14 @@ ASK = (',"stream":false,"max_tokens":1,"kv_transfer_params":'
 
 
 class Client:
-    """A kept connection: the client's own time counts, so it does little."""
+    """A kept connection that does little: the client's time is measured too."""
 
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def post(self, body):
-        """Returns the answer's body, and how long it took."""
+        """Returns the answer's body, and the time it took."""
         text = (HEAD % (PATH, len(body)) + body).encode()
         start = time.perf_counter()
         self.socket.sendall(text)
@@ -206,7 +206,7 @@ def time_part(results):
         return through.post(body() + "}")[1]
 
     def by_hand():
-        """What engines take, and a client that knows what to do."""
+        """Sends both requests to the engines directly, without nginx."""
         sent = body()
         answer, first = p.post(sent.replace('"max_tokens":4,', "") + ASK)
         params = json.dumps(json.loads(answer)["kv_transfer_params"])
@@ -273,7 +273,7 @@ def count_part(results):
         print(name, row, flush=True)
 
 
-# --- bodies that are made to cost much
+# --- bodies that are made to be costly
 
 CRAFTED = """
     kvroute_zone zone=z:16m;
@@ -305,11 +305,11 @@ CRAFTED = """
 """
 
 LENGTH = 15_000_000
-MOST = 3        # times what an ordinary body takes
+MOST = 3        # limit, as a multiple of an ordinary body's CPU time
 
 
 def crafted_bodies():
-    """Bodies by name, the ordinary one first."""
+    """Returns bodies by name, the ordinary one first."""
     prompt = '"model":"m","prompt":"x"'
     private = '"bootstrap_host":"x"'
 
@@ -410,7 +410,7 @@ def crafted_part(results):
     nginx.stop()
 
     if over:
-        raise SystemExit("more than %d times an ordinary body: %s"
+        raise SystemExit("more than %d times as costly as an ordinary body: %s"
                          % (MOST, "; ".join(over)))
 
 

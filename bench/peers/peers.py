@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""kvroute beside other routers: same bodies, same engines, same run.
+"""kvroute and other routers: same bodies, same engines, same run.
 
-Each router has one core to itself, clients and engines have the other.
-Requests per second and core are requests over the CPU seconds of the router's
-processes.  The added P99 is that at one fixed rate, 30 % of the slowest
-router's peak, less that without any router, taking turns; and of that what is
-the router's own by the kernel's stamps, without the clients' and engines'
-waiting for their core.  Memory is what is private after so many distinct
-prompts.  Writes peers.json.
+Each router has one core to itself; clients and engines have the other one.
+Requests per second and core: requests over the CPU seconds of the router's
+processes.  Added P99: at one rate for all, 30 % of the slowest router's peak,
+less the P99 without a router, in turns.  Its own part: measured by the kernel's
+time stamps, without the time in which clients and engines wait for their core.
+Memory: private memory after this many distinct prompts.  Writes peers.json.
 
     peers.py FOLDER-OF-THE-OTHERS [PART...]     parts: speed latency memory
 """
@@ -23,11 +22,11 @@ from harness import FULL, Nginx, awake, load, pin, save, upstream
 from rig import (RESULTS, Process, cpu, free_ports, listening, median, memory,
                  wait)
 
-# QUICK=1 only shows that all of it works
+# QUICK=1 only checks that everything works
 
 QUICK = os.environ.get('QUICK') == '1'
 
-# ALONE=1 leaves the others out
+# ALONE=1 runs kvroute only
 
 ALONE = os.environ.get('ALONE') == '1'
 
@@ -35,7 +34,7 @@ ROUNDS = 9 if FULL else 1 if QUICK else 5
 SIZES = [('32k', 32768, 400), ('220k', 225280, 80), ('256k', 262144, 80)]
 PROMPTS = 1000000 if FULL else 1000 if QUICK else 20000
 
-# requests at the fixed rate: twenty are beyond the P99 of a turn
+# requests at the fixed rate: 20 of them are above the P99 of a turn
 
 TURNS = 9 if FULL else 1 if QUICK else 5
 RATED = 200 if QUICK else 2000
@@ -47,7 +46,7 @@ LLM_D = {'rps': 129, 'prompt': '220k', 'source': 'its own report; other '
 
 
 class Router(Process):
-    """Somebody else's: started by a command, on a port of its own."""
+    """Another router: started by a command, on its own port."""
 
     def __init__(self, args, port):
         self.log = tempfile.TemporaryFile()
@@ -93,7 +92,7 @@ def rust(name, command, extra):
                       '--policy', 'cache_aware',
                       '--prometheus-port', str(metrics)] + extra, port)
 
-        # it listens before it has found its engines healthy
+        # the port is open before the router has found its engines healthy
 
         wait(lambda: load(port=port, requests=4, size=2048)['errors'] == 0,
              60, r)
@@ -122,7 +121,7 @@ def start_all(folder, engines):
 
 
 def speed(found, results):
-    """What a request costs the router, by size; and its peak."""
+    """Measures the cost of a request by size, and the router's peak."""
     peak = {name: 0 for name in found}
     first = 1 << 40
 
@@ -149,7 +148,7 @@ def speed(found, results):
             results[name].setdefault('rps_per_core', {})[size] = 1 / median(v)
             results[name].setdefault('us', {})[size] = median(v) * 1e6
 
-        # those of another size would begin as these do
+        # bodies of another size would begin alike: restart
 
         first += (ROUNDS + 1) * n
 
@@ -179,7 +178,8 @@ def speed(found, results):
 
 
 def latency(found, results):
-    """At a rate that all can serve, beyond no router at all."""
+    """Measures the latency at a rate that all can serve, less that of no
+    router."""
     keys = {'added_p50_ms': 'p50_ms', 'added_p99_ms': 'p99_ms',
             'router_p50_ms': 'between_p50_ms',
             'router_p99_ms': 'between_p99_ms'}
@@ -191,7 +191,7 @@ def latency(found, results):
               'stamps': 1, 'rate': results['rate']}
         direct = load(port=results['engine'], **kw)
 
-        # each is first, and last, as often as the others
+        # each router is first, and last, equally often
 
         turn = list(found.items())
         turn = turn[i % len(turn):] + turn[:i % len(turn)]
@@ -222,7 +222,7 @@ def latency(found, results):
 
 
 def grown(found, results):
-    """What they take after many distinct prompts, without shared memory."""
+    """Measures private memory after many distinct prompts."""
     print('memory, MB')
 
     for name, r in found.items():

@@ -1,10 +1,10 @@
 /*
- * What the queue does past the knee, and what it costs below it: points 1 to 4
- * of issue "Admission", simulated.  Prints a table, and writes JSON.
+ * The queue past the knee, and its cost below it, simulated.  Prints a table
+ * and writes JSON.
  *
- * Capacity is the knee: the highest rate at which 0.98 of what falls due is
- * completed under kv_cache without a queue.  A request is good if its first
- * token comes within 5 times the median of its class on an idle fleet.
+ * Capacity is the knee: the highest rate at which 0.98 of the due requests are
+ * completed under kv_cache without a queue.  A request is good if its TTFT is
+ * at most 5 times the median of its class on an idle fleet.
  */
 
 #include <getopt.h>
@@ -17,7 +17,7 @@
 
 #define KVB_GOOD      5.0
 #define KVB_REQUESTS  4000
-#define KVB_NEAR      8         /* times the seeds close to the knee */
+#define KVB_NEAR      8         /* times the seeds, close to the knee */
 #define KVB_TENANTS   4         /* and for a P99 of few requests */
 
 
@@ -32,7 +32,7 @@ static unsigned  kvb_seeds = 3;
 static uint32_t  kvb_replicas = 4;
 
 
-/* one part in five of 1k tokens, the rest of 30k */
+/* one request in five of 1k tokens, the others of 30k */
 static void
 kvb_mixed(kvq_conf_t *c, const char *hardware, double rate, double requests,
     uint64_t seed)
@@ -174,7 +174,7 @@ kvb_tail(cJSON *json, const char *hardware, double knee)
     ratio = p99 / base;
 
     printf("1 %-24s interactive P99 %.2f s at 0.7, %.2f s at 1.3 (%.2f), "
-           "%.0f s without; batch %.3f of without; %u past an earlier one\n",
+           "%.0f s without; batch %.3f of without; %u out of order\n",
            hardware, base, p99, ratio, bare_p99, batch / bare, ooo);
 
     row = kvb_row(json, hardware);
@@ -189,7 +189,7 @@ kvb_tail(cJSON *json, const char *hardware, double knee)
 }
 
 
-/* 2: below the knee */
+/* 2: cost below the knee */
 static double
 kvb_below(cJSON *json, const char *hardware, const char *name,
     kvb_workload_pt workload, double knee)
@@ -211,7 +211,7 @@ kvb_below(cJSON *json, const char *hardware, const char *name,
 
         with = without = sum = square = 0;
 
-        /* close to the knee one run is unlike the next */
+        /* close to the knee runs differ much */
 
         seeds = kvb_seeds * (loads[i] < 0.8 ? 1 : KVB_NEAR);
 
@@ -256,7 +256,9 @@ kvb_below(cJSON *json, const char *hardware, const char *name,
 }
 
 
-/* 3: goodput past the knee; the operator gives deadlines and a length */
+/*
+ * 3: goodput past the knee; the operator sets deadlines and a maximum length
+ */
 static void
 kvb_goodput(cJSON *json, const char *hardware, double knee, double *ratio)
 {
@@ -387,7 +389,7 @@ kvb_fair(cJSON *json, const char *hardware, double knee, double *error,
         e = fmax(e, fabs(share / 0.75 - 1));
         kvq_free(&r);
 
-        /* it has 0.3 of the capacity, the other 0.7 and then 30 */
+        /* the first has 0.3 of the capacity, the other 0.7 and then 30 */
 
         for (i = 0; i < 2; i++) {
             kvb_tenants(&c, hardware, (i ? 30 : 0.7) * knee, 0.3 * knee, 600,
@@ -403,8 +405,8 @@ kvb_fair(cJSON *json, const char *hardware, double knee, double *error,
     *error = fmax(*error, e);
     *rise = fmax(*rise, p99[1] / p99[0]);
 
-    printf("4 %-24s shares 1:3 within %.3f; P99 %.2f s beside 100 times the "
-           "requests, %.2f s beside as many as fit (%.2f), %u turned away\n",
+    printf("4 %-24s shares 1:3 within %.3f; P99 %.2f s next to 100 times the "
+           "requests, %.2f s next to as many as fit (%.2f), %u rejected\n",
            hardware, e, p99[1], p99[0], p99[1] / p99[0], lost);
 
     row = kvb_row(json, hardware);
@@ -502,7 +504,7 @@ main(int argc, char **argv)
         knee = kvb_knee(kvb_mixed, kvb_hardware[i]);
         chats = kvb_knee(kvb_chats, kvb_hardware[i]);
 
-        printf("  %-24s capacity %.2f/s, of chats %.2f/s\n", kvb_hardware[i],
+        printf("  %-24s capacity %.2f/s, for chats %.2f/s\n", kvb_hardware[i],
                knee, chats);
 
         if (strchr(parts, '1')) {

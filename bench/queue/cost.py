@@ -1,14 +1,14 @@
-"""What the queue costs a request that does not wait: nginx with the module,
-with kvroute_queue and without, on the same connection in short turns.
+"""Cost of the queue for a request that does not wait: nginx with and without
+kvroute_queue, on one connection, in short turns.
 
-Two kinds of requests: "mix", one in five of 1k tokens and the rest of 30k, as
-in the simulator's point 1, with replies of 150 and 300 events; and "small",
-6 KB and a reply of two bytes, the worst case.
+Two loads.  "mix" is the simulator's point 1: one request in five has 1k tokens
+and the rest 30k, with replies of 150 and 300 events.  "small" is the worst
+case: 6 KB and a reply of two bytes.
 
-CPU time is the scheduler's; the figure is the median of the ratios of pairs,
-and the same upstream against itself says what the noise is.  Instructions are
-callgrind's, without the kernel, and only if valgrind is there: the slope
-between a few requests and more.
+CPU time is the scheduler's.  The figure is the median ratio of pairs.  The same
+upstream is also compared with itself, which shows the noise.  Instructions are
+callgrind's, without the kernel, if valgrind is installed: the slope between few
+and many requests.
 """
 
 import argparse
@@ -27,7 +27,7 @@ import rig  # noqa: E402
 from rig import Fork, free_ports, instructions, median, save  # noqa: E402
 from serve import listen, requests  # noqa: E402
 
-# the events of a reply, by the bytes of the body from which on they are sent
+# events of a reply, by the least body size that gets them
 
 EVENT = (b'data: {"id":"c","object":"chat.completion.chunk","model":"m",'
          b'"choices":[{"index":0,"delta":{"content":" word"}}]}\n\n')
@@ -64,7 +64,7 @@ def reply(size):
 
 
 def peers(ports):
-    """Answers at once."""
+    """Answers each request at once."""
     sel = selectors.DefaultSelector()
     for port in ports:
         listen(sel, '127.0.0.1', port, 64)
@@ -110,7 +110,7 @@ class Nginx(rig.Nginx):
 
 
 def turns(nginx, a, b, args):
-    """us a request of each, the ratio, and its standard error"""
+    """Returns us per request of both, the ratio, and its standard error."""
     used, ratios = {0: [], 1: []}, []
 
     for i in range(args.pairs):

@@ -1,13 +1,13 @@
 """The queue past the knee through nginx, with t/engine's emulated replicas.
 
-The mix of the simulator's point 1, one request in five of 1k tokens and the
-rest of 30k, with the same fleet and at the same multiples of its capacity, but
-over real sockets and in real time, which the engines run through --speed times
-as fast; the queue's target is scaled alike.  Three runs: 0.7 and 1.3 times
+The load is the simulator's point 1: one request in five has 1k tokens and the
+rest 30k.  The fleet and the load relative to its capacity are the same, but
+there are real sockets, and real time, in which engines run --speed times
+faster; the queue's target is scaled alike.  Three runs: 0.7 and 1.3 times
 capacity with the queue, 1.3 without.
 
-One process sends and reads; what it, nginx and the engines take of a core is
-reported, so that it can be seen that none of them was the bottleneck.
+One process sends and reads.  The report has the CPU time of this process, nginx
+and the engines, to show that none of them was the bottleneck.
 """
 
 import argparse
@@ -27,14 +27,16 @@ from rig import Engines, Nginx, cpu, quantile, save  # noqa: E402
 
 HARDWARE = 'llama-8b-bf16-h100'
 REPLICAS = 4
-TARGET = 1000               # ms, as in bench.c, before it is scaled
+TARGET = 1000               # ms, as in bench.c, before scaling
 WARM = 50                   # s in which the engines' caches fill up
 
-# core/queue/kvr_queue.h: bytes of work a ms; ms, the share of the wait, and at most
+# core/queue/kvr_queue.h: bytes of work per ms of age; passing: ms, share of the
+# wait, limit
 
 AGING, PASS, SHARE, PASS_MAX = 64, 2000, 0.5, 30000
 
-# of requests, tokens, of them shared, by how many texts, output, class
+# kinds: share of requests, tokens, shared tokens, number of texts, output,
+# class
 
 KINDS = {
     'interactive': (0.2, 1000, 700, 20, 150, 'interactive'),
@@ -67,12 +69,12 @@ HTTP = """
 
 
 def words(seed, tokens):
-    """Four bytes of text to a token."""
+    """Returns text of four bytes per token."""
     return random.Random(seed).randbytes(2 * tokens).hex()
 
 
 def schedule(rate, n, seed):
-    """When requests of which kind come, and with what."""
+    """Returns the requests with their times, kinds and prompts."""
     rnd = random.Random(seed)
     names = list(KINDS)
     now, out = 0.0, []
@@ -105,7 +107,7 @@ class Bodies:
 
 
 class Client:
-    """Sends what is due when it is due, and notes when the answers begin."""
+    """Sends each request at its time, and records when its answer begins."""
 
     def __init__(self, nginx, plan, seed):
         self.nginx, self.plan = nginx, plan
@@ -163,7 +165,7 @@ class Client:
                 row['first'] = time.monotonic()
 
     def look(self):
-        """what the status says of the peers' load, on the average"""
+        """Returns the mean load of the peers, by the status."""
         u = self.nginx.status()['upstreams']['llm']
         loads = [p.get('load') or {} for p in u['peers']]
         return {'waiting': u.get('queue', {}).get('size', 0),
@@ -171,7 +173,8 @@ class Client:
                    for name in ('prefill_rate', 'utilization')}}
 
     def run(self, drain):
-        """until all is answered, or only to the last arrival"""
+        """Runs until all requests are answered, or only until the last
+        arrival."""
         todo = list(self.plan)
         heapq.heapify(todo)
         start = time.monotonic()
@@ -192,9 +195,9 @@ class Client:
 
 
 def late(log):
-    """How many batch requests were let in past an earlier one by more than the
-    bound.  What peers held when a request came is not known here: it counts
-    against it only if it is so whatever they held."""
+    """Counts batch requests that were admitted before an earlier one by more
+    than the bound.  What the peers had cached at that time is unknown, so a
+    request counts only if it is too early for any state of the caches."""
     shared = 4 * KINDS['batch'][2]
     rows = []
 
@@ -219,7 +222,7 @@ def late(log):
 
 
 def run(args, capacity, load, queue, drain=True):
-    """one run; times are the engines' own: real ones times --speed"""
+    """Makes one run; times are the engines': real times by --speed."""
     rate = load * capacity * args.speed
     plan = schedule(rate, int(args.requests * min(load, 1.3) / 1.3),
                     args.seed)
@@ -249,7 +252,7 @@ def run(args, capacity, load, queue, drain=True):
     nginx.stop()
     engines.stop()
 
-    # as in the simulator, what comes first is not measured
+    # as in the simulator, the first requests are not measured
 
     length = plan[-1][0]
     begin = rows[0]['start'] + WARM / args.speed
@@ -263,7 +266,7 @@ def run(args, capacity, load, queue, drain=True):
 
     for kind in KINDS:
         mine = [r for r in rows if r['kind'] == kind and r['start'] >= begin]
-        # one that was not answered has waited at least to the end
+        # a request without an answer has waited at least until the end
         ttft = [args.speed * ((r['first'] or after[3]) - r['start'])
                 for r in mine]
         res[kind] = {
@@ -325,7 +328,7 @@ def main():
     save(args.out, out)
 
     print('1 emulated: interactive P99 %.2f of that at 0.7, %.0f without; '
-          'batch %.3f of without; %d past an earlier one'
+          'batch %.3f of without; %d out of order'
           % (out['interactive_p99_ratio'],
              out['interactive_p99_ratio_without'],
              out['batch_throughput_ratio'], out['out_of_order']))

@@ -1,5 +1,5 @@
 /*
- * The fleet's engines, what befalls a request, and what came of a run.
+ * The fleet's engines, the events of a request, and the results of a run.
  */
 
 #include <stdio.h>
@@ -197,7 +197,7 @@ kvq_advance(kvq_t *q, uint32_t i)
 }
 
 
-/* what an engine tells of itself, once a second */
+/* the metrics of an engine, once a second */
 static void
 kvq_probe(kvq_t *q)
 {

@@ -1,7 +1,7 @@
 /*
- * The queue in virtual time: a fleet of replicas, the router's core and
- * core/kvr_queue as nginx's workers use them, and requests of two classes.
- * A run depends on its conf only.
+ * The queue in virtual time: a fleet of replicas, the router's core,
+ * core/kvr_queue as nginx's workers use it, and requests of two classes.  A
+ * run depends on its conf only.
  */
 
 #ifndef KVQ_FLEET_H
@@ -14,31 +14,31 @@
 #define KVQ_STREAMS  3
 
 
-/* requests of one kind: a shared beginning, the rest their own */
+/* requests of one kind: a shared prefix, then text of their own */
 typedef struct {
     double        rate;          /* 1/s */
     uint32_t      prompt;        /* tokens */
-    uint32_t      shared;        /* of them, one of so many texts: */
+    uint32_t      shared;        /* tokens, from one of these texts: */
     uint32_t      texts;
     uint32_t      output;
     unsigned      class;
     uint32_t      tenant;
     uint32_t      weight;
     uint32_t      deadline;      /* ms, 0: none */
-    double        limit;         /* s to the first token that are good */
+    double        limit;         /* s of the longest good TTFT */
 } kvq_stream_t;
 
 
 typedef struct kvq_s  kvq_t;
 
 
-/* a request from elsewhere */
+/* a request of the caller */
 typedef struct {
     double           t;          /* s */
     uint32_t         stream;
     uint32_t         prompt;     /* tokens */
     uint32_t         output;
-    const uint64_t  *chain;      /* of prompt and reply, until next() is told */
+    const uint64_t  *chain;      /* of prompt and reply, until next() */
     uint32_t         units;
     unsigned         measured:1;
     void            *data;
@@ -50,19 +50,19 @@ typedef struct {
     uint32_t      replicas;
     uint32_t      workers;
     double        length;        /* s of arrivals */
-    double        window;        /* s from which on they are measured */
+    double        window;        /* s of the start of measurement */
     uint64_t      seed;
     unsigned      queue:1;
-    unsigned      probed:1;      /* the engines tell the size of their cache */
+    unsigned      probed:1;      /* engines report the size of their cache */
     uint32_t      target;        /* ms, max_pending=auto; 0: no cap */
     uint32_t      max;
     uint32_t      timeout;       /* ms */
     kvq_stream_t  stream[KVQ_STREAMS];
 
     /*
-     * Requests from elsewhere, in place of the streams' own: first() has those
-     * that come by themselves, next() what a request's answer is followed by.
-     * Either asks for requests with kvq_submit().
+     * Requests of the caller, instead of the streams.  first() submits those
+     * that come by themselves, next() those that follow an answer.  Both
+     * submit with kvq_submit().
      */
 
     void        (*first)(void *data, kvq_t *q);
@@ -70,18 +70,18 @@ typedef struct {
                         double ttft, double e2e);
     void         *data;
     uint64_t      kv_tokens;     /* 0: the hardware's */
-    double        slow;          /* speed of replica 0, 0: as the others */
+    double        slow;          /* speed of replica 0, 0: like the others */
 } kvq_conf_t;
 
 
 typedef struct {
-    uint32_t      arrived;       /* measured ones */
+    uint32_t      arrived;       /* measured requests */
     uint32_t      served;
     uint32_t      waited;
     uint32_t      full, shed, timeouts, late;
     uint32_t      good;
-    uint32_t      window_done;   /* completed in the window, by any */
-    uint64_t      window_work;   /* bytes let in in the window */
+    uint32_t      window_done;   /* requests completed in the window */
+    uint64_t      window_work;   /* bytes admitted in the window */
     double        ttft, p50, p99, max_wait;
     kvs_sample_t  sample;        /* served TTFTs, sorted */
 } kvq_stats_t;
@@ -90,12 +90,12 @@ typedef struct {
 typedef struct {
     kvq_stats_t   stream[KVQ_STREAMS];
     double        cached;        /* share of the prompt tokens */
-    double        completed;     /* of what fell due in the window */
+    double        completed;     /* share of those due in the window */
     double        ttft;          /* mean of all */
     double        p50, p95, p99; /* of all */
     double        span;          /* s */
-    uint32_t      out_of_order;  /* let in past one due earlier */
-    uint64_t      rate;          /* bytes/s learned, mean of the replicas */
+    uint32_t      out_of_order;  /* admitted before one due earlier */
+    uint64_t      rate;          /* learned bytes/s, mean of the replicas */
 } kvq_result_t;
 
 
@@ -103,7 +103,7 @@ void kvq_run(const kvq_conf_t *conf, kvq_result_t *res);
 
 double kvq_now(kvq_t *q);
 
-/* a request that comes at ask->t, which is not over */
+/* submits a request that comes at ask->t, not in the past */
 void kvq_submit(kvq_t *q, const kvq_ask_t *ask);
 void kvq_free(kvq_result_t *res);
 

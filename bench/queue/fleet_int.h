@@ -1,9 +1,9 @@
 /*
- * What the queue's simulation is made of, for its own files only.
+ * Internal parts of the queue's simulation.
  *
  *     fleet.c         engines, results
- *     fleet_queue.c   who waits and who is let in
- *     fleet_events.c  what happens when, and the end of a request
+ *     fleet_queue.c   which requests wait and which are admitted
+ *     fleet_events.c  the clock, and the end of a request
  */
 
 #ifndef KVQ_FLEET_INT_H
@@ -32,8 +32,8 @@ struct kvq_request_s {
 
     kvq_t            *sim;
     kvq_request_t    *link;
-    kvq_ask_t         ask;           /* from elsewhere */
-    uint64_t         *own;           /* chain, of the streams' */
+    kvq_ask_t         ask;           /* the caller's request */
+    uint64_t         *own;           /* chain, if it is of a stream */
     uint32_t          stream;
     double            start;
     double            ttft;
@@ -42,9 +42,9 @@ struct kvq_request_s {
     kvr_admission_prefer_e  prefer;
     uint64_t          fit;           /* bytes, if the queue is long */
 
-    unsigned          later:1;       /* there is room, soon a better place */
+    unsigned          later:1;       /* waits for a better place */
     unsigned          measured:1;
-    unsigned          out:1;         /* turned away */
+    unsigned          out:1;         /* rejected */
 };
 
 
@@ -68,7 +68,7 @@ struct kvq_s {
     double             next[KVS_REPLICAS];
 
     kvs_zone_t         zone;
-    kvs_choice_t       choice;        /* of the request at hand */
+    kvs_choice_t       choice;        /* of the current request */
     uint64_t           capacity;      /* tokens, of each replica */
     kvr_queue_shared_t *shared;
     kvr_queue_t        waiting[KVQ_WORKERS];
@@ -82,7 +82,7 @@ struct kvq_s {
     kvs_events_t       events;
 
     kvq_request_t     *all;
-    uint32_t           left;          /* measured, not over */
+    uint32_t           left;          /* measured requests in flight or due */
     uint64_t           prompt, cached;
     uint32_t           due, done;
 };

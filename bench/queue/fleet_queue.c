@@ -1,13 +1,13 @@
 /*
- * Who waits and who is let in, in virtual time, as the glue has it in queue/:
- * each worker has its own heaps and looks for room when one of its own requests
- * ends or begins to answer, and every 4 ms.
+ * Waiting and admission in virtual time, as in the glue's queue/: each worker
+ * has its own heaps.  It looks for room when one of its own requests ends or
+ * begins to answer, and every 4 ms.
  */
 
 #include "bench/queue/fleet_int.h"
 
 
-/* what replicas hold of a prompt, and what is the same for all of them */
+/* looks up what replicas have cached of a prompt, and common values */
 static void
 kvq_match(kvq_t *q, kvq_request_t *rq)
 {
@@ -119,8 +119,8 @@ kvq_give(kvq_t *q, kvq_request_t *rq)
 
 
 /*
- * One in a worker that is due earlier, in the same class and tenant, by more
- * than it may be passed by.
+ * Returns a request of a worker that is due earlier, in the same class and
+ * tenant, by more than the limit for passing.
  */
 static void
 kvq_order(kvq_t *q, kvq_request_t *rq)
@@ -163,7 +163,7 @@ kvq_let_in(kvq_t *q, kvq_request_t *rq)
 }
 
 
-/* the first of a worker that is let in, or one close behind it */
+/* admits the first request of a worker, or one close behind it */
 static kvr_queue_item_t *
 kvq_next(kvq_t *q, uint32_t worker, kvr_queue_item_t *item)
 {

@@ -1,6 +1,6 @@
-"""Puts what the parts of make bench-queue have measured together: queue.json.
+"""Merges the results of the parts of make bench-queue: queue.json.
 
-What was both simulated and emulated counts by the worse of them.
+A figure that was both simulated and emulated is the worse of the two.
 """
 
 import json

@@ -1,11 +1,12 @@
 """The queue through nginx: 10,000 requests that wait in two workers.
 
-What each of them takes beyond nginx's own, how soon room made in one worker
-lets one in that waits in the other; and whether any is lost or served twice
-while clients leave, nginx is reloaded and a worker is killed.
+Measures the memory of a waiting request beyond nginx's own, and how soon a
+request in one worker is admitted when room is made in the other.  Checks that
+no request is lost or served twice while clients leave, nginx is reloaded and a
+worker is killed.
 
-Clients are sockets that are written to and read in the end, so that they take
-no time while something is measured; the peer is a process of its own.
+Clients are sockets that are written at first and read at the end, so they use
+no CPU during the measurement.  The peer is a process of its own.
 """
 
 import argparse
@@ -65,7 +66,8 @@ def chat(n, text='hello'):
 
 
 class Peer(Fork):
-    """Answers at once, or when it is told to; knows who came how often."""
+    """Answers at once, or when the gate is opened; counts each request's
+    visits."""
 
     def __init__(self):
         self.port = free_ports(1)
@@ -74,7 +76,8 @@ class Peer(Fork):
         self.say('ready')
 
     def say(self, word):
-        """close, open: the gate; twice: how many came more than once"""
+        """Commands: close, open (the gate); twice (requests that came more than
+        once)."""
         self.near.sendall(word.encode() + b'\n')
         return int(self.near.recv(64))
 
@@ -125,7 +128,7 @@ class Nginx(rig.Nginx):
         wait(lambda: len(self.workers()) == 2)
 
     def memory(self):
-        """private bytes of the workers"""
+        """Returns the private bytes of the workers."""
         return rig.memory(*self.workers(), what='Private_Dirty')
 
     def files(self):
@@ -139,7 +142,7 @@ class Nginx(rig.Nginx):
         return u['queue']['size'] == 0 and u['peers'][0]['active'] == 0
 
     def post(self, path, body):
-        """a connection with a request on it"""
+        """Returns a connection on which a request was sent."""
         s = socket.create_connection(('127.0.0.1', self.port))
         self.send(s, path, body)
         return s
@@ -152,7 +155,7 @@ class Nginx(rig.Nginx):
 
 
 def answer(s):
-    """the status of a response, 0: there is none"""
+    """Returns the status of a response, or 0 if there is none."""
     data = b''
     try:
         while b'\r\n\r\n' not in data:
@@ -174,7 +177,7 @@ def answer(s):
 
 
 def settled(fn):
-    """a reading, when it does not change any more"""
+    """Returns a value as soon as it does not change any more."""
     last = fn()
     while True:
         time.sleep(0.3)
@@ -185,7 +188,7 @@ def settled(fn):
 
 
 def waiting(nginx, kind, n, conns):
-    """n requests that wait, and the private bytes that each takes"""
+    """Parks n requests; returns the private bytes per request."""
     before, files = settled(nginx.memory), nginx.files()
     out = [nginx.post('/%s/%d' % (kind, k), chat(k)) for k in range(n)]
     if kind == 'plain':
@@ -196,8 +199,8 @@ def waiting(nginx, kind, n, conns):
 
 
 def accounting(nginx, peer, conns, args):
-    """all but the first n were parked; some leave, nginx is reloaded, and one
-    of its new workers is killed"""
+    """All but the first n requests wait.  Some clients leave, nginx is
+    reloaded, and one of its new workers is killed."""
     res = {}
     n = args.parked
     rnd = random.Random(args.seed)
@@ -210,7 +213,7 @@ def accounting(nginx, peer, conns, args):
     os.kill(nginx.pid, signal.SIGHUP)
     wait(lambda: len(set(nginx.workers()) - old) == 2)
 
-    # the first of them are inside and not parked, and leave room by leaving
+    # the first ones are served, not waiting: they make room when they leave
 
     left = n - len(gone) - args.conns
     wait(lambda: nginx.parked('held') == left)
@@ -232,7 +235,7 @@ def accounting(nginx, peer, conns, args):
         if status == 200:
             ok += 1
         elif status == 0 and k >= n:
-            cut += 1            # of the new worker that was killed
+            cut += 1            # a request of the killed new worker
         else:
             lost += 1
 
@@ -249,8 +252,8 @@ def accounting(nginx, peer, conns, args):
 
 
 def wakes(nginx, peer, args):
-    """From the access log: when a request with the only place ended, and when
-    the next one began, in the same worker or the other."""
+    """Returns from the access log the delay between the end of a request and
+    the start of the next one, in the same worker and in the other."""
 
     peer.say('close')
     conns = [nginx.post('/one/%d' % k, chat(k)) for k in range(args.parked)]
@@ -289,7 +292,7 @@ def run(args):
     res, sizes = {}, {}
     peer = Peer()
 
-    # memory: beside limit_req, whose requests wait in nginx's own way
+    # memory, compared with limit_req, whose requests wait in nginx's own way
 
     nginx = Nginx(args, peer)
     conns, sizes['plain'] = waiting(nginx, 'plain', args.parked, args.conns)

@@ -1,25 +1,25 @@
-"""make bench-sick: one of eight engines is sick, in each way there is.
+"""make bench-sick: one of eight engines is sick, in each way of a list.
 
-The same requests at a rate go through kvroute, round robin and least_conn at
-the same time, each with engines of its own (t/engine, in real time).  After a
-while in health one engine falls sick.  From then on a request has suffered if
-it failed, or took over twice the P95 of those before.  No request is tried
-again (proxy_next_upstream off), and nginx gives nobody up (max_fails=0): what
-is shown is the choice.  Then the engine
-that answers 500 at once again, with the settings that docs/setup.md has for
-retries.
+The same requests go at a fixed rate through kvroute, round robin and least_conn
+at the same time, each with its own engines (t/engine, in real time).  At first
+all engines are healthy, then one becomes sick.  From then on a request has
+suffered if it failed, or if it took over twice the P95 of the healthy time. No
+request is retried (proxy_next_upstream off), and nginx marks no server failed
+(max_fails=0), so the figures show the balancer's choice alone.  The engine that
+answers 500 at once runs a second time, with the settings for retries in
+docs/setup.md.
 
-Then one engine stalls before one of 50 first tokens, with kvroute_first_token
-and without: P99.9 of the first tokens, and prompt tokens that were computed,
-also into build/bench/unbroken.json.
+Then one engine stalls before 1 of 50 first tokens, with kvroute_first_token and
+without.  The bench reports the P99.9 of first tokens and the computed prompt
+tokens, also in build/bench/unbroken.json.
 
-Prints a table, with each row's aim: at most a quarter of round robin's; and 0
-failed with retries, but for the first 20 that the sick engine gets.  Writes
-build/bench/sick.json.
+Prints a table with the aim of each row: at most a quarter of round robin's;
+with retries no failed request, except for the first 20 that the sick engine
+gets.  Writes build/bench/sick.json.
 
-    KINDS="fail-fast stalled"   these only
-    RATE=16 SECONDS=30          requests a second, seconds of sickness
-    FIRST_RATE=32 FIRST=120     the same of the first tokens
+    KINDS="fail-fast stalled"   runs these kinds only
+    RATE=16 SECONDS=30          requests per second, seconds of sickness
+    FIRST_RATE=32 FIRST=120     the same for the first tokens
 """
 
 import json
@@ -42,16 +42,16 @@ from rig import (RESULTS, Engines, Nginx, get, merge, quantile,  # noqa: E402
 ENGINES = 8
 HARDWARE = "devstral-24b-fp8-h100"
 TOKENS, SYSTEM, OWN = 32, 2048, 4096
-HEALTHY = 10                    # seconds before
+HEALTHY = 10                    # seconds before the sickness
 TIMEOUT = 5                     # proxy_read_timeout
-GIVE_UP = 15                    # of a client
+GIVE_UP = 15                    # timeout of a client
 
 RATE = float(os.environ.get("RATE") or 16)
 SECONDS = float(os.environ.get("SECONDS") or 30)
 
 FIRST_RATE = float(os.environ.get("FIRST_RATE") or 32)
 FIRST_SECONDS = float(os.environ.get("FIRST") or 120)
-STALL = 10                      # seconds before a first token, one of 50
+STALL = 10                      # seconds of a stall
 FIRST = "first token"
 
 POLICIES = {
@@ -66,7 +66,7 @@ NEXT = {
           " non_idempotent; proxy_next_upstream_tries 2;",
 }
 
-# what is told to the engine; a list: one after the other, 3 seconds each
+# commands for the engine; a list: one after another, 3 seconds each
 KINDS = {
     "fail-fast": {"fault": "status=500"},
     "reset": {"fault": "reset-before-headers"},
@@ -112,7 +112,8 @@ def text(seed, size):
 
 
 def requests(kind, rate=RATE, seconds=SECONDS):
-    """(seconds, body) of each: a system prompt that all share, and its own."""
+    """Returns (seconds, body) of each request: a shared system prompt, and its
+    own."""
     r = random.Random(kind)
     at, due = 0, []
 
@@ -131,7 +132,7 @@ def requests(kind, rate=RATE, seconds=SECONDS):
 
 
 class Request:
-    """One that is read from time to time."""
+    """A client that is polled."""
 
     def __init__(self, port, data, due):
         self.due = due
@@ -147,7 +148,8 @@ class Request:
         self.socket.setblocking(False)
 
     def read(self, now):
-        """Takes what has come; whether that was all, or took too long."""
+        """Reads what has arrived; returns whether the answer is complete or too
+        late."""
         try:
             part = self.socket.recv(1 << 18)
             self.got += part
@@ -209,7 +211,7 @@ def run(policy, kind, following, results):
                   zone="kvroute_zone zone=llm:16m;"
                        if "kvroute" in POLICIES[policy] else "")
 
-    # to make the bodies takes a while: both clocks begin after it
+    # making the bodies takes time: both clocks start after it
 
     due = requests(kind)
     over = threading.Event()
@@ -243,7 +245,8 @@ def run(policy, kind, following, results):
 
 
 def computed(engines):
-    """Prompt tokens that engines have computed, or had begun to."""
+    """Returns the prompt tokens that engines have computed or begun to
+    compute."""
     text = "".join(get(p, "/metrics").decode() for p in engines.ports)
 
     def total(name):
@@ -282,8 +285,8 @@ def first_tokens(first, results):
 
 
 def at_once(target, seconds, runs):
-    """Calls target(*run, results) for all runs at the same time; returns what
-    they put, (name, figures), as a dictionary."""
+    """Calls target(*run, results) for all runs at once; returns the (name,
+    figures) pairs that they put into results, as a dictionary."""
     results = multiprocessing.Queue()
     processes = [multiprocessing.Process(target=target, args=run + (results,))
                  for run in runs]
@@ -301,7 +304,7 @@ def at_once(target, seconds, runs):
 
 
 def first_token():
-    """The same requests with the directive and without."""
+    """Runs the same requests with the directive and without."""
     ways = ("kvroute_first_token auto;", "")
     found = at_once(first_tokens, FIRST_SECONDS, [(way,) for way in ways])
     on, off = (found[way] for way in ways)

@@ -1,4 +1,4 @@
-"""What the parts share: nginx before several upstreams, sessions of agents."""
+"""The common part: nginx before several upstreams, and sessions of agents."""
 
 import concurrent.futures
 import json
@@ -39,7 +39,8 @@ class Failed(Exception):
 
 
 def front(upstreams, learn=None):
-    """One nginx with upstreams {name: (lines, servers)}, each a location."""
+    """nginx with a location for each of the upstreams {name: (lines,
+    servers)}."""
     ups, locs = "", ""
 
     for name, (lines, peers) in upstreams.items():
@@ -74,7 +75,7 @@ def content(data):
 
 def sessions(port, path, count, turns, seed, prompt, more, tokens, threads,
              times=None):
-    """Agent sessions; returns times to first token, prompt, cached tokens."""
+    """Runs agent sessions; returns TTFTs, prompt tokens and cached tokens."""
     lock = threading.Lock()
     first, prompts, cached = [], [0], [0]
     whole = times if times is not None else []

@@ -1,4 +1,4 @@
-"""What the filter costs a streamed chunk: delay and CPU time."""
+"""Cost of the filter for a streamed chunk: delay and CPU time."""
 
 import concurrent.futures
 import http.client
@@ -60,7 +60,8 @@ class Chunks:
             "stream": True}
 
     def __init__(self, count, *groups):
-        """Streams of count chunks, an nginx for each group of names."""
+        """Runs streams of count chunks, through an nginx for each group of
+        names."""
         port = free_ports(1)
         self.server = Process(
             [sys.executable, "-c", SERVER, str(port), str(count)],
@@ -90,7 +91,7 @@ class Chunks:
 
 
 def chunk_delay(result):
-    """What the filter adds to the time that a streamed chunk takes."""
+    """Measures the delay that the filter adds to a streamed chunk."""
     chunks = Chunks(200, tuple(Chunks.NAMES))
     delay = {name: [] for name in Chunks.NAMES}
 
@@ -113,7 +114,7 @@ def chunk_delay(result):
             delay[name].append(median(late))
     chunks.stop()
 
-    # pair by pair: what else the machine does changes over time
+    # in pairs, because other work on the machine changes over time
 
     def more(a, b):
         return median(x - y for x, y in zip(delay[a], delay[b])) / 1000
@@ -124,10 +125,10 @@ def chunk_delay(result):
 
 
 def chunk_cpu(result):
-    """What the filter costs a streamed chunk in CPU time.
+    """Measures the CPU time that the filter adds to a streamed chunk.
 
-    All are served at once, each by an nginx of its own, all on one core: what
-    else the machine does then slows all of them alike.
+    All nginxes serve at once, on one core, so that other work affects all
+    alike.
     """
     rounds, each, seconds = 15, 8, 2
     chunks = Chunks(round(2 * seconds / 0.004),
@@ -145,8 +146,8 @@ def chunk_cpu(result):
         for worker in nginx.workers():
             os.sched_setaffinity(worker, {core})
 
-    # streams that come anew, in another order: whose chunks meet in one
-    # turn of a worker is then nobody's advantage
+    # new streams, in another order: no nginx keeps an advantage because its
+    # chunks arrive together
 
     for _ in range(rounds):
         poll = selectors.DefaultSelector()

@@ -1,4 +1,5 @@
-"""Fleets of emulated replicas: what they tell, and what it is worth."""
+"""Fleets of emulated replicas: what their metrics report, and what it
+improves."""
 
 import asyncio
 import json
@@ -13,7 +14,8 @@ import emulated
 
 
 def capacity(result):
-    """What each kind of engine tells, against what it has."""
+    """Compares the reported capacity of each kind of engine with the true
+    one."""
     tokens = 2048 * 16
     cache = ("--hardware", "none", "--kv-cache-size", "2048", "--block-size",
              "16")
@@ -43,7 +45,7 @@ def capacity(result):
 
 
 def small_replica(result):
-    """The cached share beside that of the simulator's oracle."""
+    """Compares the cached share with that of the simulator's oracle."""
     speed = 5
     work = json.loads(subprocess.check_output([SIM, "--emulated"]))
     work = work["small_replica"]
@@ -73,11 +75,12 @@ def small_replica(result):
 
 
 def bad_probes(result):
-    """Mean latency while metrics are of no use, beside no probe at all."""
+    """Compares the mean latency while metrics are useless with that without
+    probes."""
     fleet = replicas(4, "--hardware", "llama-8b-bf16-a10g", "--speed", "4",
                      "--enable-prompt-tokens-details")
 
-    # metrics by another process: what they cost it to make is not the point
+    # another process answers with the metrics: their own cost must not count
 
     bad = replicas(1, "--hardware", "none")
     mean = {}
@@ -94,7 +97,7 @@ def bad_probes(result):
                 nginx = front({"a": ("kvroute kv_cache zone=z; " + probe,
                                      fleet.servers())})
                 try:
-                    # what is frozen was told at least once
+                    # engines report once before their metrics are frozen
 
                     if probe:
                         wait(lambda: all("running" in p["engine"]
@@ -118,7 +121,7 @@ def bad_probes(result):
         fleet.stop()
         bad.stop()
 
-    # round by round: what else the machine does changes over time
+    # in rounds, because other work on the machine changes over time
 
     ratios = {m: statistics.median(a / b for a, b in
                                    zip(mean[m], mean["none"]))

@@ -1,4 +1,4 @@
-"""Real llama.cpp engines: what they deliver, and one that restarts."""
+"""Real llama.cpp engines: what they report as cached, and a restart."""
 
 import random
 import shutil
@@ -13,7 +13,7 @@ import engines
 
 
 def llama():
-    """The folder of the real engines; None if there are none here."""
+    """Returns the folder of real engines, or None if there are none."""
     try:
         return engines.get()
     except engines.Unavailable as e:
@@ -22,7 +22,7 @@ def llama():
 
 
 def real(result):
-    """Predicted against delivered tokens."""
+    """Compares predicted with delivered tokens."""
     folder = llama()
     if folder is None:
         return
@@ -46,7 +46,8 @@ def real(result):
 
 
 def restart(result):
-    """An engine is killed and started again: who notices, and when."""
+    """An engine is killed and started again: measures what finds it, and
+    when."""
     folder = llama()
     if folder is None:
         return

@@ -1,20 +1,21 @@
-"""make bench-signals: what live signals from engines bring, and cost.
+"""make bench-signals: what live signals from engines improve, and cost.
 
-PARTS="chunk_cpu small_replica" runs some of them only:
+PARTS="chunk_cpu small_replica" runs these parts only:
 
-    chunk_delay     what the filter adds to the time that a streamed chunk takes
-    chunk_cpu       what it costs in CPU time
-    capacity        capacity picked up from metrics, in each dialect
-    small_replica   a fleet with one replica of a quarter of the KV, beside the
-                    simulator's oracle (real time, five times faster)
+    chunk_delay     delay that the filter adds to a streamed chunk
+    chunk_cpu       CPU time of the filter for a streamed chunk
+    capacity        capacity read from metrics, in each dialect
+    small_replica   a fleet in which one replica has a quarter of the KV
+                    memory, compared with the simulator's oracle (real time,
+                    five times faster)
     bad_probes      latency while metrics are frozen, garbage, huge or late
-    real            real llama.cpp engines, where the machine can get them:
-                    predicted against delivered tokens, and replies learned
-    restart         the same engines: one is killed and started again, seen by
-                    responses alone and by probes alone
+    real            real llama.cpp engines, if the machine can get them:
+                    predicted and delivered tokens, and learned replies
+    restart         one of these engines is killed and started again; found
+                    by responses alone, and by probes alone
 
-Prints and writes build/bench/signals.json; "aims" says what was to be reached
-and whether it was.
+Prints the results and writes build/bench/signals.json; "aims" says for each aim
+whether it was reached.
 """
 
 import json
@@ -30,7 +31,7 @@ PARTS = {f.__name__: f for f in (
     chunks.chunk_delay, chunks.chunk_cpu, fleet.capacity, real.restart,
     real.real, fleet.bad_probes, fleet.small_replica)}
 
-# what must hold, by its name in "aims"; a check is made of a whole result
+# aims by name: a check of the whole result
 
 AIMS = {
     "chunk_delay_us": lambda r: abs(r["chunk_delay_us"]) <= 50,
@@ -62,9 +63,9 @@ def main():
         try:
             result["aims"][name] = bool(reached(result))
         except KeyError:
-            pass                        # its part has not run
+            pass                        # the part of this aim has not run
         except TypeError:
-            result["aims"][name] = False    # it was not noticed at all
+            result["aims"][name] = False    # the restart was not found at all
 
     save(os.path.join(RESULTS, "signals.json"), result)
     print(json.dumps(result, indent=2))

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes what is worst of short chats beside long documents, and what fetching
-and waiting for a sibling bring.
+"""Writes the worst results of short chats beside long documents, and the gains
+by fetching and by waiting for a sibling.
 
 usage: burst.py SUMMARY.json FURTHER.json BURST.json
 
-"mixed" is that scenario, "others" are those with other shares and lengths of
-documents: ratios to the best rival of their point.  "further" has ratios to the
-same router that does neither, by scenario and load; "forks", "documents" and
-"siblings" are the worst of them with fetching.
+"mixed" is that scenario; "others" are those with other shares and lengths of
+documents.  Both have ratios to the best rival of their point.  "further" has
+ratios to the same router without fetching and waiting, by scenario and load.
+"forks", "documents" and "siblings" are the worst of these with fetching.
 """
 
 import json

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The simulator against the emulated engine behind nginx.
+"""The simulator compared with the emulated engine behind nginx.
 
-The same sessions, step by step, once in the simulator and once in (scaled)
-real time: a client for each session -> nginx with the module -> engines with
-the same replica model.  Only the standard library is used.
+The same sessions run once in the simulator and once in (scaled) real time: a
+client for each session -> nginx with the module -> engines with the same
+replica model.  The script uses the standard library only.
 """
 
 import argparse
@@ -48,13 +48,14 @@ def text(seed, tokens):
 
 
 async def request(port, prompt, output):
-    """One completion: (seconds to first token, in all, cached, reply)."""
+    """Sends one completion: returns (TTFT, total time, cached tokens,
+    reply)."""
     body = json.dumps({
         "model": "emulated", "prompt": prompt, "max_tokens": output,
         "ignore_eos": True, "stream": True,
         "stream_options": {"include_usage": True}}).encode()
 
-    # 1.0: the answer comes without chunks, so that it can be searched as it is
+    # HTTP/1.0: an answer without chunks can be searched directly
 
     start = time.monotonic()
     reader, writer = await asyncio.open_connection("127.0.0.1", port,
@@ -106,7 +107,7 @@ async def session(number, s, prefix, port, speed, began, results):
         have = step["prompt"] + step["output"]
 
         if len(prompt) != 4 * have:
-            raise SystemExit("a reply has not the length that was asked for")
+            raise SystemExit("a reply does not have the requested length")
 
         if step["measured"]:
             results.append((step["prompt"], cached, first * speed,
@@ -122,7 +123,7 @@ async def play(work, port, speed):
                                          results))
              for i, s in enumerate(work["sessions"])]
 
-    # as in the simulator: it ends with the last request that counts
+    # as in the simulator, the run ends with the last measured request
 
     left = sum(step["measured"] for s in work["sessions"]
                for step in s["steps"])

@@ -1,5 +1,5 @@
 /*
- * The simulator: what it is asked for.
+ * The simulator's command line.
  */
 
 #include <getopt.h>
@@ -33,29 +33,29 @@ kvs_usage(void)
         "  --only A,B         scenarios whose names have A or B in them;\n"
         "                     =A for exactly A\n"
         "  --policies A,B     the same for policies\n"
-        "  --load X           at this share of the knee only\n"
-        "  --length X         so much of a run's length, at most 1\n"
-        "  --cache DIR        keeps results, and takes those it has: for\n"
-        "                     going on with a run; empty it when the code "
+        "  --load X           this load only, a share of the knee\n"
+        "  --length X         share of a run's usual length\n"
+        "  --cache DIR        keeps results and reuses them, to continue\n"
+        "                     a run; empty it when the code "
         "changes\n"
         "  --summary          no table of each point\n"
         "  --lab              other parameters of our policies, too\n"
         "  --study            the index study in all scenarios\n"
-        "  --ablation         what each estimator brings\n"
+        "  --ablation         what each estimator improves\n"
         "  --calibrate        finds the knees (of --only)\n"
-        "  --published        only the cases that others have published\n"
-        "  --demo             make demo, simulated; of --policies\n"
+        "  --published        only cases that others have published\n"
+        "  --demo             make demo, simulated, with --policies\n"
         "  --emulated         the workload of emulated.py, and its results\n"
         "  --hosts            several hosts in front of one fleet\n"
         "  --legs             prefill and decode by two pools\n"
         "  --tiers            tiers of cache, and hybrid models\n"
-        "  --whatif           what another fleet would bring\n"
+        "  --whatif           what another fleet would improve\n"
         "  --cpu              time of a million requests\n"
         "  --list             scenarios and policies\n");
 }
 
 
-/* a number and nothing else, or the usage */
+/* parses a number, or prints the usage */
 static double
 kvs_number(const char *name, const char *text, double least, double most)
 {
@@ -225,7 +225,7 @@ main(int argc, char **argv)
     }
 
     if (optind < argc) {
-        fprintf(stderr, "what is \"%s\"?\n", argv[optind]);
+        fprintf(stderr, "unknown argument \"%s\"\n", argv[optind]);
         kvs_usage();
         return 2;
     }

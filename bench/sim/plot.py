@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Draws the simulator's summary.json as SVG.  usage: plot.py SUMMARY DIR
 
-hits.svg    share of the prompts found in a cache, against the load
-p95.svg     P95 time to first token, geometric mean, against the load
-pareto.svg  that share against how unevenly requests are spread
+    hits.svg    cached share of prompts against the load
+    p95.svg     P95 time to first token, geometric mean, against the load
+    pareto.svg  cached share against the imbalance of requests
 """
 
 import json
@@ -14,7 +14,7 @@ import sys
 W, H = 760, 430
 LEFT, RIGHT, TOP, BOTTOM = 64, 190, 40, 52
 
-# who is drawn, in which colour; the others would only crowd it
+# the policies that are drawn, and their colours
 SHOWN = [
     ("kv_cache", "#d62728"), ("sticky", "#e377c2"),
     ("least_request", "#7f7f7f"), ("random", "#c7c7c7"),
@@ -29,7 +29,8 @@ def geo(values):
 
 
 def collect(summary):
-    """{policy: {load: (hits, p95, imbalance)}}: means over scenarios."""
+    """Returns {policy: {load: (hits, p95, imbalance)}}: means over
+    scenarios."""
     loads = {}
 
     for point in summary["per_scenario"]:
@@ -196,7 +197,7 @@ def pareto(data, path):
             plot.dot(px, py, colour, 6 if name == "kv_cache" else 4)
             labels.append((py, name, colour, px))
 
-    # a thin line to its name, which may have to move
+    # a thin line to the label, which may be moved
 
     for py, name, colour, px in spread(labels):
         end = LEFT + x.length
@@ -215,7 +216,7 @@ def main():
         return
 
     out = sys.argv[2]
-    curves(data, 0, "Found in a cache, mean over the scenarios",
+    curves(data, 0, "Cached share, mean over the scenarios",
            "share of prompt tokens", os.path.join(out, "hits.svg"), False)
     curves(data, 1, "P95 time to first token, geometric mean over the "
            "scenarios", "s", os.path.join(out, "p95.svg"), True)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws what eight hosts find in caches, as a share of what one host finds,
-against the lag of what they tell each other.  usage: plot_hosts.py JSON SVG
+"""Draws the cached share of eight hosts, over that of one host, against the lag
+of the updates between hosts.  usage: plot_hosts.py JSON SVG
 
 Prints the table of docs/hosts.md as well.
 """
@@ -13,7 +13,7 @@ from plot import Axis, BOTTOM, H, LEFT, Plot, RIGHT, TOP, W, spread
 COLOURS = {0: "#2ca02c", 0.01: "#1f77b4", 0.1: "#ff7f0e", 0.5: "#d62728"}
 DRAWN = "zipf"
 
-# no lag at all is drawn here
+# a lag of 0 is drawn here
 LEAST = 0.001
 
 ROWS = [
@@ -27,7 +27,7 @@ ROWS = [
     ("8, homes by the first 1,024 bytes",
      dict(hosts=8, home=0.8, home_by="begin")),
     ("8, gauges only, 5 ms", dict(hosts=8, gauges=True, lag_s=0.005)),
-    ("8, lessons only, 5 ms", dict(hosts=8, shared=True, lag_s=0.005)),
+    ("8, index updates only, 5 ms", dict(hosts=8, shared=True, lag_s=0.005)),
     ("8, all, 5 ms", dict(hosts=8, shared=True, gauges=True, lag_s=0.005)),
     ("8, all, 5 ms, 1 % lost", dict(hosts=8, shared=True, gauges=True,
                                     lag_s=0.005, loss=0.01)),
@@ -35,10 +35,10 @@ ROWS = [
                                      lag_s=0.005, loss=0.1)),
     ("8, all, 100 ms", dict(hosts=8, shared=True, gauges=True, lag_s=0.1)),
     ("8, all, 1 s", dict(hosts=8, shared=True, gauges=True, lag_s=1)),
-    ("8, lessons only, 1 s", dict(hosts=8, shared=True, lag_s=1)),
-    ("8, lessons only, 1 s, half of them lost",
+    ("8, index updates only, 1 s", dict(hosts=8, shared=True, lag_s=1)),
+    ("8, index updates only, 1 s, half of them lost",
      dict(hosts=8, shared=True, lag_s=1, loss=0.5)),
-    ("8, lessons only, 10 s, half of them lost",
+    ("8, index updates only, 10 s, half of them lost",
      dict(hosts=8, shared=True, lag_s=10, loss=0.5)),
     ("8, all, 10 s, gauges count though old",
      dict(hosts=8, shared=True, gauges=True, lag_s=10,
@@ -47,7 +47,7 @@ ROWS = [
 
 
 def find(cells, scenario, **want):
-    """The cell of these and of nothing else."""
+    """Returns the only cell with these properties, and defaults otherwise."""
     full = dict(shared=False, gauges=False, old_gauges_count=False, lag_s=0,
                 loss=0, home=0, home_by="crowd")
     full.update(want)
@@ -88,9 +88,9 @@ def main():
     lags = sorted({max(c["lag_s"], LEAST) for c in cells if c["shared"]})
     x = Axis(lags, W - LEFT - RIGHT, log=True)
     y = Axis([0.7, 1.02], H - TOP - BOTTOM)
-    plot = Plot(f"Eight hosts, {DRAWN}: found in caches, as a share of what "
-                "one host finds", "lag of what they tell each other, s "
-                "(left end: none)", "share of one host's", x, y)
+    plot = Plot(f"Eight hosts, {DRAWN}: cached share, over that of "
+                "one host", "lag of updates between hosts, s "
+                "(left end: none)", "over one host's", x, y)
 
     labels = []
 

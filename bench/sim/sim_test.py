@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What the simulator must keep to.  usage: sim_test.py SIM
+"""Tests of the simulator.  usage: sim_test.py SIM
 
-A run depends on its seed only; a trace that is too short goes on with other
-texts; an argument that is none ends the program.
+A run depends on its seed only.  A trace that is too short is repeated with
+other texts.  A wrong argument ends the program.
 """
 
 import json
@@ -40,11 +40,11 @@ few = ("--only", "=zipf,=agents_restart", "--load", "1.1", "--requests", "400",
 rc, first = sim(*few, "--seeds", "2", "--jobs", "1")
 check(rc == 0 and "lmetric" in first, "runs")
 check(sim(*few, "--seeds", "2", "--jobs", "2")[1] == first,
-      "the same again, by two processes")
+      "two processes give the same result")
 check(sim(*few, "--seeds", "2", "--seed", "7")[1] != first,
-      "other seeds, other figures")
+      "other seeds give other figures")
 
-# what a session has sent before is found again: it is not torn apart
+# sessions are not torn apart: their earlier turns are found cached
 
 rc, tables = sim("--demo", "--policies",
                  "=kv_cache,=kv_cache_usage,=random,=sticky")
@@ -66,7 +66,7 @@ for policy in ("kv_cache", "kv_cache_usage"):
 
 check(share["random"] < 0.6, "demo: random finds %.3f" % share["random"])
 
-# nor are the sessions packed on few engines, whose caches cannot hold them
+# nor are they packed on few engines, whose caches are too small for them
 
 thirds = figures(thirds)
 
@@ -78,7 +78,7 @@ for policy in ("kv_cache", "kv_cache_usage"):
           % (policy, thirds[policy][0], thirds[policy][3],
              thirds[policy][1] / thirds["sticky"][1]))
 
-# a hot beginning does not stay where it was first
+# a hot prefix spreads to other servers
 
 table = sim("--only", "=hot_16k_100_400", "--load", "0.3", "--seeds", "1",
             "--policies", "=kv_cache,=least_request", "--quiet")[1]
@@ -89,7 +89,7 @@ check(float(rows["kv_cache"][12]) >= 0.5
       "hot: the least busy has %s of the mean, end to end %s"
       % (rows["kv_cache"][12], rows["kv_cache"][15]))
 
-# so few requests, so long, that a minute's count does not fill the last one
+# requests so rare and long that the count of a minute misses the last one
 
 table = sim("--only", "=hot_16k_400_2000", "--load", "0.1", "--seeds", "1",
             "--quiet", "--policies", "=kv_cache")[1]
@@ -109,7 +109,7 @@ check(float(rows["kv_cache"][11]) <= 1.3
       % (rows["kv_cache"][11], rows["kv_cache"][6], rows["sticky"][6]))
 
 def queued(scenario, load):
-    """The row of kv_cache, without the queue and with it."""
+    """Returns the rows of kv_cache without the queue and with it."""
     table = sim("--only", "=" + scenario, "--load", load, "--seeds", "1",
                 "--policies", "=kv_cache,=kv_cache_queued", "--quiet",
                 "--requests", "1000")[1]
@@ -120,22 +120,23 @@ def queued(scenario, load):
 
 without, within = queued("agents", "1.15")
 check(without == within,
-      "the model with the queue is the same where nothing waits")
+      "the queue changes nothing if no request waits")
 
-# as many replicas as a set of 64 bits has, of which one or two are full
+# 64 replicas, as many as bits in a set, of which one or two are full
 
 without, within = queued("agents_64", "1.01")
 check(without[5] == within[5], "the model with the queue, 64 replicas: "
       "%s cached, %s without it" % (within[5], without[5]))
 
-# several hosts: sharing all is as good as one, homes are better than nothing
+# several hosts: sharing is as good as one host, homes are better than nothing
 
 table = sim("--hosts", "--only", "=zipf", "--requests", "800", "--seeds", "1",
             "--quiet")[1]
 
 
 def of_one(*row):
-    """The share of one host's hits in the row that begins so."""
+    """Returns the cached share over one host's, from the row that begins like
+    this."""
     for word in map(str.split, table.splitlines()):
         if tuple(word[:len(row)]) == row:
             return float(word[len(row) + 1])
@@ -149,7 +150,7 @@ check(apart < homes - 0.05 and homes > 0.9 and shared > 0.97,
       "eight hosts find %.3f of what one does apart, %.3f with homes, %.3f "
       "sharing" % (apart, homes, shared))
 
-# what is predicted is what is there, where engines tell what they store and remove
+# with KV events the prediction is what is cached
 
 with tempfile.TemporaryDirectory() as d:
     out = os.path.join(d, "out.json")
@@ -165,7 +166,7 @@ with tempfile.TemporaryDirectory() as d:
     rows = points["zipf_starved"]
     ratio = {name: row["predicted"] / row["cached"] for name, row in rows.items()}
 
-    # who sees the caches is right, but for what happens until a request is
+    # the oracle's prediction is right, except for changes until admission
     # let in
 
     for scenario, policies in points.items():
@@ -183,7 +184,7 @@ with tempfile.TemporaryDirectory() as d:
 
 with tempfile.TemporaryDirectory() as d:
 
-    # 40 prompts of 8 blocks, of which only the first block is shared
+    # 40 prompts of 8 blocks; only the first block is shared
 
     with open(os.path.join(d, "conversation_trace.jsonl"), "w") as f:
         for i in range(40):
@@ -196,7 +197,7 @@ with tempfile.TemporaryDirectory() as d:
                 "--policies", "=kv_cache")[1]
     share = cached(table, "kv_cache")
     check(0.10 < share < 0.14,
-          "a trace that starts anew has other texts: %.3f cached" % share)
+          "a trace that is repeated has other texts: %.3f cached" % share)
 
 for args in (["--jobs", "-1"], ["--seeds", "x"], ["--seeds", "0"],
              ["--load", "nan"], ["--requests", "-5"], ["--only", "nosuch"],

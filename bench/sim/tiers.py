@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Puts the figures of before belief by tier beside those of now.
+"""Compares the figures before and after the router learned about tiers.
 
 usage: tiers.py NOW.json BEFORE.json FLEET
 
-FLEET is what tiers_fleet.pl prints.
+FLEET is the output of tiers_fleet.pl.
 """
 
 import json

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Prompts that never come again, by the million: what of memory grows with them?
+"""Sends millions of prompts that never repeat, and measures memory.
 
     MINUTES=30 PROMPTS=10000000 bench/soak/soak.py       (make soak)
 
-Runs until all of them were sent or the time is over.  The zone is so small that
-it is full after some tens of thousands; from then on each prompt takes another
-one's place.  Writes build/soak.json: what workers and the master have of their
-own, in kB, their descriptors, and how full the table is, at each step; growth
-is from the end of the first tenth to the last step.
+Runs until all prompts are sent or the time is over.  The zone is small: it is
+full after some ten thousand prompts, and then each prompt replaces another one.
+Writes build/soak.json: for each step the private memory of the workers and of
+the master in kB, their descriptors, and the fill of the index.  Growth is the
+difference between the end of the first tenth and the last step.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""make bench-unbroken, the part "move": an engine with 100 streams is emptied.
+"""make bench-unbroken, the part "move": an engine with 100 streams is drained.
 
-Three emulated engines (t/engine, in real time) stream to 300 clients, 100
-each.  One is drained with move=1.  Measured: seconds until it has no request,
-answers that are cut, and the P99 of the time between two events of the streams
-that stay, before and meanwhile.  Writes "move" of build/bench/unbroken.json.
+Three emulated engines (t/engine, in real time) stream to 300 clients, 100 each.
+One is drained with move=1.  Measures the seconds until it has no request, the
+cut answers, and the P99 of the time between two events of the other streams,
+before and during the move.  Writes "move" of build/bench/unbroken.json.
 
     STREAMS=100 of the engine that is drained
 """
@@ -51,7 +51,7 @@ HTTP = """
 
 
 class Stream:
-    """An answer that is read as it comes."""
+    """An answer that is read as it arrives."""
 
     def __init__(self, port, n):
         data = json.dumps({
@@ -90,7 +90,7 @@ class Stream:
 
 
 def gaps(streams, begin, end):
-    """P99 of the seconds between events, of what passed at that time."""
+    """Returns the P99 of the seconds between events in this period."""
     return quantile([b - a for s in streams
                      for a, b in zip(s.events, s.events[1:])
                      if begin <= b < end], 0.99)
@@ -126,7 +126,7 @@ def main():
     asked = {"at": 0}
 
     def empty():
-        """Asks ten times a second."""
+        """Reads the status ten times a second."""
         if time.monotonic() < asked["at"]:
             return False
         asked["at"] = time.monotonic() + 0.1

@@ -1,12 +1,12 @@
 """make bench-unbroken: real engines are killed in the middle of their answers.
 
-    KILLS=1000      engines that are killed, with the directive and without
-    MORE=1          adds to the figures of the run before
+        KILLS=1000      kills, with the directive and without
+        MORE=1          adds to the figures of the previous run
     ENGINES=4 CLIENTS=8 TOKENS=400
 
 Clients stream answers of known text through nginx, from llama-server with a
-model of words at temperature 0.  Writes build/bench/unbroken.json, in which
-bench/unbroken/move.py and `make bench-sick` write their parts.
+small word model at temperature 0.  Writes build/bench/unbroken.json, to which
+bench/unbroken/move.py and `make bench-sick` add their parts.
 """
 
 import http.client
@@ -106,7 +106,7 @@ def prompt(i):
 
 
 def ask(port, where, i, streaming=None):
-    """An answer: its text, and whether all of it is as it should be."""
+    """Returns an answer's text, and whether it is complete and well-formed."""
     c = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     text, ids, roles, done, error, finish = "", set(), 0, 0, 0, 0
     usage = {}
@@ -161,7 +161,7 @@ def ask(port, where, i, streaming=None):
 
 
 def difference(a, whole):
-    """How an answer differs from an unbroken one."""
+    """Describes how an answer differs from the uninterrupted one."""
     n = len(os.path.commonprefix([a["text"], whole]))
 
     return {k: v for k, v in a.items() if k != "text"} | {
@@ -171,7 +171,7 @@ def difference(a, whole):
 
 
 def killing(fleet, port, where, kills, whole):
-    """So many kills under load."""
+    """Kills engines under load, this many times."""
     busy, end = {}, threading.Event()
     result = {"killed": 0, "answers": 0, "cut": 0, "refused": 0,
               "same_text": 0, "well": 0}
@@ -230,7 +230,7 @@ def killing(fleet, port, where, kills, whole):
 
 
 def both(a, b):
-    """The figures of two runs."""
+    """Merges the figures of two runs."""
     n = a["answers"] + b["answers"]
     out = {k: a[k] + b[k] for k in ("killed", "answers", "cut", "refused",
                                     "odd")}

@@ -6,9 +6,9 @@
 
 /*
  * Preloaded into nginx while its instructions are counted: random numbers, the
- * process id and the time are the same in each run.  So two builds hash alike,
- * their ties fall to the same servers, what is done once a second is done for
- * as many requests, and what differs is the code.
+ * process id and the time are the same in each run.  So two builds hash alike
+ * and break ties alike, and the work of each second is done for the same
+ * number of requests.  Only the code differs.
  */
 
 
@@ -21,9 +21,9 @@
 #define ALIKE_SEED   88172645463325252ULL
 #define ALIKE_PID    4242
 #define ALIKE_BEGIN  1700000000   /* s */
-#define ALIKE_STEP   100000       /* ns; so much later each time it is asked */
+#define ALIKE_STEP   100000       /* ns between the times of two calls */
 
-/* stands for the function of libc */
+/* replaces the function of libc */
 #define alike(name)                                                           \
     extern __typeof__(alike_##name) name                                      \
         __attribute__ ((alias("alike_" #name)))

@@ -5,8 +5,8 @@
 
 
 /*
- * Keeps a virtual core from being halted when nothing is to be done, since the
- * host is not soon to wake it: runs there when nobody else wants to.
+ * Keeps a virtual core from being halted when it is idle, because the host is
+ * slow to wake it: runs there at the lowest priority.
  *
  *     awake CORE PARENT
  */

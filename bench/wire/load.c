@@ -11,13 +11,14 @@
  *          [unique=0] [first=1] [rate=0] [stamps=0] [hold=0]
  *          [target=/v1/...]
  *
- * rate=R starts R requests a second whatever the answers do (open loop), and
- * latency counts from when a request was due.  stamps=1 tells besides what of
- * it passed between them and the upstream: from the sending of a request to
- * when the kernel had its response, less what the upstream took.  hold=1 waits
- * with all connections open, once each has had the first bytes of its answer,
- * until standard input is closed.  unique=1 makes each request another prompt,
- * by numbers from "first" on.  Requests have a head of exactly LOAD_HEAD bytes.
+ * rate=R starts R requests a second, whether or not answers arrive (open
+ * loop); latency then counts from the time when a request was due.  stamps=1
+ * also reports the part of it between client and upstream: from sending a
+ * request until the kernel has its response, less the upstream's time.  hold=1
+ * waits with all connections open, once each has the first bytes of its
+ * answer, until standard input is closed.  unique=1 makes each request a new
+ * prompt, numbered from "first".  Requests have a head of exactly LOAD_HEAD
+ * bytes.
  */
 
 
@@ -47,8 +48,8 @@ typedef struct {
     uint64_t       left;
     uint64_t       due;
     uint64_t       began;        /* with stamps: when it was sent */
-    uint64_t       came;         /* and when what was read last came */
-    uint64_t       took;         /* by the upstream */
+    uint64_t       came;         /* arrival of the last byte */
+    uint64_t       took;         /* time in the upstream */
     size_t         got;
     char           tail[5];
     bench_body_t   body;
@@ -139,7 +140,7 @@ bad:
 }
 
 
-/* padded, so that a server's buffer for it can be of its size */
+/* padded, so that a server's buffer can fit it exactly */
 static void
 load_make_head(size_t len)
 {
@@ -264,7 +265,7 @@ load_finish(load_conn_t *c, int ok)
 }
 
 
-/* returns 1 when the response is complete, -1 if it is none */
+/* returns 1 when the response is complete, -1 if it is invalid */
 static int
 load_response(load_conn_t *c, char *data, size_t n)
 {
@@ -368,7 +369,7 @@ load_compare(const void *a, const void *b)
 }
 
 
-/* of values that are sorted; 0 if there are none */
+/* returns a quantile of sorted values; 0 if there are none */
 static double
 load_percentile(const double *value, unsigned n, double part)
 {
@@ -376,7 +377,7 @@ load_percentile(const double *value, unsigned n, double part)
 }
 
 
-/* starts what is due; returns when the next one is, in ns, or 0 */
+/* starts the requests that are due; returns ns until the next one, or 0 */
 static uint64_t
 load_schedule(uint64_t begin)
 {

@@ -5,15 +5,14 @@
 
 
 /*
- * An engine that does nothing but read: each request to its last byte, before
- * it answers.
+ * An engine without work: reads each request to its last byte, then answers.
  *
  *     upstream [stamps] PORT...
  *
- * A target with "chunks=N" gets N events, one each "us=U" microseconds; with
- * "hold" one event, and then nothing until the client goes.  With stamps the
- * time "created" is how long the answer took, in nanoseconds from when the
- * kernel had all of the request.
+ * A target with "chunks=N" gets N events, one every "us=U" microseconds; with
+ * "hold" one event, and then nothing until the client leaves.  With stamps,
+ * the field "created" is the time of the answer in nanoseconds, from the
+ * arrival of the whole request in the kernel.
  */
 
 
@@ -41,9 +40,9 @@ struct up_conn_s {
     unsigned    in_body:1;
     unsigned    hold:1;
     size_t      head_len;
-    uint64_t    left;            /* of the body */
+    uint64_t    left;            /* bytes of the body to come */
     uint64_t    chunks;          /* still to be sent */
-    uint64_t    came;            /* what was read last, by the kernel's stamp */
+    uint64_t    came;            /* arrival of the last byte, by the kernel */
     char        tail[5];
     up_conn_t  *next;            /* streaming */
     up_conn_t **prev;
@@ -59,7 +58,7 @@ static up_conn_t  *up_streams;
 static char        up_buf[UP_READ];
 
 
-/* one body that answers all that routers ask their engines for */
+/* one body that answers all requests of routers to their engines */
 
 static const char  up_answer[] =
     "{\"id\":\"x\",\"object\":\"chat.completion\",\"created\":%llu,"
@@ -138,7 +137,7 @@ up_send(up_conn_t *c, const char *data, size_t len)
 }
 
 
-/* an event in a chunk of its own; the last one ends the response */
+/* sends an event in its own chunk; the last one ends the response */
 static int
 up_send_event(up_conn_t *c)
 {
@@ -216,7 +215,7 @@ up_respond(up_conn_t *c)
 }
 
 
-/* eats body bytes; returns how many, or -1 at the end of a connection */
+/* reads body bytes; returns their number, or -1 at the end of a connection */
 static int
 up_body(up_conn_t *c, const char *data, size_t len)
 {
@@ -229,7 +228,7 @@ up_body(up_conn_t *c, const char *data, size_t len)
         return c->left ? 1 : up_respond(c);
     }
 
-    /* no chunk of JSON ends like this, so its end may be known by it */
+    /* no chunk of JSON ends like this, so this is the end */
 
     for (n = 0; n < len; n++) {
         memmove(c->tail, c->tail + 1, 4);
@@ -412,7 +411,10 @@ main(int argc, char **argv)
                 up_read(c);
             }
 
-            /* events of a connection closed just now are not to be had */
+            /*
+             * epoll must not return events of a connection that was just
+             * closed
+             */
 
             if (c == NULL && n > 1) {
                 break;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""nginx with kvroute beside the same nginx with least_conn: CPU time of the
-worker per request, taking turns A B A B, and instructions of the user side by
-callgrind.  Prints tables and writes wire.json.
+"""nginx with kvroute and the same nginx with least_conn: CPU time of the worker
+per request, in turns A B A B, and instructions in user space by callgrind.
+Prints tables and writes wire.json.
 
     wire.py [PART...]     parts: cpu streams memory count one peers clients
 
-BEFORE=FILE.so has instructions of requests alone, beside those of that build of
+BEFORE=FILE.so compares instructions per request with those of another build of
 the module, and writes wire-before.json.
 """
 
@@ -33,7 +33,7 @@ PAIRS = 31 if FULL else 15
 SIZES = [('2k', 2048, 3000), ('32k', 32768, 1200), ('256k', 262144, 240),
          ('2m', 2097152, 48)]
 
-# replies that are learned, and those whose tokens are logged too
+# replies that are learned, also with their tokens in the log
 
 STREAMS = [('plain', {}),
            ('usage', {'http': "log_format tokens '$kvroute_prompt_tokens "
@@ -41,13 +41,13 @@ STREAMS = [('plain', {}),
                               "$kvroute_completion_tokens';",
                       'log': '/dev/null tokens'})]
 
-# what needs no prompt: with a single peer nothing is to be chosen
+# cases that need no prompt: with a single peer there is no choice
 
 UNPARSED = [('one peer', {}, 1),
             ('least_request',
              {'policy': 'kvroute least_request zone=bench'}, 4)]
 
-# clients that are not load.c: h2load, whose "--h1" is HTTP/1.1
+# clients other than load.c: h2load; its "--h1" is HTTP/1.1
 
 CLIENTS = [('HTTP/1.1', 'http', ['--h1']), ('HTTP/2', 'http', []),
            ('HTTP/1.1, TLS', 'https', ['--h1']), ('HTTP/2, TLS', 'https', [])]
@@ -56,7 +56,7 @@ first = 1
 
 
 def turn(nginx, size, n, kind, unique, **kw):
-    """CPU microseconds a request, and requests a second."""
+    """Returns CPU microseconds per request, and requests per second."""
     global first
 
     before = cpu(nginx.pid)
@@ -73,8 +73,8 @@ def turn(nginx, size, n, kind, unique, **kw):
 
 
 def pairs(a, b, size, n, kind='code', unique=0, count=PAIRS, **kw):
-    """Medians: of A, of what B takes more, of their ratio, and of that of
-    requests a second."""
+    """Returns medians: of A, of the difference B - A, of the ratio, and of the
+    ratio of requests per second."""
     turn(a, size, n, kind, unique, **kw)
     turn(b, size, n, kind, unique, **kw)
 
@@ -101,8 +101,8 @@ def row(name, r):
 
 
 def together(a, b, streams, chunks, count):
-    """Medians, as above, of two that work at the same time, so that what the
-    machine does otherwise befalls both; and how sure the ratio is."""
+    """Returns the same medians for two that run at the same time, so that other
+    work affects both, and the standard error of the ratio."""
     global first
 
     plain, added, ratio = [], [], []
@@ -124,7 +124,7 @@ def together(a, b, streams, chunks, count):
         spent = [(cpu(x.pid) - y) / n * 1e6 for x, y in zip(pair, before)]
         x, y = reversed(spent) if i % 2 else spent
 
-        # the first time warms up
+        # the first round warms up
 
         if i:
             plain.append(x)
@@ -143,7 +143,7 @@ def cpu_part(results):
     a = Nginx(engines, True)
     b = Nginx(engines, False)
 
-    # nginx against itself, and with the least that a module can do
+    # nginx compared with itself, and with a minimal module
 
     controls = {'twice': Nginx(engines, True),
                 'no-op': Nginx(engines, True, control='none'),
@@ -189,7 +189,7 @@ def cpu_part(results):
     for x in [a, b] + list(controls.values()):
         x.stop()
 
-    # a buffer for the head that has just its size: the body is in one buffer
+    # the buffer fits the head exactly, so the body is in a buffer of its own
 
     a = Nginx(engines, True, head='512')
     b = Nginx(engines, False, head='512')
@@ -210,7 +210,8 @@ def cpu_part(results):
 
 
 def one_part(results):
-    """Where no prompt is needed: a single peer, a policy that has no use."""
+    """Cases that need no prompt: a single peer, or a policy without a use for
+    it."""
     engines = upstream(4)
     results['unparsed_ratio'] = {}
 
@@ -239,7 +240,7 @@ def peers_part(results):
 
 
 def clients_part(results):
-    """A prompt of 32 KB, again and again, by other versions of HTTP."""
+    """Repeats a prompt of 32 KB, with other versions of HTTP."""
     if not shutil.which('h2load'):
         print('clients: h2load is not installed')
         return
@@ -283,7 +284,7 @@ def clients_part(results):
 
 
 def streams_part(results):
-    """2,000 events a reply, one each millisecond, sixteen replies at once."""
+    """Sixteen replies at once, of 2,000 events each, one per millisecond."""
     engines = upstream(4)
     ratios = results['stream_chunk_ratio'] = {}
     sure = results['stream_chunk_error'] = {}
@@ -309,7 +310,7 @@ def streams_part(results):
 
 
 def memory_part(results):
-    """Bytes an open stream takes beyond plain nginx."""
+    """Returns the bytes of an open stream beyond those of plain nginx."""
     found = results['stream_bytes'] = {}
 
     for n in (64, 1000, 10000) if FULL else (64, 1000):
@@ -319,7 +320,7 @@ def memory_part(results):
             engines = upstream(4)
             x = Nginx(engines, plain, workers=2)
 
-            # so that what is allocated once is there before
+            # open one stream first, so that one-time allocations are done
 
             load(port=x.port, requests=200, conns=32, size=2048)
             before = memory(x.pid)
@@ -337,7 +338,8 @@ def memory_part(results):
 
 
 def count_part(results):
-    """Instructions of nginx itself, a request: what no neighbour disturbs."""
+    """Counts nginx's instructions per request; other work does not change
+    them."""
     engines = upstream(4)
     found = results['instructions'] = {}
 
@@ -347,7 +349,7 @@ def count_part(results):
         n = max(n // 40, 8)
         found[name] = {}
 
-        # to nginx itself one body is as good as another
+        # plain nginx treats all bodies alike
 
         v = slope(engines, True, size, n)
 
@@ -357,7 +359,7 @@ def count_part(results):
             print('%-24s %10.0f %10.0f' % ('%s %s' % (name, what), v, x),
                   flush=True)
 
-    # where no prompt is needed
+    # cases that need no prompt
 
     ratios = results['unparsed_instruction_ratio'] = {}
 
@@ -368,7 +370,7 @@ def count_part(results):
         print('%-24s %10.0f %10.0f %8.3f' % ('32k ' + name, v, x - v, x / v),
               flush=True)
 
-    # what it takes to know who does worse than the others
+    # the cost of comparing servers, by kvroute_eject
 
     v = slope(engines, False, 2048, 60,
               conf={'policy': 'kvroute kv_cache zone=bench; kvroute_eject off'})
@@ -376,7 +378,7 @@ def count_part(results):
     found['ejection'] = x
     print('%-24s %10.0f %10.0f' % ('2k kvroute_eject', v, x), flush=True)
 
-    # slowly, or several come at once and nginx has less to do for each
+    # slowly: if several chunks arrive together, nginx has less to do for each
 
     def chunk(plain, conf={}):
         few, many = (instructions(engines, plain, 2048, 1, conf=conf,
@@ -398,7 +400,7 @@ def count_part(results):
 
 
 def instructions(engines, plain, size, n, unique=0, conf={}, **kw):
-    """All that nginx executes for n requests, its start too."""
+    """Returns all instructions of nginx for n requests, its start included."""
     alike = ('env', 'LD_PRELOAD=%s/alike.so' % BIN)
 
     def run(prefix):
@@ -415,12 +417,13 @@ def slope(engines, plain, size, n, unique=0, conf={}):
 
 
 def compare(before):
-    """Instructions of requests, by another build of the module and by ours."""
+    """Compares the instructions of another build of the module with those of
+    this one."""
     engines = upstream(8)
     found = {}
     harness.MODULE = BIN + '/counted.so'
 
-    # ours with those extensions that KVROUTE_MODULES names
+    # this build with the extensions that KVROUTE_MODULES names
 
     more = modules(MODULE)[1:] if 'KVROUTE_MODULES' in os.environ else []
 
@@ -433,7 +436,8 @@ def compare(before):
 
             for key, module in (('before', before), ('now', MODULE)):
 
-                # of one name: what is allocated for it moves all else
+                # names of the same length: another length would move all other
+                # allocations
 
                 shutil.copy(module, harness.MODULE)
 
@@ -454,7 +458,7 @@ def compare(before):
 
 
 def plots(results):
-    """What there is of it, as SVG beside the JSON."""
+    """Draws the results as SVG, beside the JSON."""
     sizes = [name for name, size, n in SIZES]
 
     def rows(found, what):

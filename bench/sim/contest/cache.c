@@ -1,5 +1,5 @@
 /*
- * Results kept from run to run, a file for each point and seed.
+ * Results of earlier runs, a file for each point and seed.
  */
 
 #include <stdio.h>

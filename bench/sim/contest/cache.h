@@ -1,4 +1,4 @@
-/* Results of a point by one seed, by policies' names, kept in files. */
+/* Results of a point and a seed, by names of policies, in files. */
 
 #ifndef KVS_CACHE_H
 #define KVS_CACHE_H

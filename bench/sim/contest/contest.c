@@ -1,5 +1,5 @@
 /*
- * Who takes part where, and the runs, in several processes.
+ * Which policy runs where, and the runs, in several processes.
  */
 
 #include <stdatomic.h>
@@ -15,19 +15,19 @@
 #include "bench/sim/router/router.h"
 
 
-/* how many mean sessions, or replies, a run lasts */
+/* length of a run, in mean sessions or replies */
 #define KVS_SPANS    5
 #define KVS_REPLIES  40
 
-/* s, of hot beginnings at least: shares count from the first minute on */
+/* s, at least, for hot prefixes: shares count after the first minute */
 #define KVS_LONG     180
 #define KVS_CLOSED   1500
 
-/* requests of such a run that are enough */
+/* enough requests for such a run */
 #define KVS_FEW      2000
 
 
-/* whether one of the list's parts is in the name */
+/* returns whether the name contains one of the list's parts */
 int
 kvs_listed(const char *list, const char *name)
 {
@@ -148,7 +148,7 @@ kvs_contest_takes(const kvs_contest_t *c, const kvs_point_t *point,
 }
 
 
-/* a run must be long enough for sessions and for batches to come and go */
+/* a run is long enough for sessions and batches to come and go */
 uint32_t
 kvs_scenario_requests(const kvs_scenario_t *sc, double rate, uint32_t least)
 {

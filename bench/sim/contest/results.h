@@ -1,6 +1,6 @@
 /*
- * What is asked for, and what came of it: every policy on every scenario at
- * every load, by some seeds.
+ * Options and results: each policy in each scenario at each load, with several
+ * seeds.
  */
 
 #ifndef KVS_RESULTS_H
@@ -14,7 +14,7 @@
 #define KVS_SEEDS     16
 #define KVS_JOBS      256
 
-/* what is completed of what falls due, at the knee at least */
+/* at the knee at least this share of the due requests is completed */
 #define KVS_KNEE      0.98
 
 
@@ -29,21 +29,21 @@ typedef struct {
 
 typedef struct {
     unsigned               full:1;
-    unsigned               lab:1;      /* other parameters of ours, too */
-    unsigned               study:1;    /* the index study everywhere */
+    unsigned               lab:1;      /* our policies with other parameters */
+    unsigned               study:1;    /* the index study in all scenarios */
     unsigned               quiet:1;
-    unsigned               summary:1;  /* no table of each point */
-    const char            *only;       /* scenarios, by parts of their names */
+    unsigned               summary:1;  /* no table for each point */
+    const char            *only;       /* parts of names of scenarios */
     const char            *policies;   /* the same */
     const char            *traces;
     const char            *out;
     const char            *cache;      /* directory of results to reuse */
     uint32_t               seeds;
-    uint64_t               seed;       /* the first of them */
+    uint64_t               seed;       /* the first seed */
     uint32_t               requests;
     uint32_t               jobs;
-    double                 load;       /* 0: those of the table */
-    double                 length;     /* of a run, to what it needs */
+    double                 load;       /* 0: the loads of the table */
+    double                 length;     /* share of the usual length of a run */
 } kvs_options_t;
 
 
@@ -55,7 +55,7 @@ typedef struct {
     uint32_t               npolicies;
     uint32_t               seeds;
 
-    /* [point][policy][seed]; measured is 0 where it was not run */
+    /* [point][policy][seed]; measured is 0 for runs that were skipped */
     kvs_result_t          *result;
 } kvs_contest_t;
 

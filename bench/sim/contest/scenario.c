@@ -1,7 +1,7 @@
 #include "bench/sim/contest/scenario.h"
 
 
-/* models on cards */
+/* models and GPUs */
 #define KVS_8B    "llama-8b-bf16-h100"
 #define KVS_24B   "devstral-24b-fp8-h100"
 #define KVS_24B2  "devstral-24b-fp8-h100-tp2"
@@ -17,7 +17,7 @@
 #define KVS_SYNTHETIC                                                         \
     { .shape = KVS_TRACE, .trace = "synthetic" }
 
-/* one prompt of 2,000 tokens that all share; long replies, or long questions */
+/* a prompt of 2,000 tokens that all share; long replies, or long questions */
 
 #define KVS_HOT_DECODE                                                        \
     { .shape = KVS_HOT, .prefixes = 1,                                        \
@@ -66,14 +66,14 @@
     { KVS_CHATS, .document = { 14000, 0.9 }, .share = 0.08 }
 
 /*
- * The same chats beside documents: their share of the requests, their tokens,
- * and their number (0: each document is sent once)
+ * The same chats and documents: the documents' share of the requests, their
+ * tokens, and their number (0: each document is sent once).
  */
 
 #define KVS_CHATS_AND(part, tokens, n)                                        \
     { KVS_CHATS, .document = { tokens, 0.5 }, .share = part, .parts = n }
 
-/* 8 of 2,000 documents, a reply of so many tokens */
+/* 8 of 2,000 documents, and a reply of this many tokens */
 
 #define KVS_DOCS(out)                                                         \
     { .shape = KVS_RAG, .prefixes = 2000, .zipf = 0.9,                        \
@@ -86,14 +86,14 @@
       .question = { 150, 0.8 }, .output = { 250, 0.8 } }
 
 
-/* a beginning that all share, a part of one's own, an answer */
+/* a shared prefix, a part of the request's own, an answer */
 
 #define KVS_BEGIN(shared, own, answer)                                        \
     { .shape = KVS_HOT, .prefixes = 1,                                        \
       .prefix_min = shared, .prefix_max = shared,                             \
       .question = { own, 0.5 }, .output = { answer, 0.5 } }
 
-/* for a quarter of the run most requests begin alike */
+/* for a quarter of the run most requests share a prefix */
 
 #define KVS_SURGE                                                             \
     { .shape = KVS_HOT, .prefixes = 200, .zipf = 1.0,                         \
@@ -101,7 +101,7 @@
       .share = 0.7, .from = 0.45, .to = 0.7,                                  \
       .question = { 400, 0.5 }, .output = { 400, 0.5 } }
 
-/* two models, or adapters of one, on the same engines */
+/* two models, or two adapters of one model, on the same engines */
 
 #define KVS_TWO                                                               \
     { .shape = KVS_HOT, .prefixes = 2, .zipf = 1.0,                           \
@@ -113,7 +113,7 @@
       .prefix_min = 2000, .prefix_max = 12000,                                \
       .question = { 150, 0.5 }, .output = { 250, 0.5 } }
 
-/* agents that fork over 40,000 tokens, a given time after the first one */
+/* agents that fork over 40,000 tokens, some time after the first one */
 
 #define KVS_FORKS(after)                                                      \
     { .shape = KVS_BURST, .parts = 43, .spread = 0.2, .pause = { after, 0 },  \
@@ -137,7 +137,7 @@
       .prefix_min = 4000, .prefix_max = 12000,                                \
       .question = { 150, 0.5 }, .output = { 250, 0.5 } }
 
-/* sessions that grow by 700 tokens a step, with one long beginning */
+/* sessions that grow by 700 tokens a step, with one long prefix */
 
 #define KVS_THIRDS(shared, pause_s)                                           \
     { .shape = KVS_AGENTS, .prefixes = 1,                                     \
@@ -221,7 +221,7 @@ const kvs_scenario_t  kvs_scenarios[] = {
     { "people_70b", KVS_FULL|KVS_INDEX, KVS_FLEET(KVS_70B, 8), KVS_PEOPLE,
       NULL },
 
-    /* little or nothing to reuse */
+    /* little or no reuse */
 
     { "short", KVS_ALWAYS, KVS_FLEET(KVS_8B, 8), KVS_SHORT, NULL },
     { "short_70b", KVS_FULL, KVS_FLEET(KVS_70B, 4), KVS_SHORT, NULL },
@@ -265,7 +265,7 @@ const kvs_scenario_t  kvs_scenarios[] = {
     { "burst", KVS_ALWAYS, KVS_FLEET(KVS_8B, 8), KVS_SIBLINGS, NULL },
     { "burst_70b", KVS_FULL, KVS_FLEET(KVS_70B, 8), KVS_SIBLINGS, NULL },
 
-    /* further answers than to wait or to compute; make bench-burst */
+    /* alternatives to waiting and computing; make bench-burst */
 
     { "forks", KVS_FULL, KVS_FLEET(KVS_24B, 8, KVS_FETCHES),
       KVS_FORKS(4), "forks_new" },
@@ -281,7 +281,7 @@ const kvs_scenario_t  kvs_scenarios[] = {
     { "documents_gpu", KVS_FULL,
       KVS_FLEET(KVS_8B, 8, KVS_FETCHES, .closed = 128), KVS_QUESTIONS, NULL },
 
-    /* things happen */
+    /* failures and changes */
 
     { "agents_restart", KVS_ALWAYS|KVS_INDEX|KVS_RESTART,
       KVS_FLEET(KVS_24B2, 4, .restart_at = 0.5, .restart_for = 30),
@@ -306,7 +306,7 @@ const kvs_scenario_t  kvs_scenarios[] = {
     { "zipf_aborts", KVS_FULL, KVS_FLEET(KVS_8B, 8, .aborts = 0.2), KVS_ZIPF,
       "zipf" },
 
-    /* several routers, with one memory and each for itself */
+    /* several routers, with shared memory and without */
 
     { "agents_routers_2", KVS_FULL, KVS_FLEET(KVS_24B2, 4, .routers = 2),
       KVS_AGENT(2), "agents" },
@@ -329,8 +329,8 @@ const kvs_scenario_t  kvs_scenarios[] = {
       KVS_FLEET(KVS_8B, 8, .routers = 8, .unshared = 1), KVS_ZIPF, "zipf" },
 
     /*
-     * Hot beginnings: tokens that all share, of one's own, of the answer.
-     * Fixed before any score was tried on them.
+     * Hot prefixes: shared tokens, tokens of the request's own, tokens of the
+     * answer.  The list was fixed before any score was tried on it.
      */
 
     { "hot_1k_100_50", KVS_ALWAYS|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
@@ -409,7 +409,7 @@ const kvs_scenario_t  kvs_scenarios[] = {
     { "asked_50", KVS_ALWAYS|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
       KVS_ASKED_BY(50), NULL },
 
-    /* a third of the sessions to a replica is all that it can hold */
+    /* a replica can cache a third of the sessions at most */
 
     { "thirds", KVS_ALWAYS|KVS_HOTS,
       KVS_FLEET(KVS_24B, 3, .kv_tokens = 40000, .closed = 24),
@@ -428,7 +428,7 @@ const kvs_scenario_t  kvs_scenarios[] = {
 };
 
 
-/* under least_request, as "contest --calibrate" found them */
+/* knees under least_request, from "contest --calibrate" */
 
 static const struct {
     const char  *name;

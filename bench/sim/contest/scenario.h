@@ -11,20 +11,20 @@
 
 #define KVS_LOADS     6
 
-/* what fleets of a fixed number of sessions are run at; they have no knee */
+/* loads of fleets with a fixed number of sessions, which have no knee */
 #define KVS_NO_LOAD   0.5
 
 /* when a scenario is run */
 #define KVS_ALWAYS    0x01
 #define KVS_FULL      0x02
-#define KVS_LARGE     0x04      /* if it is named: make bench-sim-large */
+#define KVS_LARGE     0x04      /* only if it is named: make bench-sim-large */
 
-/* and whether in the study of the index, and as what */
+/* flags: its group in the study of the index */
 #define KVS_INDEX     0x10
-#define KVS_STARVED   0x20      /* replicas cannot hold what would be reused */
-#define KVS_RESTART   0x40      /* one of them is empty in the middle */
+#define KVS_STARVED   0x20      /* caches are too small for the reuse */
+#define KVS_RESTART   0x40      /* one replica is restarted in the middle */
 
-/* of the hot beginnings: a contest of its own, at loads of its own */
+/* hot prefixes: a contest of their own, with their own loads */
 #define KVS_HOTS      0x80
 
 
@@ -33,7 +33,7 @@ typedef struct {
     unsigned       flags;
     kvs_fleet_t    fleet;
     kvs_shape_t    shape;
-    const char    *knee_of;     /* NULL: its own */
+    const char    *knee_of;     /* scenario whose knee it uses; NULL: its own */
 } kvs_scenario_t;
 
 
@@ -44,7 +44,7 @@ extern const double  kvs_loads_always[KVS_LOADS + 1];
 extern const double  kvs_loads_full[KVS_LOADS + 1];
 extern const double  kvs_loads_hot[KVS_LOADS + 1];
 
-/* requests per second, 0 if it was not calibrated */
+/* returns the knee in requests per second, or 0 if it was not calibrated */
 double kvs_scenario_knee(const kvs_scenario_t *sc);
 
 

@@ -1,15 +1,16 @@
 /*
- * What an engine can really deliver: "make bench-tiers".
+ * What an engine really has cached: "make bench-tiers".
  *
- * Engines with host memory, disk or a store below the GPU's memory, and hybrid
- * models, which resume only at some places.  The oracle is the shipped score on
- * the engines' true state, with the true price of each load.  "told" knows the
- * size of each tier, "learned" what vLLM's metrics report (the GPU's part) and
- * the cached tokens of replies, "usage" these alone.
+ * Engines have host memory, disk or a store below the GPU's memory, or they
+ * are hybrid models, which resume only at some places.  The oracle is the
+ * shipped score with the engines' true state and the true price of each load.
+ * "told" knows the size of each tier.  "learned" knows vLLM's metrics (the
+ * GPU's part) and the cached tokens in replies.  "usage" knows the cached
+ * tokens only.
  *
  * Rates are such that the oracle's engines are busy and do not fall behind.
- * Runs are long, because caches fill slowly and a router that is wrong about
- * them leaves copies: after 3,000 requests "told" was at 1.0 where it was at
+ * Runs are long, because caches fill slowly, and because a router with a wrong
+ * idea of them leaves copies: "told" was at 1.0 after 3,000 requests and at
  * 1.15 after 12,000.
  */
 
@@ -26,7 +27,7 @@
 #define KVS_24B   "devstral-24b-fp8-h100"
 #define KVS_L40S  "llama-8b-bf16-l40s"
 
-/* 4,000 tokens of a document that is asked about again, a question, an answer */
+/* a document of 4,000 tokens that is used again, a question, an answer */
 
 #define KVS_DOCUMENTS(n)                                                      \
     { .shape = KVS_HOT, .prefixes = n,                                        \
@@ -46,13 +47,13 @@
       .question = { 400, 0.8 }, .output = { 150, 0.6 },                       \
       .steps = { 12, 0.3 }, .pause = { 20, 0.6 } }
 
-/* a prompt that 16 kinds of requests begin with, and 700 tokens of their own */
+/* a prefix shared by 16 kinds of requests, and 700 tokens of their own */
 
 #define KVS_BRANCH(n)                                                         \
     { .shape = KVS_HOT, .prefixes = 16, .prefix_min = n, .prefix_max = n,     \
       .question = { 700, 0 }, .output = { 60, 0.5 } }
 
-/* 40,000 tokens on the GPU: 960,000 are three times what eight hold */
+/* 40,000 tokens on the GPU: 960,000 are three times the caches of eight */
 
 #define KVS_BELOW(...)                                                        \
     { .hardware = KVS_24B, .replicas = 8, .kv_tokens = 40000, __VA_ARGS__ }
@@ -90,7 +91,7 @@ static const struct {
 };
 
 #define KVS_CASES      kvr_nelts(kvs_tiers_cases)
-#define KVS_TIERS_RATE  1500      /* s of a closed one */
+#define KVS_TIERS_RATE  1500      /* s; requests that a closed fleet makes */
 
 
 typedef struct {
@@ -147,7 +148,7 @@ kvs_tiers_task(void *data, uint32_t i)
 }
 
 
-/* the mean over the seeds */
+/* returns the mean over the seeds */
 static double
 kvs_tiers_mean(const kvs_tiers_t *t, size_t scenario, uint32_t policy,
     size_t offset)
@@ -167,7 +168,7 @@ kvs_tiers_mean(const kvs_tiers_t *t, size_t scenario, uint32_t policy,
     kvs_tiers_mean(t, scenario, policy, offsetof(kvs_result_t, field))
 
 
-/* the oracle, if there is none of this name */
+/* returns the policy with this name, or the oracle */
 static uint32_t
 kvs_tiers_find(const kvs_tiers_t *t, const char *name)
 {
@@ -181,7 +182,7 @@ kvs_tiers_find(const kvs_tiers_t *t, const char *name)
 }
 
 
-/* one row; 1 if it was run */
+/* prints a row; returns 1 if it was run */
 static void
 kvs_tiers_row(const kvs_tiers_t *t, size_t k, uint32_t p, cJSON *json)
 {
@@ -219,7 +220,7 @@ kvs_tiers_row(const kvs_tiers_t *t, size_t k, uint32_t p, cJSON *json)
 }
 
 
-/* the worst of a policy; hybrid: of these scenarios, or of the others */
+/* returns the worst of a policy; hybrid: in hybrid scenarios, or in others */
 static double
 kvs_tiers_worst(const kvs_tiers_t *t, const char *name, int hybrid)
 {
@@ -276,7 +277,7 @@ kvs_tiers_hybrid(const kvs_tiers_t *t, cJSON *json)
 }
 
 
-/* the oracle is always asked */
+/* the oracle always runs */
 static void
 kvs_tiers_contender(kvs_tiers_t *t, const kvs_policy_t *policy)
 {

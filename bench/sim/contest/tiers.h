@@ -5,7 +5,7 @@
 #include "bench/sim/contest/contest.h"
 
 
-/* tiers of cache and hybrid models: prints a table, writes o->out */
+/* runs cache tiers and hybrid models: prints a table, writes o->out */
 int kvs_tiers(const kvs_options_t *o);
 
 

@@ -1,9 +1,9 @@
 /*
- * What another fleet would bring: "make bench-whatif".
+ * What another fleet would improve: "make bench-whatif".
  *
- * Each scenario is run with the fleet of today, whose router estimates what a
- * change would bring (core/learn/kvr_whatif.h).  Then the fleet is changed and
- * run with the same sessions.
+ * Each scenario runs with the present fleet, whose router estimates the effect
+ * of a change (core/learn/kvr_whatif.h).  Then the fleet is changed and runs
+ * the same sessions.
  *
  * The scenarios were fixed before the estimate was tuned.
  */
@@ -97,7 +97,7 @@ static const struct {
       KVR_WHATIF_MORE },
 };
 
-/* what is wanted of the errors */
+/* aims for the errors */
 #define KVS_WHATIF_CACHED  0.03
 #define KVS_WHATIF_FIRST   0.25
 
@@ -116,14 +116,16 @@ typedef struct {
 } kvs_whatif_t;
 
 
-/* of all points; the worst errors, their sum, and how many are as wanted */
+/*
+ * sums of all points: the worst errors, the mean, and how many meet the aims
+ */
 typedef struct {
     double         cached;
     double         first;
     double         cached_sum;
     uint32_t       cached_within;
     uint32_t       first_within;
-    uint32_t       cached_between;   /* what is stated */
+    uint32_t       cached_between;   /* within the stated range */
     uint32_t       first_between;
 } kvs_whatif_sum_t;
 
@@ -133,7 +135,7 @@ static const kvs_router_conf_t  kvs_whatif_conf = {
     .metrics = 1, .replies = 1, .zone = 256
 };
 
-/* of the process: one run at a time */
+/* state of the process, for one run at a time */
 
 static kvs_whatif_run_t  *kvs_whatif_here;
 static int                kvs_whatif_begun;
@@ -146,7 +148,7 @@ kvs_whatif_of(kvs_router_t *ro)
 }
 
 
-/* what the run begins with does not count */
+/* the start of a run does not count */
 static uint32_t
 kvs_whatif_pick(void *data, kvs_request_t *rq, double now)
 {
@@ -242,7 +244,7 @@ kvs_whatif_error(double estimate, double real)
 }
 
 
-/* one point; adds its errors to those of the others */
+/* runs a point, and adds its errors to the sums */
 static void
 kvs_whatif_point(const kvs_whatif_t *t, size_t k, uint32_t seed, cJSON *list,
     kvs_whatif_sum_t *sum)
@@ -349,7 +351,7 @@ kvs_whatif(const kvs_options_t *o)
     cJSON_AddItemToObject(json, "point", list);
 
     printf("\n%d points; worst: cached %.3f, P95 %.2f; within 0.03: %u, "
-           "within 0.25: %u; mean: cached %.4f; between what is stated (!: "
+           "within 0.25: %u; mean: cached %.4f; within the stated range (!:  "
            "not): %u, and P95: %u\n",
            cJSON_GetArraySize(list), sum.cached, sum.first, sum.cached_within,
            sum.first_within, sum.cached_sum / cJSON_GetArraySize(list),

@@ -5,7 +5,7 @@
 #include "bench/sim/contest/contest.h"
 
 
-/* what another fleet would bring: predicted, then simulated */
+/* another fleet: predicted, then simulated */
 int kvs_whatif(const kvs_options_t *o);
 
 

@@ -1,7 +1,7 @@
 /*
- * The contest's sessions as requests of bench/queue's model, which waits and
- * lets in by core/kvr_queue.  One session in five is urgent, the others are
- * batch; they wait for as long as it takes, and nobody is turned away.
+ * The contest's sessions as requests of bench/queue's model, with waiting and
+ * admission by core/kvr_queue.  One session in five is urgent, the others are
+ * batch.  Requests wait as long as needed, and none is rejected.
  */
 
 #include "bench/queue/fleet.h"
@@ -14,7 +14,7 @@
 
 
 typedef struct {
-    kvs_sim_t         sim;         /* what a workload asks of a simulation */
+    kvs_sim_t         sim;         /* as the workload needs it */
     kvs_workload_t   *workload;
     uint32_t          due, done;
     kvs_sample_t      e2e;
@@ -44,7 +44,7 @@ kvs_queue_step(kvs_queue_t *wq, kvq_t *q, kvs_session_t *s, double t)
 }
 
 
-/* arrivals do not depend on what becomes of them: all of them now */
+/* arrivals do not depend on the results: submit all of them now */
 static void
 kvs_queue_first(void *data, kvq_t *q)
 {

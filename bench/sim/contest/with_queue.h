@@ -1,5 +1,5 @@
 /*
- * kv_cache with the queue in front, over the contest's workloads.
+ * kv_cache with the queue, with the contest's workloads.
  */
 
 #ifndef KVS_WITH_QUEUE_H
@@ -9,10 +9,10 @@
 #include "bench/sim/contest/scenario.h"
 
 
-/* whether the model of bench/queue has all that a scenario wants */
+/* returns whether bench/queue's model supports a scenario */
 int kvs_with_queue_takes(const kvs_scenario_t *sc);
 
-/* what kvs_run() is to a policy */
+/* like kvs_run() of a policy */
 int kvs_with_queue_run(const kvs_fleet_t *fleet, kvs_workload_t *workload,
     double rate, uint32_t requests, uint64_t seed, kvs_result_t *res);
 

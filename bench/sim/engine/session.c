@@ -31,7 +31,7 @@ kvs_session_create(uint32_t nsteps, uint32_t tokens)
     s->chain = (uint64_t *) (void *) p;
 
     s->nsteps = nsteps;
-    s->units = (uint32_t) units;   /* room, for kvs_text_init() */
+    s->units = (uint32_t) units;   /* room for kvs_text_init() */
 
     return s;
 }

@@ -1,4 +1,4 @@
-/* Sessions: what a client asks for, one step after the other. */
+/* Sessions: the requests of a client, step by step. */
 
 #ifndef KVS_SESSION_H
 #define KVS_SESSION_H
@@ -15,28 +15,28 @@ typedef struct {
     uint32_t          prompt;       /* tokens */
     uint32_t          output;
     double            pause;        /* s, before it */
-    double            due;          /* s, were every replica idle */
+    double            due;          /* s, if all replicas were idle */
 } kvs_step_t;
 
 
 /*
- * Steps that follow each other; each one's prompt is a prefix of the text,
- * and so is each one's prompt with its reply.
+ * Steps follow each other.  Each step's prompt is a prefix of the text, and so
+ * is its prompt with its reply.
  */
 struct kvs_session_s {
     double            arrival;
-    uint64_t          key_session;  /* what a client would send as its id */
-    uint64_t          key_text;     /* first 100 characters of the user's */
+    uint64_t          key_session;  /* session id that a client would send */
+    uint64_t          key_text;     /* of the user's first 100 characters */
     uint64_t         *chain;
     uint32_t          units;
     uint32_t          nsteps;
-    uint32_t          step;         /* under way */
+    uint32_t          step;         /* current step */
     uint32_t          live;         /* requests that refer to it */
     kvs_step_t       *steps;
 };
 
 
-/* s that an idle replica needs for a step, so many tokens of which are new */
+/* returns the s that an idle replica needs for a step with these new tokens */
 static inline double
 kvs_session_nominal(const kve_hw_t *hw, uint32_t fresh, uint32_t output)
 {
@@ -45,11 +45,11 @@ kvs_session_nominal(const kve_hw_t *hw, uint32_t fresh, uint32_t output)
 }
 
 
-/* in one piece, to be freed by free() */
+/* allocates a session in one piece, for free() */
 kvs_session_t *kvs_session_create(uint32_t nsteps, uint32_t tokens);
 
 
-/* whether somebody waits for a session's answers: one in so many */
+/* returns whether a session is urgent: one in this many */
 #define KVS_URGENT  5
 
 static inline int

@@ -5,7 +5,7 @@
 #include "bench/sim/engine/workload.h"
 
 
-#define KVS_PATIENCE   40       /* lengths of a run before it is given up */
+#define KVS_PATIENCE   40       /* lengths of a run until it is given up */
 #define KVS_SETTLED    60       /* s until each replica should have its share */
 
 
@@ -198,7 +198,7 @@ kvs_sim_event(kvs_sim_t *sim, kvs_event_t *ev)
         return;
     }
 
-    /* of an attempt, which may be over */
+    /* an event of an attempt that can be over */
 
     if (ev->gen != rq->gen) {
         return;
@@ -322,7 +322,7 @@ kvs_sim_events(kvs_sim_t *sim, size_t n, const kve_event_t *events)
 }
 
 
-/* whether a step that is due at t counts */
+/* returns whether a step that is due at t is measured */
 static int
 kvs_sim_measured(const kvs_sim_t *sim, double t)
 {
@@ -340,7 +340,7 @@ kvs_sim_arrive(kvs_sim_t *sim)
         s = kvs_workload_next(sim->workload, sim);
         sim->nsessions++;
 
-        /* the first of them come one after another within a second */
+        /* they arrive one after another within a second */
 
         s->arrival = sim->arrived < sim->fleet.closed && !sim->fleet.at_once
                      ? (double) sim->arrived / sim->fleet.closed : sim->now;
@@ -414,7 +414,7 @@ kvs_sim_step(kvs_sim_t *sim, kvs_session_t *s)
     if (sim->fleet.aborts > 0
         && kvs_rng_uniform(&sim->chance) < sim->fleet.aborts)
     {
-        /* somewhere in what it would take on an idle replica, or later */
+        /* a time within its duration on an idle replica, or later */
 
         kvs_events_push(&sim->events, sim->now
                           + 2 * kvs_rng_uniform(&sim->chance)
@@ -468,7 +468,9 @@ kvs_sim_send(kvs_sim_t *sim, kvs_request_t *rq)
 }
 
 
-/* those that wait for a replica's first token are asked again, in order */
+/*
+ * picks again for the requests that wait for a replica's first token, in order
+ */
 static void
 kvs_sim_again(kvs_sim_t *sim, uint32_t replica)
 {
@@ -483,7 +485,7 @@ kvs_sim_again(kvs_sim_t *sim, uint32_t replica)
             continue;
         }
 
-        /* it may be parked again, behind those that are still to be asked */
+        /* it can be parked again, behind those that are still to be picked */
 
         sim->nparked = i;
         rq->attempts--;
@@ -525,7 +527,7 @@ kvs_sim_done(kvs_sim_t *sim, kvs_request_t *rq)
                                  sim->workload->shape.prefix_min);
         sim->load[rq->replica]++;
 
-        /* of its own earlier prompts: what others have left does not count */
+        /* only the session's own earlier prompts count */
 
         s = rq->session;
         had = s->step ? s->steps[s->step - 1].prompt / KVS_UNIT_TOKENS
@@ -540,7 +542,7 @@ kvs_sim_done(kvs_sim_t *sim, kvs_request_t *rq)
 }
 
 
-/* the replica is gone, or cannot hold it: once more, elsewhere */
+/* the replica is gone, or too small: picks another one */
 static void
 kvs_sim_lost(kvs_sim_t *sim, kvs_request_t *rq)
 {
@@ -572,7 +574,7 @@ kvs_sim_abort(kvs_sim_t *sim, kvs_request_t *rq)
 {
     uint32_t  i;
 
-    /* 0: the replica has done with it, if the client does not know yet */
+    /* 0: the replica has finished it, but the client does not know yet */
 
     if (rq->req.state == 0) {
         return;
@@ -596,7 +598,7 @@ kvs_sim_abort(kvs_sim_t *sim, kvs_request_t *rq)
 }
 
 
-/* a request is over; its session goes on */
+/* a request has ended; its session continues */
 static void
 kvs_sim_end(kvs_sim_t *sim, kvs_request_t *rq)
 {
@@ -631,7 +633,7 @@ kvs_sim_end(kvs_sim_t *sim, kvs_request_t *rq)
 }
 
 
-/* a request that no router knows of, to one of the first quarter */
+/* a request that no router knows, to one of the first quarter */
 static void
 kvs_sim_foreign(kvs_sim_t *sim)
 {

@@ -1,10 +1,10 @@
 /*
- * What all replicas hold, by block: for routers that see it.
+ * The caches of all replicas, by block: for routers that see them.
  *
- * Each replica could be asked for each request.  That is hundreds of walks
- * from the first block on, nearly all of them along the same beginning.  So
- * replicas tell what they store and what they forget, as engines do with
- * their KV events but at once, and one walk finds who holds how much.
+ * Asking each replica for each request would take hundreds of walks from the
+ * first block on, nearly all along the same prefix.  So replicas report the
+ * blocks that they store and remove, as engines do by KV events, but at once.
+ * A single walk then finds which replica has how much.
  */
 
 #include "bench/model/prefix.h"
@@ -51,7 +51,7 @@ kvs_caches_cleared(void *data)
 }
 
 
-/* the table is right whenever the replica is settled, so steps do not matter */
+/* the table is right when the replica is settled, so steps do not matter */
 static void
 kvs_caches_step(void *data, double t)
 {
@@ -109,7 +109,7 @@ void
 kvs_caches_match(kvs_sim_t *sim, const kvs_request_t *rq, kvr_set_t set,
     uint32_t *matched)
 {
-    /* the last token is always computed, so its block is not found */
+    /* the last token is always computed, so its block does not count */
 
     kvs_prefix_match(sim->caches->held, rq->chain,
                      kvr_min(rq->units,

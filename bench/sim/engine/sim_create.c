@@ -1,5 +1,5 @@
 /*
- * The fleet of a run, as its description has it.
+ * Creates the fleet of a run from its description.
  */
 
 #include "bench/sim/engine/sim_caches.h"

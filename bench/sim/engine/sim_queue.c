@@ -1,5 +1,5 @@
 /*
- * Requests, which are used again, and the end of all that a run has.
+ * Requests, which are reused, and the end of a run.
  */
 
 #include "bench/sim/engine/sim_queue.h"
@@ -58,7 +58,7 @@ kvs_sim_free(kvs_sim_t *sim)
 
     for (k = 0; k < sim->nslabs; k++) {
 
-        /* sessions go with the last request that refers to them */
+        /* a session is freed with its last request */
 
         for (i = 0; i < KVS_SLAB; i++) {
             rq = (kvs_request_t *) sim->slabs[k] + i;

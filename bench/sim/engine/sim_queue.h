@@ -1,5 +1,5 @@
 /*
- * What the engine of the simulator is made of, for its own files only.
+ * Internal parts of the simulator's engine.
  */
 
 #ifndef KVS_SIM_QUEUE_H
@@ -31,7 +31,7 @@ enum {
 kvs_request_t *kvs_sim_request(kvs_sim_t *sim);
 void kvs_sim_release(kvs_sim_t *sim, kvs_request_t *rq);
 
-/* what is left of a run */
+/* frees the rest of a run */
 void kvs_sim_free(kvs_sim_t *sim);
 
 /* sim_create.c */

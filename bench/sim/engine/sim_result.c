@@ -1,5 +1,5 @@
 /*
- * What is measured of a run.
+ * The results of a run.
  */
 
 #include "bench/sim/engine/sim_queue.h"
@@ -24,7 +24,7 @@ kvs_sim_sample(kvs_sim_t *sim, const kvs_request_t *rq, double ttft,
 }
 
 
-/* of the busiest and the least busy replica, once all could have settled */
+/* loads of the busiest and the least busy replica, after all could settle */
 static void
 kvs_sim_shares(kvs_sim_t *sim, kvs_result_t *res)
 {

@@ -17,7 +17,7 @@ static void kvs_workload_trials(kvs_workload_t *w);
 static void kvs_session_due(kvs_session_t *s, const kvs_sim_t *sim);
 
 
-/* contents of different kinds must not be taken for each other */
+/* kinds of content have different seeds */
 enum {
     KVS_SEED_PREFIX = 1,
     KVS_SEED_QUESTION,
@@ -203,7 +203,9 @@ kvs_workload_next(kvs_workload_t *w, const kvs_sim_t *sim)
 
         s = kvs_workload_draw(w, &t);
 
-        /* evenly, so that they come in order; the first one earlier */
+        /*
+         * at even intervals, so that they come in order; the first one earlier
+         */
 
         s->arrival = w->start
                      + w->shape.spread * (w->shape.parts - 1 - w->siblings)
@@ -211,7 +213,7 @@ kvs_workload_next(kvs_workload_t *w, const kvs_sim_t *sim)
                      + (w->siblings + 1 < w->shape.parts
                         ? w->shape.pause.mean : 0);
 
-        /* bursts may overlap; arrivals must not go back */
+        /* bursts can overlap, but arrivals must be in order */
 
         if (s->arrival < w->clock) {
             s->arrival = w->clock;
@@ -232,7 +234,7 @@ kvs_workload_next(kvs_workload_t *w, const kvs_sim_t *sim)
 }
 
 
-/* when its steps would be due if the replicas were idle */
+/* returns when its steps would be due if the replicas were idle */
 static void
 kvs_session_due(kvs_session_t *s, const kvs_sim_t *sim)
 {
@@ -290,7 +292,7 @@ kvs_workload_draw(kvs_workload_t *w, double *time)
 }
 
 
-/* one step, the lengths of whose parts are given; text is filled in order */
+/* makes a step with parts of given lengths; text is filled in order */
 static kvs_session_t *
 kvs_session_single(kvs_workload_t *w, kvs_text_t *text, uint32_t prompt,
     uint32_t output)
@@ -310,7 +312,7 @@ kvs_session_single(kvs_workload_t *w, kvs_text_t *text, uint32_t prompt,
 }
 
 
-/* the length of a shared prefix goes with its number */
+/* the length of a shared prefix depends on its number */
 static uint32_t
 kvs_workload_prefix(const kvs_workload_t *w, uint32_t n)
 {
@@ -336,7 +338,7 @@ kvs_workload_hot(kvs_workload_t *w)
     if (w->shape.prefixes) {
         n = kvs_zipf_draw(&w->zipf, &w->rng);
 
-        /* the surge's beginning is that of nobody else */
+        /* the surge has a prefix of its own */
 
         if (w->phase >= w->shape.from && w->phase < w->shape.to
             && kvs_rng_uniform(&w->rng) < w->shape.share)
@@ -493,7 +495,9 @@ kvs_workload_rag(kvs_workload_t *w)
 
         } while (k < i);
 
-        /* whole units, or no engine could reuse them in another place */
+        /*
+         * whole units: otherwise no engine could reuse them in another place
+         */
 
         length[i] = kvs_workload_prefix(w, doc[i])
                     / KVS_UNIT_TOKENS * KVS_UNIT_TOKENS;
@@ -558,7 +562,7 @@ kvs_workload_burst(kvs_workload_t *w)
 }
 
 
-/* one of the documents at hand, until all its users have asked */
+/* returns one of the current documents, until all its users have asked */
 static kvs_session_t *
 kvs_workload_asked(kvs_workload_t *w)
 {

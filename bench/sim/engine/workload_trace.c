@@ -1,12 +1,12 @@
 /*
- * Mooncake's traces: one line of JSON a request, with the ids of its blocks of
- * 512 tokens.  The ids are chained already, so that each of a block's units
- * gets its name from the id alone.
+ * Mooncake's traces: a line of JSON per request, with the ids of its blocks of
+ * 512 tokens.  These ids are chained already, so a block's units get their
+ * names from its id alone.
  *
- * The traces do not say what the replies were; but a later request that goes on
- * where an earlier one's prompt ended has its reply in it.  It also has the
- * true id of the block in which the earlier prompt ended, which bears another
- * id there, as it was not full.
+ * The traces do not contain replies.  But a later request that continues an
+ * earlier prompt contains the reply to it.  It also has the true id of the
+ * block in which the earlier prompt ended: there that block was not full, and
+ * so had another id.
  */
 
 #include <stdio.h>
@@ -26,9 +26,9 @@ typedef struct {
     uint32_t   input;
     uint32_t   output;
     uint32_t   nids;
-    uint32_t   full;       /* blocks that are full */
+    uint32_t   full;       /* number of full blocks */
     uint32_t  *ids;
-    size_t     next;       /* the request that goes on from it, or 0 */
+    size_t     next;       /* request that continues this one, or 0 */
 } kvs_line_t;
 
 
@@ -61,14 +61,14 @@ kvs_trace_link(kvs_trace_t *t)
         }
     }
 
-    /* the nearest later request that has a block */
+    /* the next later request that has a block */
 
     later = kvs_alloc((most + 1) * sizeof(size_t));
 
     for (i = t->n; i-- > 0; /* void */ ) {
         l = &t->line[i];
 
-        /* block 0 is in all of them */
+        /* all requests have block 0 */
 
         if (l->full >= 2) {
             l->next = later[l->ids[l->full - 1]];
@@ -235,7 +235,7 @@ kvs_trace_start(kvs_trace_t *t, kvs_rng_t *rng)
 }
 
 
-/* the id of block b of a request's prompt and its reply; 0: nobody knows */
+/* returns the id of a request's block, prompt or reply; 0: unknown */
 static uint64_t
 kvs_trace_id(const kvs_trace_t *t, size_t i, uint32_t b)
 {
@@ -300,7 +300,7 @@ kvs_trace_session(kvs_trace_t *t, size_t i, uint32_t limit, double *time)
                 id = kvr_mix(line, b) | 1ULL << 63;
             }
 
-            /* a trace that is not long enough goes on with others' texts */
+            /* a trace that is too short is repeated with other texts */
 
             if (round && id != 1) {
                 id = kvr_mix(id, round);
@@ -310,7 +310,7 @@ kvs_trace_session(kvs_trace_t *t, size_t i, uint32_t limit, double *time)
         s->chain[u] = kvr_mix(id, u % KVS_TRACE_UNITS + 1);
     }
 
-    /* who it is shows in the first block that is not everybody's */
+    /* the first block that not all share identifies it */
 
     s->key_session = kvr_mix(kvs_trace_id(t, line, l->nids > 1), 1 + round);
     s->key_text = s->key_session;

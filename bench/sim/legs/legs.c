@@ -1,15 +1,15 @@
-/* A run: pools of servers in virtual time, and what happens to requests. */
+/* A run: pools of servers in virtual time, and the requests. */
 
 #include "bench/sim/legs/legs_int.h"
 
 
 #define KVS_LEGS_SLAB      256
-#define KVS_LEGS_PATIENCE  8       /* lengths of a run before it is given up */
+#define KVS_LEGS_PATIENCE  8       /* lengths of a run until it is given up */
 
-/* s, at most, that "again" shifts an arrival by */
+/* s, the longest shift of an arrival by "again" */
 #define KVS_LEGS_JITTER    0.001
 
-/* s from the end of leg 1 to the transfer: its answer and the next request */
+/* s from the end of leg 1 to the transfer: its answer, and the next request */
 #define KVS_LEGS_HOP       0.001
 
 
@@ -53,8 +53,7 @@ kvs_legs_run(const kvs_legs_conf_t *conf, uint64_t seed,
 
 
 /*
- * Tokens of a mean request that have to be computed, of its context, and of
- * its answer.
+ * Tokens of a mean request: those to be computed, its context, and its answer.
  */
 static void
 kvs_legs_mean(const kvs_legs_conf_t *conf, const kve_hw_t *hw, double *fresh,
@@ -91,7 +90,7 @@ kvs_legs_capacity(const kvs_legs_conf_t *conf)
 
     kvs_legs_mean(conf, &hw, &fresh, &context, &output);
 
-    /* of a step with as many as there is room for, what is each one's */
+    /* per request, in a step with as many as there is room for */
 
     batch = kvr_min((double) hw.kv_tokens / context, hw.max_seqs);
 
@@ -175,7 +174,7 @@ kvs_legs_create(kvs_legs_t *legs, uint64_t seed)
 }
 
 
-/* sessions under way, of a run that was given up, end with the process */
+/* sessions of a run that was given up are not freed */
 static void
 kvs_legs_destroy(kvs_legs_t *legs)
 {
@@ -277,7 +276,7 @@ kvs_legs_settle(kvs_legs_t *legs, uint32_t i)
 
         case KVE_ABORTED:
 
-            /* no prompt here is longer than a cache */
+            /* each prompt fits into a cache */
 
             abort();
 
@@ -465,7 +464,7 @@ kvs_legs_done(kvs_legs_t *legs, kvs_leg_t *l)
 
     if (l == &pair->leg[1]) {
 
-        /* the reply is in the cache, and in the session's next prompt */
+        /* the reply is cached, and part of the session's next prompt */
 
         entries = kvs_route_chain(l->req.hashes, l->req.nhashes, &n);
         first = kvr_min(kvr_chain_entries(l->route.units), n);
@@ -475,7 +474,7 @@ kvs_legs_done(kvs_legs_t *legs, kvs_leg_t *l)
                          l->replica, 0);
     }
 
-    /* what was transferred is told as cached */
+    /* transferred tokens are reported as cached */
 
     kvs_route_end(&legs->pool[l == &pair->leg[1]], &l->route,
                   l == &pair->leg[1] && pair->apart ? NULL : &tokens,
@@ -495,7 +494,7 @@ kvs_legs_done(kvs_legs_t *legs, kvs_leg_t *l)
 }
 
 
-/* leg 1 is over: what the decode server has not goes there */
+/* leg 1 has ended: transfers what the decode server lacks */
 static void
 kvs_legs_move(kvs_legs_t *legs, kvs_pair_t *pair)
 {

@@ -1,13 +1,13 @@
 /*
- * Prefill and decode by two pools of servers: one run.  What the router does is
- * the shipped code: core/legs decides, by what core/policy would pick, as the
- * glue asks for it; core/route counts.  Others' rules stand in its place.
+ * Prefill and decode by two pools of servers: one run.  The router is the
+ * shipped code: core/legs decides by the picks of core/policy, as in the glue,
+ * and core/route counts.  Rules of other routers can replace it.
  *
- * A request's way: a session's step falls due -> the rule -> plain: a decode
- * server has it.  Or leg 1 at a prefill server, one token; its blocks are held
- * -> transfer of what the decode server has not -> leg 2 there, which computes
- * the last token alone.  The place at the decode server is reserved from the
- * start.
+ * The course of a request: a session's step is due -> the rule -> plain: a
+ * decode server serves it.  Otherwise: leg 1, one token at a prefill server,
+ * which keeps the blocks -> transfer of what the decode server lacks -> leg 2
+ * there, which computes the last token only.  The place at the decode server
+ * is reserved from the start.
  */
 
 #ifndef KVS_LEGS_H
@@ -23,16 +23,16 @@
 #include "bench/sim/engine/workload.h"
 
 
-/* who decides */
+/* rules */
 typedef enum {
     KVS_LEGS_COST = 0,       /* kvroute_prefill when=cost */
     KVS_LEGS_WHEN_ALWAYS,    /* when=always: prompts of "min" bytes */
     KVS_LEGS_ALWAYS,         /* all prompts */
-    KVS_LEGS_NEVER,          /* decode servers alone */
-    KVS_LEGS_LLMD_512,       /* llm-d: so many tokens are not held */
+    KVS_LEGS_NEVER,          /* decode servers only */
+    KVS_LEGS_LLMD_512,       /* llm-d: at least this many uncached tokens */
     KVS_LEGS_LLMD_2048,
     KVS_LEGS_DYNAMO,         /* its isl_bounding */
-    KVS_LEGS_ONE,            /* all servers are one pool, and plain */
+    KVS_LEGS_ONE,            /* all servers are one pool, no legs */
     KVS_LEGS_RULES
 } kvs_legs_rule_e;
 
@@ -40,44 +40,44 @@ typedef enum {
 extern const char *const  kvs_legs_rules[];
 
 
-/* "TTFT <= x and ITL P99 <= y": what counts for goodput */
+/* "TTFT <= x and ITL P99 <= y": the condition of goodput */
 #define KVS_LEGS_TTFT  2.0
 #define KVS_LEGS_ITL   0.05
 
 
 typedef struct {
     const char       *hardware;
-    uint32_t          prefill;     /* servers */
+    uint32_t          prefill;     /* number of servers */
     uint32_t          decode;
     double            setup;       /* s of a transfer */
     double            bandwidth;   /* bytes/s of a server's link */
-    double            kv_bytes;    /* a token's */
+    double            kv_bytes;    /* per token */
     double            load;        /* share of kvs_legs_capacity() */
     uint32_t          requests;
     kvs_legs_rule_e   rule;
-    uint32_t          again;       /* the same, at other ms */
+    uint32_t          again;       /* the same, arrivals shifted by < 1 ms */
     kvs_shape_t       shape;
 } kvs_legs_conf_t;
 
 
 typedef struct {
     uint32_t          measured;
-    uint32_t          done;        /* of these; less: given up */
+    uint32_t          done;        /* fewer than sent: given up */
     double            rate;        /* requests per s */
     double            transfer;    /* the parameter of that name */
     double            ttft, ttft_p50, ttft_p95;
-    double            tpt, tpt_p99;    /* of each request: s per token */
+    double            tpt, tpt_p99;    /* per request: s per token */
     double            itl, itl_p99;    /* between tokens, of all requests */
-    double            goodput;     /* share that is in time */
+    double            goodput;     /* share within the limits */
     double            apart;       /* share that was disaggregated */
-    double            computed;    /* prompt tokens, of those sent */
-    double            transferred; /* the same */
+    double            computed;    /* share of prompt tokens computed */
+    double            transferred; /* share of prompt tokens transferred */
 } kvs_legs_result_t;
 
 
 /*
- * Requests per s that these servers could serve if each had what it is best
- * at, by the model's own figures.
+ * Returns the requests per s that these servers could serve if each did what
+ * it is best at, by the model's figures.
  */
 double kvs_legs_capacity(const kvs_legs_conf_t *conf);
 

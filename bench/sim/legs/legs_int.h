@@ -1,4 +1,4 @@
-/* Inside of a run of legs: not for its callers. */
+/* Internal parts of a run of legs. */
 
 #ifndef KVS_LEGS_INT_H
 #define KVS_LEGS_INT_H
@@ -10,7 +10,7 @@
 typedef struct kvs_pair_s  kvs_pair_t;
 
 
-/* an attempt at a server, as the router and as the server see it */
+/* an attempt at a server, for the router and for the server */
 typedef struct {
     kve_req_t         req;
     kvs_route_t       route;
@@ -19,7 +19,7 @@ typedef struct {
 } kvs_leg_t;
 
 
-/* a request; the plain one is leg 2 alone */
+/* a request; without legs it is leg 2 only */
 struct kvs_pair_s {
     kvs_leg_t         leg[2];
     kvr_reservation_t reserved;     /* of leg 2, while leg 1 runs */
@@ -35,7 +35,7 @@ struct kvs_pair_s {
 
 typedef struct {
     const kvs_legs_conf_t  *conf;
-    kvs_sim_t        *load;         /* what the workload asks for */
+    kvs_sim_t        *load;         /* the workload's simulation */
     kvs_workload_t   *workload;
     kvs_session_t    *coming;
 
@@ -47,9 +47,9 @@ typedef struct {
     double            now, length, window;
 
     kvs_zone_t        zone;
-    kvs_zone_t        pool[2];      /* the same zone: prefill, decode */
+    kvs_zone_t        pool[2];      /* prefill and decode, in one zone */
     double            link;         /* parameter of the directive, bytes/ms */
-    double            transfer;     /* what comes of it */
+    double            transfer;     /* value from it */
     kvr_demand_t      demand;
     kvs_rng_t         rng;
 
@@ -66,13 +66,13 @@ typedef struct {
 } kvs_legs_t;
 
 
-/* legs_rule.c: the way of a request */
+/* legs_rule.c: the decision for a request */
 kvr_disaggregate_e kvs_legs_rule(kvs_legs_t *legs, kvs_pair_t *pair);
 
-/* a place for leg 2, while leg 1 runs */
+/* reserves a place for leg 2, while leg 1 runs */
 void kvs_legs_reserve(kvs_legs_t *legs, kvs_pair_t *pair);
 
-/* picks a server of a leg, 0 or 1, where the request is counted and learned */
+/* picks a server for a leg (0 or 1), and counts and learns the request */
 void kvs_legs_pick(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t leg,
     kvr_reservation_t *reserved);
 

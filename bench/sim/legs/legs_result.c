@@ -1,9 +1,9 @@
-/* What came of a run. */
+/* The results of a run. */
 
 #include "bench/sim/legs/legs_int.h"
 
 
-/* gaps between tokens are counted by length, in steps of 1 % from 1 ms */
+/* gaps between tokens, counted by length in steps of 1 % from 1 ms */
 #define KVS_LEGS_GAP_LEAST  0.001
 #define KVS_LEGS_GAP_STEP   1.01
 
@@ -33,7 +33,7 @@ kvs_legs_first(kvs_legs_t *legs, kvs_pair_t *pair)
 }
 
 
-/* all tokens are out; the engine still knows when */
+/* all tokens are generated; the engine still knows the times */
 void
 kvs_legs_tokens(kvs_legs_t *legs, kvs_pair_t *pair)
 {
@@ -70,7 +70,7 @@ kvs_legs_tokens(kvs_legs_t *legs, kvs_pair_t *pair)
     legs->done++;
     legs->apart += pair->apart;
 
-    /* P99: one in a hundred may be late */
+    /* P99: one in a hundred can be late */
 
     legs->good += req->first_time - pair->start <= KVS_LEGS_TTFT
                   && late * 100 <= n - 1;
@@ -118,7 +118,7 @@ kvs_legs_result(kvs_legs_t *legs, kvs_legs_result_t *res)
     res->itl = legs->gaps_sum / (double) legs->gaps;
     res->itl_p99 = kvs_legs_gap_quantile(legs, 0.99);
 
-    /* those that were given up are not in time either */
+    /* requests that were given up are late */
 
     res->goodput = (double) legs->good / legs->measured;
     res->apart = (double) legs->apart / legs->done;

@@ -1,4 +1,4 @@
-/* Who decides how a request goes, and what the decision is made by. */
+/* The rules, and the inputs of a decision. */
 
 #include "bench/sim/legs/legs_int.h"
 
@@ -6,7 +6,7 @@
 /* the directive's default, bytes */
 #define KVS_LEGS_MIN      8192
 
-/* what it takes for transfer= until it knows how fast prompts are computed */
+/* value of transfer= until the speed of computing is known */
 #define KVS_LEGS_TRANSFER 0.2
 
 /* Dynamo's conditional_disagg.rs: isl_bounding, as published */
@@ -25,7 +25,7 @@ _Static_assert(kvr_nelts(kvs_legs_rules) == KVS_LEGS_RULES, "rules");
 static kvs_choice_t  kvs_legs_choice;
 
 
-/* candidates of a leg, 0 or 1; apart: leg 2's, to which the prompt comes */
+/* makes the candidates of a leg (0, 1); apart: of leg 2, with a transfer */
 static kvs_choice_t *
 kvs_legs_offer(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t leg, int apart)
 {
@@ -60,7 +60,7 @@ kvs_legs_offer(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t leg, int apart)
 }
 
 
-/* the server that is best for a leg */
+/* picks the best server for a leg */
 static kvs_choice_t *
 kvs_legs_best(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t leg, int apart)
 {
@@ -74,7 +74,7 @@ kvs_legs_best(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t leg, int apart)
 }
 
 
-/* the glue's legs_decide_at() */
+/* like legs_decide_at() in the glue */
 static uint32_t
 kvs_legs_at(const kvs_legs_t *legs, const kvs_choice_t *ch,
     kvr_disaggregate_t *d, kvr_disaggregate_at_t *at)
@@ -93,7 +93,7 @@ kvs_legs_at(const kvs_legs_t *legs, const kvs_choice_t *ch,
 }
 
 
-/* the glue's legs_decide() */
+/* like legs_decide() in the glue */
 static kvr_disaggregate_e
 kvs_legs_ours(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t always)
 {
@@ -142,7 +142,7 @@ kvs_legs_rule(kvs_legs_t *legs, kvs_pair_t *pair)
                              legs->conf->rule == KVS_LEGS_WHEN_ALWAYS);
     }
 
-    /* what the decode server that would be picked lacks */
+    /* the bytes that the decode server to be picked lacks */
 
     ch = kvs_legs_best(legs, pair, 1, 0);
 

@@ -1,12 +1,13 @@
 /*
- * The grid of two pools: prompts and answers, how many servers each pool has,
- * how fast they transfer, how much there is to do; and at each point all rules.
+ * The grid of two pools: prompts and answers, the sizes of the pools, the
+ * speed of transfers, the load; and at each point all rules.
  *
- * It is run twice: by the seeds that are asked for, and, of ours and what it is
- * held against, by as many that nobody has looked at while the decision was made.
+ * The grid runs twice: with the requested seeds, and for our rule and those
+ * that it is compared with, with as many seeds that were not used during
+ * development.
  *
- * Two rules are run once more with the same prompts, each of which comes by less
- * than a millisecond later: by how much a rule differs from itself is noise.
+ * Two rules run again with the same prompts, each later by less than a
+ * millisecond.  The difference to the first run is noise.
  */
 
 #include <cjson/cJSON.h>
@@ -19,14 +20,14 @@
 
 #define KVS_POOLS_SERVERS   8
 #define KVS_POOLS_HARDWARE  "llama-8b-bf16-h100"
-#define KVS_POOLS_KV        131072     /* bytes a token */
+#define KVS_POOLS_KV        131072     /* bytes per token */
 #define KVS_POOLS_REQUESTS  1500
 #define KVS_POOLS_UNSEEN    1000       /* from a seed to the unseen one */
 
-/* no worse than the better one by more than that */
+/* allowed difference to the better rule */
 #define KVS_POOLS_WORSE     1.02
 
-/* shares of nothing are compared as if they were this */
+/* smaller shares are compared as if they were this */
 #define KVS_POOLS_LEAST     0.01
 
 
@@ -62,17 +63,17 @@ static const kvs_pools_link_t  kvs_pools_links[] = {
     { "25 Gbit/s", 0.005, 2.5e9 }
 };
 
-/* of 8 servers, those that prefill: 1:3, 1:1, 3:1 */
+/* prefill servers of 8: 1:3, 1:1, 3:1 */
 static const uint32_t     kvs_pools_prefill[] = { 2, 4, 6 };
 static const char *const  kvs_pools_ratios[] = { "1:3", "1:1", "3:1" };
 
-/* shares of kvs_legs_capacity(); the first ones without --full */
+/* shares of kvs_legs_capacity(); without --full the first ones */
 static const double  kvs_pools_loads[] = { 0.3, 0.6, 0.45, 0.75 };
 
 #define KVS_POOLS_LOADS  2
 
 
-/* what is compared; the last one is better if it is higher */
+/* compared figures; for the last one higher is better */
 enum {
     KVS_POOLS_TTFT = 0,
     KVS_POOLS_TPT,
@@ -87,7 +88,7 @@ static const char *const  kvs_pools_figures[] = {
 _Static_assert(kvr_nelts(kvs_pools_figures) == KVS_POOLS_FIGURES, "figures");
 
 
-/* what is run at a point: all rules, and two of them again */
+/* runs of a point: all rules, and two of them again */
 enum {
     KVS_POOLS_AGAIN_ALWAYS = KVS_LEGS_RULES,
     KVS_POOLS_AGAIN_NEVER,
@@ -200,7 +201,7 @@ kvs_pools_run(void *data, uint32_t i)
 }
 
 
-/* a figure, lower is better */
+/* returns a figure, lower is better */
 static double
 kvs_pools_figure(const kvs_legs_result_t *r, uint32_t figure)
 {
@@ -227,9 +228,9 @@ kvs_pools_ratio(const kvs_pools_point_t *p, uint32_t rule, uint32_t other,
 
 
 /*
- * The better one of a rule that is "always" and of "never" at a point: the one
- * with more goodput, and of two that have the same, within what is allowed, the
- * one with the lower TTFT.
+ * Returns the better of an "always" rule and "never" at a point: the one with
+ * more goodput, or with equal goodput (within the allowed difference) the one
+ * with the lower TTFT.
  */
 static uint32_t
 kvs_pools_better(const kvs_pools_point_t *p, uint32_t always)
@@ -341,7 +342,7 @@ kvs_pools_rows(const kvs_pools_point_t *p, cJSON *points)
 }
 
 
-/* ours by each rule, as geometric means; below 1 ours is better */
+/* our rule relative to each rule, geometric means; below 1 ours is better */
 static void
 kvs_pools_means_of(const kvs_pools_grid_t *g, cJSON *json)
 {
@@ -382,8 +383,8 @@ kvs_pools_means_of(const kvs_pools_grid_t *g, cJSON *json)
 
 
 /*
- * Where ours is worse by more than is allowed than the better one of a rule that
- * is "always" and of "never".
+ * Points where our rule is worse than the better of an "always" rule and
+ * "never", by more than the allowed difference.
  */
 static void
 kvs_pools_misses(const kvs_pools_grid_t *g, uint32_t always, cJSON *held)
@@ -455,7 +456,7 @@ kvs_pools_misses(const kvs_pools_grid_t *g, uint32_t always, cJSON *held)
 }
 
 
-/* whether a figure of two runs differs by more than is allowed */
+/* returns whether a figure of two runs differs by more than allowed */
 static uint32_t
 kvs_pools_differs(const kvs_legs_result_t *a, const kvs_legs_result_t *b,
     uint32_t figure)
@@ -468,7 +469,7 @@ kvs_pools_differs(const kvs_legs_result_t *a, const kvs_legs_result_t *b,
 }
 
 
-/* how often the better one differs from itself: of means, and of single runs */
+/* counts differences of the better rule to itself, of means and single runs */
 static void
 kvs_pools_noise(const kvs_pools_grid_t *g, cJSON *json)
 {
@@ -512,7 +513,7 @@ kvs_pools_noise(const kvs_pools_grid_t *g, cJSON *json)
 }
 
 
-/* the grid by some seeds: so many runs at each point; points may be NULL */
+/* runs the grid with these seeds and runs per point; points or NULL */
 static void
 kvs_pools_seeds(kvs_pools_grid_t *g, uint64_t seed, uint32_t each, cJSON *json,
     cJSON *points)

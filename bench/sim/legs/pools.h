@@ -1,4 +1,4 @@
-/* Two pools: where disaggregation pays, and what the decision makes of it. */
+/* Two pools: where disaggregation pays, and how good the decision is. */
 
 #ifndef KVS_POOLS_H
 #define KVS_POOLS_H

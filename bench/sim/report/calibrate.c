@@ -1,7 +1,7 @@
 /*
- * The knee of a scenario: the highest rate at which what is completed is at
- * least 0.98 of what falls due, under least_request.  It is found once, before
- * any policy is tuned, and stands in knees.inc.
+ * The knee of a scenario: the highest rate at which at least 0.98 of the due
+ * requests are completed, under least_request.  It was found before any policy
+ * was tuned, and is in knees.inc.
  */
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 #define KVS_KNEE_RUNS   14
 #define KVS_KNEE_SEEDS  3
-#define KVS_KNEE_LONGER 4     /* than in the contest */
+#define KVS_KNEE_LONGER 4     /* times as long as in the contest */
 
 
 typedef struct {
@@ -80,7 +80,7 @@ kvs_calibrate_one(void *data, uint32_t i)
                                          ? sc->fleet.kv_tokens
                                          : hw.kv_tokens) / 2);
 
-    /* no rate can be higher than if prefill were all there is */
+    /* upper bound: the rate if there were prefill only */
 
     work = fmax(w->prompt * hw.linear / 20, w->output * hw.kv * w->prompt);
     hi = sc->fleet.replicas / fmax(work, 1e-4);

@@ -5,10 +5,13 @@
 #include "bench/sim/contest/contest.h"
 
 
-/* finds the knees, and prints them as knees.inc has them */
+/* finds the knees and prints them for knees.inc */
 void kvs_calibrate(const kvs_options_t *o);
 
-/* a million requests of 2,000 tokens on 8 replicas: seconds of CPU */
+/*
+ * returns the seconds of CPU for a million requests of 2,000 tokens, 8
+ * replicas
+ */
 double kvs_cpu(const kvs_options_t *o);
 
 

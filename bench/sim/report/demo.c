@@ -1,13 +1,13 @@
 /*
  * "make demo", simulated: 12 agents that begin at once, 7 turns each, on three
- * small engines with 5 slots, whose cache holds little more than the sessions
- * that are theirs.  A session that is moved is computed anew, and pushes out
- * others: whatever score scatters them shows it here, in the share of what a
- * session has sent before that is found cached.
+ * small engines with 5 slots, whose caches are little larger than their
+ * sessions. A session that moves is computed again, and evicts others.  A
+ * score that scatters sessions shows it in the cached share of what a session
+ * has sent before.
  *
- * The engines' speed is not known: they share two cores with each other and
- * whatever else the machine does.  So it is played at several, alike and with
- * one engine slower than the others; what counts is the mean and the worst.
+ * The engines' speed is unknown, because they share two cores with other work.
+ * So the demo runs at several speeds, once with equal engines and once with
+ * one slower engine.  The mean and the worst result count.
  */
 
 #include <stdio.h>
@@ -22,7 +22,7 @@
 
 static const struct {
     double  speed;
-    double  slow;                /* of one of them, 0: as the others */
+    double  slow;                /* speed of one of them, 0: like the others */
 } kvs_demo_speeds[] = {
     { 2, 0 }, { 1, 0 }, { 0.5, 0 }, { 0.25, 0 }, { 0.125, 0 },
     { 2, 0.5 }, { 1, 0.5 }, { 0.5, 0.5 }, { 0.25, 0.5 }, { 0.125, 0.5 }
@@ -42,9 +42,9 @@ static const kvs_shape_t  kvs_demo_shape = {
 
 
 /*
- * 24 agents with a long beginning in common, few of which ask at the same time,
- * on engines that hold a third of them each.  Who packs them on few engines
- * loses what they have sent, while another rests.
+ * 24 agents with a long common prefix, few of which are active at a time, on
+ * engines that can cache a third of them each.  A policy that packs them on
+ * few engines loses their caches while another engine is idle.
  */
 
 static const kvs_shape_t  kvs_demo_thirds = {
@@ -53,7 +53,7 @@ static const kvs_shape_t  kvs_demo_thirds = {
     .steps = { 7.5, 0 }, .pause = { 8, 0.8 }
 };
 
-#define KVS_DEMO_THIRDS_KV  25600     /* 1,500 and 8 times 3,000 tokens */
+#define KVS_DEMO_THIRDS_KV  25600     /* 1,500 tokens and 8 times 3,000 */
 
 
 static void

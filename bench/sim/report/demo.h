@@ -7,7 +7,7 @@
 #include "bench/sim/contest/contest.h"
 
 
-/* runs it, prints a table, and adds an object for each policy, unless NULL */
+/* runs it, prints a table, and adds an object for each policy; json or NULL */
 void kvs_demo(const kvs_options_t *o, cJSON *json);
 
 

@@ -1,7 +1,7 @@
 /*
  * One workload for the simulator and for the emulated engine behind nginx:
- * its sessions as JSON, and what the simulator makes of them.  emulated.py
- * plays the sessions and compares.
+ * writes its sessions as JSON, and the simulator's results.  emulated.py plays
+ * the sessions and compares.
  */
 
 #include <stdio.h>
@@ -21,14 +21,14 @@ static const kvs_fleet_t  kvs_emulated_fleet = {
     .hardware = "llama-8b-bf16-l40s", .replicas = 3
 };
 
-/* memory is short, and one replica has a quarter of it; bench/signals/ */
+/* small caches, one replica with a quarter of it; bench/signals/ */
 
 static const kvs_fleet_t  kvs_emulated_small = {
     .hardware = "llama-8b-bf16-l40s", .replicas = 3, .kv_tokens = 120000,
     .small = 0.25
 };
 
-/* one kind of agents, so that all begin with the same text */
+/* one kind of agents, so that all share the first text */
 
 static const kvs_shape_t  kvs_emulated_shape = {
     .shape = KVS_AGENTS, .prefixes = 1, .prefix_min = 2000,
@@ -85,7 +85,7 @@ kvs_emulated_sessions(kvs_workload_t *w, uint64_t seed, uint32_t limit,
 }
 
 
-/* a fleet and its sessions, and what the simulator makes of it */
+/* writes a fleet, its sessions, and the simulator's results */
 static void
 kvs_emulated_add(cJSON *json, const kvs_fleet_t *fleet, const char **names,
     uint64_t seed)

@@ -5,7 +5,7 @@
 #include "bench/sim/contest/contest.h"
 
 
-/* the workload of emulated.py and its results, to --out */
+/* writes the workload of emulated.py and its results to --out */
 int kvs_emulated(const kvs_options_t *o);
 
 

@@ -1,9 +1,9 @@
 /*
- * The cases that others have published, with their figures beside ours.
+ * Cases that others have published, with their figures and ours.
  *
- * 300 coding agents on 3 replicas come with enough detail to be repeated.  Of
- * the others only the outline is known; the workloads below have what is, and
- * are meant to show whether such a multiple is to be had at all.
+ * 300 coding agents on 3 replicas are described well enough to be repeated.
+ * Of the other cases only the outline is known: the workloads below follow it,
+ * and show whether such an improvement is possible at all.
  */
 
 #include <stdio.h>
@@ -24,16 +24,16 @@ typedef struct {
 } kvs_entrant_t;
 
 
-/* what is measured over the seeds */
+/* figures over the seeds */
 typedef struct {
     double         cached, mean, p50, p90, p95, makespan, ttft, rate;
 } kvs_outcome_t;
 
 
 /*
- * A plain cluster service picks a replica when a connection is made.  Clients
- * share a pool of them and use the one last used first; a connection more is
- * made when none is idle.
+ * A plain cluster service picks a replica for each connection.  Clients share
+ * a pool of connections and use the one last used first.  They open a new
+ * connection if none is idle.
  */
 typedef struct {
     kvs_sim_t     *sim;
@@ -111,8 +111,8 @@ kvs_published_policy(const char *name)
 
 
 /*
- * The post tells neither lengths nor their spread.  These are such that random
- * and by cache come near what it reports for both.
+ * The article gives no lengths.  These are such that the results of "random"
+ * and "by cache" are near the published ones.
  */
 
 static const kvs_fleet_t  kvs_nebius_fleet = {
@@ -152,7 +152,7 @@ typedef struct {
 
 static const kvs_outline_t  kvs_outlines[] = {
 
-    { "hot_prefix_8", "a prompt of 2,000 tokens that all share, on 8",
+    { "hot_prefix_8", "a shared prompt of 2,000 tokens, on 8",
       "round_robin",
       { .hardware = "llama-8b-bf16-h100", .replicas = 8, .closed = 400 },
       { .shape = KVS_HOT, .prefixes = 1, .prefix_min = 2000,

@@ -7,7 +7,7 @@
 #include "bench/sim/contest/contest.h"
 
 
-/* runs them, prints tables, and adds an object for each, unless NULL */
+/* runs them, prints tables, and adds an object for each; json or NULL */
 void kvs_published(const kvs_options_t *o, cJSON *json);
 
 

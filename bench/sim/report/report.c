@@ -1,9 +1,8 @@
 /*
- * What came of the contest: a table for each point, a summary over all, and
- * the same as JSON.
+ * The contest's results: a table for each point, a summary, and JSON.
  *
- * Ratios are of means over the seeds.  A policy whose runs did not come to
- * their end, or that failed requests, counts as infinitely slow there.
+ * Ratios are of means over the seeds.  A policy whose runs did not end, or
+ * that failed requests, counts as infinitely slow at that point.
  */
 
 #include <stdio.h>
@@ -102,7 +101,7 @@ kvs_report_latency(const kvs_contest_t *c, uint32_t point, uint32_t policy,
 }
 
 
-/* the best of a kind of policies at a point */
+/* returns the best of a kind of policies at a point */
 double
 kvs_report_best(const kvs_contest_t *c, uint32_t point, uint32_t metric,
     unsigned kinds, uint32_t *which)
@@ -135,7 +134,7 @@ kvs_report_best(const kvs_contest_t *c, uint32_t point, uint32_t metric,
 }
 
 
-/* whether kv_cache, without the queue, is past its own knee there */
+/* returns whether kv_cache without the queue is past its own knee */
 static int
 kvs_report_full(const kvs_contest_t *c, uint32_t point)
 {
@@ -181,7 +180,7 @@ kvs_report_vs(const kvs_contest_t *c, uint32_t policy, uint32_t rival,
             continue;
         }
 
-        /* what never ends is no worse than a thousand times slower */
+        /* an endless run counts as a thousand times slower */
 
         v = fmax(fmin(v / best, 1000), 0.001);
 
@@ -211,7 +210,7 @@ kvs_report_vs(const kvs_contest_t *c, uint32_t policy, uint32_t rival,
 }
 
 
-/* the rival that is nearest to the best rival over all points */
+/* returns the rival that is nearest to the best one over all points */
 uint32_t
 kvs_report_single(const kvs_contest_t *c, uint32_t metric)
 {
@@ -363,8 +362,8 @@ kvs_report_hots(const kvs_contest_t *c)
                                          KVS_M_TPT, KVS_M_TPT99 };
     static const uint32_t  share[2] = { KVS_M_BUSIEST, KVS_M_LEAST };
 
-    printf("\nhot beginnings: TTFT, P99, E2E, a token, its P99: geometric mean "
-           "(worst); shares of the busiest and the least busy, worst\n");
+    printf("\nhot prefixes: TTFT, P99, E2E, time per token, its P99: geometric "
+           "mean (worst); load of the busiest and the least busy, worst\n");
 
     for (p = 0; p < c->npolicies; p++) {
 
@@ -394,7 +393,7 @@ kvs_report_hots(const kvs_contest_t *c)
 }
 
 
-/* where ours is much behind the best rival */
+/* prints the points where ours is far behind the best rival */
 static void
 kvs_report_above(const kvs_contest_t *c)
 {
@@ -452,7 +451,7 @@ kvs_report_find(const kvs_contest_t *c, const char *name)
 }
 
 
-/* loss against the oracle in the scenarios of the study */
+/* prints the loss against the oracle in the scenarios of the study */
 int
 kvs_report_loss(const kvs_contest_t *c, uint32_t p, kvs_group_e group,
     uint32_t metric, kvs_ratio_t *ratio)

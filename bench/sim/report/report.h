@@ -14,11 +14,11 @@
 
 
 typedef enum {
-    KVS_ALL = 0,                 /* but for the hot ones */
-    KVS_BELOW,                   /* the knee */
+    KVS_ALL = 0,                 /* all but the hot ones */
+    KVS_BELOW,                   /* below the knee */
     KVS_PAST,
     KVS_HOT_ONES,
-    KVS_FULL_ONES                /* past what kv_cache itself completes */
+    KVS_FULL_ONES                /* kv_cache itself cannot complete all */
 } kvs_side_e;
 
 
@@ -39,21 +39,21 @@ typedef struct {
 } kvs_ratio_t;
 
 
-/* mean over the seeds; NAN: was not run */
+/* returns the mean over the seeds; NAN: was not run */
 double kvs_report_value(const kvs_contest_t *c, uint32_t point,
     uint32_t policy, size_t offset);
 
-/* the same, but as bad as can be if it failed */
+/* returns the same, but infinity if it failed */
 double kvs_report_latency(const kvs_contest_t *c, uint32_t point,
     uint32_t policy, uint32_t metric);
 int kvs_report_failed(const kvs_contest_t *c, uint32_t point,
     uint32_t policy);
 
-/* the best of some kinds of policies, and which it is, unless NULL */
+/* returns the best of some kinds of policies; sets *which, if not NULL */
 double kvs_report_best(const kvs_contest_t *c, uint32_t point,
     uint32_t metric, unsigned kinds, uint32_t *which);
 
-/* a policy of this name; npolicies if it does not take part */
+/* returns the policy of this name; npolicies if it does not take part */
 uint32_t kvs_report_find(const kvs_contest_t *c, const char *name);
 
 void kvs_report_vs(const kvs_contest_t *c, uint32_t policy, uint32_t rival,
@@ -63,23 +63,23 @@ int kvs_report_loss(const kvs_contest_t *c, uint32_t policy, kvs_group_e group,
     uint32_t metric, kvs_ratio_t *ratio);
 
 /*
- * The most, or the least, that a metric comes to in one of the hot points;
- * NAN: in none.
+ * Returns the most, or the least, of a metric over the hot points; NAN: no
+ * such point.
  */
 double kvs_report_extreme(const kvs_contest_t *c, uint32_t policy,
     uint32_t metric, uint32_t *where);
 
-/* whether a point is one of the hot beginnings */
+/* returns whether a point is one of the hot prefixes */
 static inline int
 kvs_report_hot(const kvs_point_t *point)
 {
     return (point->scenario->flags & KVS_HOTS) != 0;
 }
 
-/* a table of each point, and what comes of all */
+/* prints a table of each point, and the summary */
 void kvs_report_tables(const kvs_contest_t *c);
 
-/* the i-th metric; 0 past the last */
+/* returns the i-th metric; 0 past the last */
 uint32_t kvs_report_metrics(uint32_t i, const char **name, size_t *offset,
     int *more);
 

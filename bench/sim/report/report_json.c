@@ -122,7 +122,7 @@ kvs_json_vs(const kvs_contest_t *c, uint32_t policy, cJSON *json)
 }
 
 
-/* the change against the rival that is best over all, for each metric */
+/* the change against the rival that is best overall, for each metric */
 static void
 kvs_json_single(const kvs_contest_t *c, uint32_t policy, cJSON *json)
 {

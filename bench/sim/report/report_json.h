@@ -7,12 +7,13 @@
 #include "bench/sim/report/report.h"
 
 
-/* the summary, to a file; runs what is no part of the contest */
+/* writes the summary to a file; runs the cases outside the contest */
 int kvs_report_json(const kvs_contest_t *c, const char *path);
 
 /*
- * A table of the policies "BASE-WHAT", which are BASE without WHAT, beside BASE
- * by the same seeds, and the same as JSON, to a file unless it is NULL.
+ * Prints a table of the policies "BASE-WHAT", which are BASE without WHAT,
+ * relative to BASE with the same seeds; writes it as JSON to a file, if not
+ * NULL.
  */
 int kvs_report_ablation(const kvs_contest_t *c, const char *path);
 

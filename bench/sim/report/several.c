@@ -1,6 +1,6 @@
 /*
- * The grid of several hosts: apart, with homes, sharing with a lag and a loss.
- * Each cell is a number of runs, compared with those of one host.
+ * The grid of several hosts: without sharing, with homes, and sharing with a
+ * lag and a loss.  Each cell is several runs, compared with those of one host.
  */
 
 #include <cjson/cJSON.h>
@@ -17,7 +17,7 @@
 #define KVS_HOSTS_ONLY  "=agents,=zipf,=conversation"
 #define KVS_HOSTS_LOAD  0.9
 
-/* the credit of homes where nothing else is shared, and where all is */
+/* credit of homes if nothing else is shared, and if all is */
 #define KVS_HOSTS_HOME  KVR_HOME_CREDIT
 #define KVS_HOSTS_TIE   0.02
 
@@ -52,7 +52,7 @@ typedef struct {
 } kvs_grid_t;
 
 
-/* hosts apart, unless the caller goes on */
+/* adds a cell of hosts without sharing; the caller can change it */
 static kvs_hosts_conf_t *
 kvs_hosts_cell(kvs_grid_t *g, const kvs_scenario_t *sc, uint32_t hosts)
 {
@@ -103,7 +103,7 @@ kvs_hosts_cells(kvs_grid_t *g, const kvs_scenario_t *sc)
     g->one = g->n;
     (void) kvs_hosts_cell(g, sc, 1);
 
-    /* what homes cost where they are not needed */
+    /* the cost of homes where they are not needed */
 
     kvs_hosts_cell(g, sc, 1)->router.home = KVS_HOSTS_HOME;
 
@@ -137,7 +137,7 @@ kvs_hosts_cells(kvs_grid_t *g, const kvs_scenario_t *sc)
         conf->router.home = KVS_HOSTS_TIE;
     }
 
-    /* gauges alone, and gauges that are believed however old they are */
+    /* loads alone, and loads that count however old they are */
 
     conf = kvs_hosts_shared(g, sc, 8, 0.005, 0);
     conf->shared = 0;

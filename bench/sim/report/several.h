@@ -1,4 +1,4 @@
-/* Several hosts in front of one fleet: what they lose, and what brings it back. */
+/* Several hosts before one fleet: what they lose, and what helps. */
 
 #ifndef KVS_SEVERAL_H
 #define KVS_SEVERAL_H
@@ -7,7 +7,7 @@
 #include "bench/sim/contest/contest.h"
 
 
-/* the table, and o->out as JSON; KVR_OK */
+/* prints the table, and writes JSON to o->out; returns KVR_OK */
 int kvs_several(const kvs_options_t *o);
 
 

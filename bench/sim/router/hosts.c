@@ -1,9 +1,9 @@
-/* Several hosts: who has a request, and what the others are told of it. */
+/* Several hosts: which host has a request, and the messages between hosts. */
 
 #include "bench/sim/router/hosts.h"
 
 
-/* s: all gauges are told again; who is older is not believed */
+/* s: all loads are sent again; older ones do not count */
 #define KVS_HOSTS_BEAT   1.0
 #define KVS_HOSTS_LEASE  3.0
 
@@ -11,41 +11,41 @@
 typedef struct {
     double               due;
     uint64_t             number;
-    uint32_t             host;       /* of whom it is */
+    uint32_t             host;       /* host of its sender */
     uint32_t             peer;
 
-    /* gauges: the words of the peer's two columns */
+    /* loads: the words of the peer's two columns */
 
     uint64_t             active;
     uint64_t             resident;
 
-    /* how many ask for a beginning */
+    /* requests that share a prefix */
 
     unsigned             hot:1;
     kvr_hot_keys_t       keys;
 
-    /* lessons: entries from the one numbered first on, and those before */
+    /* index updates: entries from the first on, and those before */
 
     unsigned             lesson:1;
     uint32_t             first;
     uint32_t             n;
     uint32_t             units;      /* computed */
-    uint64_t            *value;      /* of all entries up to the last */
+    uint64_t            *value;      /* all entries up to the last */
 } kvs_message_t;
 
 
 typedef struct {
     kvs_sim_t           *sim;
     kvs_hosts_conf_t     conf;
-    kvs_policy_t         policy;     /* of one host */
+    kvs_policy_t         policy;     /* the policy of a host */
     kvs_router_t        *host[KVS_HOSTS];
-    uint64_t             read[KVS_HOSTS];    /* messages taken in */
+    uint64_t             read[KVS_HOSTS];    /* received messages */
     double               beat[KVS_HOSTS];
     kvs_rng_t            rng;
 
-    kvs_message_t       *message;    /* those that somebody has yet to read */
+    kvs_message_t       *message;    /* not yet read by all hosts */
     size_t               n, size;
-    uint64_t             base;       /* the number of the first of them */
+    uint64_t             base;       /* number of the first of them */
 } kvs_hosts_t;
 
 
@@ -134,7 +134,7 @@ kvs_hosts_pick(void *data, kvs_request_t *rq, double now)
 }
 
 
-/* takes in what has come to a host by now */
+/* reads the messages that have reached a host by now */
 static void
 kvs_hosts_take(kvs_hosts_t *hs, uint32_t h, double now)
 {

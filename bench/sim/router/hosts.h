@@ -1,11 +1,10 @@
 /*
- * Several hosts in front of one fleet, each with an index and rows of its own,
- * and what they tell each other: lessons, and how much each has where.
+ * Several hosts before one fleet, each with its own index and rows, and their
+ * messages: index updates, and loads.
  *
- * A message is one host's, and reaches each of the others after the lag, or
- * never: it is lost for each of them apart, as where a buffer is full.  Gauges
- * are absolute, and all of them are told again each second; one that is older
- * than the lease does not count.
+ * A message of a host reaches each other host after the lag, or is lost, for
+ * each host on its own, as if a buffer were full.  Loads are absolute, and all
+ * are sent again each second; a load older than the lease does not count.
  */
 
 #ifndef KVS_HOSTS_H
@@ -18,10 +17,10 @@
 #define KVS_HOSTS  16
 
 
-/* what is told of a prompt's part that the peer held already */
+/* what is sent of the part that the peer had already */
 typedef enum {
     KVS_REFRESH_NONE = 0,
-    KVS_REFRESH_THIN,        /* the deepest, and by powers of two before it */
+    KVS_REFRESH_THIN,        /* the deepest entry, and powers of two before */
     KVS_REFRESH_ALL,
     KVS_REFRESH_MAX
 } kvs_refresh_e;
@@ -30,12 +29,12 @@ typedef enum {
 typedef struct {
     kvs_router_conf_t    router;
     uint32_t             hosts;
-    unsigned             shared:1;   /* lessons are told */
-    unsigned             load:1;     /* gauges are told */
+    unsigned             shared:1;   /* index updates are sent */
+    unsigned             load:1;     /* loads are sent */
     kvs_refresh_e        refresh;
     double               lag;        /* s */
     double               loss;       /* share of the messages */
-    unsigned             stale:1;    /* gauges count however old they are */
+    unsigned             stale:1;    /* loads count however old they are */
 } kvs_hosts_conf_t;
 
 

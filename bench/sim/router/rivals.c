@@ -5,7 +5,7 @@
  *                    cache_aware: 0.3, 64, 1.5 on the command line
  *   two_tier         sgl-router's cache_aware_zmq, Dynamo's two_tier_cost_fn:
  *                    0.5, 32, 1.1
- *   sglang_request   SMG since #2161: the gate asks about the chosen holder
+ * *   sglang_request   SMG since #2161: the gate asks about the chosen holder
  *   ring             vLLM router's consistent_hash, 160 points
  *   ring_bounded     KubeAI's balance_chwbl.go, 256 points, 1.25
  *   llmd_blend       llm-d's endpoint picker: prefix 3, queue 2, KV usage 2
@@ -47,7 +47,7 @@ kvs_pick_two_choices(const kvs_view_t *v, uint32_t n, kvs_rng_t *rng)
 }
 
 
-/* of equal ones that with fewer picks so far, then the first */
+/* the one with the fewest picks so far, or the first */
 static uint32_t
 kvs_least_active(const kvs_view_t *v, uint32_t n)
 {
@@ -68,7 +68,7 @@ kvs_least_active(const kvs_view_t *v, uint32_t n)
 }
 
 
-/* as scored, the largest; of equal ones any */
+/* the largest score; ties at random */
 static uint32_t
 kvs_best(const double *score, uint32_t n, kvs_rng_t *rng)
 {
@@ -142,7 +142,7 @@ kvs_pick_two_tier(const kvs_view_t *v, uint32_t n, uint32_t tokens,
         most = kvr_max(most, v[i].matched);
     }
 
-    /* the share is of the whole blocks */
+    /* the share is relative to the whole blocks */
 
     if (most <= gate->cache * (tokens / KVS_UNIT_TOKENS * KVS_UNIT_TOKENS)) {
         return kvs_least_active(v, n);
@@ -212,7 +212,7 @@ kvs_pick_llmd_blend(const kvs_view_t *v, uint32_t n, uint32_t tokens,
         most = kvr_max(most, v[i].waiting);
     }
 
-    /* the last block is one even if it is not full */
+    /* the last block counts even if it is not full */
 
     blocks = (tokens + KVS_UNIT_TOKENS - 1) / KVS_UNIT_TOKENS;
 
@@ -264,7 +264,7 @@ kvs_pick_llmd_sticky(const kvs_view_t *v, uint32_t n, uint32_t tokens,
         sticky = kvr_set_below(n);
     }
 
-    /* equal ones in turn */
+    /* ties in turn */
 
     best = n;
     least = INFINITY;
@@ -342,7 +342,7 @@ kvs_hotspot_done(kvs_hotspot_t *hot)
 }
 
 
-/* the cheapest of the set by uncached tokens times batch size */
+/* the least uncached tokens times batch size */
 static uint32_t
 kvs_lmetric_least(const kvs_view_t *v, uint32_t n, uint32_t tokens,
     kvr_set_t set)
@@ -373,8 +373,8 @@ kvs_lmetric_least(const kvs_view_t *v, uint32_t n, uint32_t tokens,
 
 
 /*
- * A class is what begins with the same "prefix" tokens, named by a hash; 0 for
- * a prompt that is shorter.
+ * A class is the prompts that share their first "prefix" tokens, named by a
+ * hash; 0 for a shorter prompt.
  */
 uint32_t
 kvs_pick_lmetric_dynamo(const kvs_view_t *v, uint32_t n, uint32_t tokens,
@@ -413,7 +413,7 @@ kvs_pick_lmetric_dynamo(const kvs_view_t *v, uint32_t n, uint32_t tokens,
         }
     }
 
-    /* one place in a table for each class will do, there are few at a time */
+    /* one slot per class is enough: there are few at a time */
 
     slot = (uint32_t) kvr_reduce(class, 64);
 
@@ -491,7 +491,7 @@ kvs_pick_aibrix(const kvs_view_t *v, uint32_t n, uint32_t tokens,
     deviation = sqrt(deviation);
     memset(score, 0, sizeof(score));
 
-    /* then only the least loaded are asked what they hold */
+    /* only the least loaded are compared by their caches */
 
     skewed = most > 2 * (mean + 1) && most - least >= 8;
 
@@ -505,7 +505,7 @@ kvs_pick_aibrix(const kvs_view_t *v, uint32_t n, uint32_t tokens,
             continue;
         }
 
-        /* whole percents of the prompt first, requests second */
+        /* first whole percents of the prompt, then requests */
 
         score[i] = (uint64_t) v[i].matched * 100
                    / kvr_max(tokens / KVS_UNIT_TOKENS * KVS_UNIT_TOKENS, 1)

@@ -1,6 +1,6 @@
 /*
- * How other routers pick, as pure functions of what they know, each from its
- * published formula and defaults (names and sources in rivals.c).
+ * The picks of other routers, as pure functions of their inputs, by their
+ * published formulas and defaults (names and sources in rivals.c).
  */
 
 #ifndef KVS_RIVALS_H
@@ -10,15 +10,15 @@
 #include "bench/model/kvs.h"
 
 
-/* what a router knows of a replica */
+/* a router's inputs about a replica */
 typedef struct {
     uint32_t   active;      /* requests in flight */
     uint32_t   picks;       /* so far */
     uint64_t   pending;     /* uncached prompt tokens without a first token */
-    uint32_t   matched;     /* tokens of this prompt that it holds */
+    uint32_t   matched;     /* tokens of this prompt that it has cached */
     uint32_t   waiting;     /* scraped: requests in its queue */
     double     usage;       /* scraped: of its KV cache, 0 .. 1 */
-    uint64_t   blocks;      /* of those in flight and this one, shared once */
+    uint64_t   blocks;      /* in flight and of this one, shared once */
     uint32_t   units;       /* Ramjet's load units */
 } kvs_view_t;
 
@@ -30,7 +30,7 @@ typedef struct {
 } kvs_gate_t;
 
 
-/* a prompt's place among those who shared its beginning lately (LMetric) */
+/* a prompt's rank among recent ones with the same prefix (LMetric) */
 typedef struct {
     uint32_t   window;
     uint32_t   n;
@@ -82,7 +82,7 @@ uint32_t kvs_pick_aibrix(const kvs_view_t *v, uint32_t n, uint32_t tokens,
     kvs_rng_t *rng);
 uint32_t kvs_pick_ramjet(const kvs_view_t *v, uint32_t n, uint32_t turn);
 
-/* load units of a request for Ramjet */
+/* returns the load units of a request for Ramjet */
 uint32_t kvs_ramjet_units(uint64_t bytes, uint64_t matched);
 
 void kvs_ring_init(kvs_ring_t *ring, uint32_t replicas, uint32_t points);

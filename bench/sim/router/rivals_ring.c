@@ -1,4 +1,4 @@
-/* Those that hash a key to a ring. */
+/* Policies that hash a key to a ring. */
 
 #include "bench/sim/router/rivals.h"
 
@@ -92,7 +92,10 @@ kvs_ring_index(const uint32_t *id, uint32_t n, uint32_t replica)
 }
 
 
-/* one that is not there: the first that is, as it does */
+/*
+ * an absent replica is replaced by the first that is present, as in the
+ * original
+ */
 uint32_t
 kvs_pick_ring(const kvs_ring_t *ring, const uint32_t *id, uint32_t n,
     uint64_t key)

@@ -1,7 +1,8 @@
 /*
- * What the other routers keep, and when: their own counts, their own index of
- * the published size, scraped figures 50 ms old at most.  Those that listen to
- * the engines' cache events see the replicas' true state.
+ * The state of the other routers, and when it is updated: their own counts,
+ * their own index of the published size, and scraped figures that are at most
+ * 50 ms old.  Routers that read the engines' KV events see the replicas' true
+ * state.
  */
 
 #include "bench/model/prefix.h"
@@ -35,12 +36,12 @@ typedef enum {
 typedef enum {
     KVS_KEEP_NONE = 0,
     KVS_KEEP_TRUE,           /* cache events */
-    KVS_KEEP_TIERS,          /* the same of all tiers, each with a weight */
+    KVS_KEEP_TIERS,          /* the same for all tiers, each with a weight */
     KVS_KEEP_RIGHT,          /* LRU as large as the engine's cache */
     KVS_KEEP_LLMD,           /* LRU of num_gpu_blocks blocks of 64 tokens */
     KVS_KEEP_SGLANG,         /* 2^26 characters a worker */
     KVS_KEEP_AIBRIX,         /* 200,000 blocks of 128 characters, 20 min */
-    KVS_KEEP_TWO,            /* an LRU for each of two tiers, of its size */
+    KVS_KEEP_TWO,            /* an LRU of its size for each of two tiers */
     KVS_KEEP_RAMJET          /* 100,000 blocks of 2 KB an upstream */
 } kvs_keep_e;
 
@@ -50,7 +51,7 @@ typedef struct {
     kvs_keep_e     keep;
     kvs_gate_t     gate;
     double         credit;   /* Dynamo */
-    double         worth[KVE_TIERS];   /* of a token in each tier */
+    double         worth[KVE_TIERS];   /* weight of a token in each tier */
     uint32_t       points;   /* ring */
 } kvs_rival_conf_t;
 
@@ -59,7 +60,7 @@ typedef struct {
     kvs_sim_t         *sim;
     kvs_rival_conf_t   conf;
     kvs_prefix_t      *index;
-    kvs_prefix_t      *lower;    /* of host memory */
+    kvs_prefix_t      *lower;    /* host memory */
     kvs_prefix_t      *held;     /* blocks of requests in flight */
     kvs_ring_t         ring;
     kvs_hotspot_t      hot;
@@ -194,7 +195,7 @@ kvs_rival_scrape(kvs_rival_t *rv, double now)
 }
 
 
-/* tokens of the prompt that each replica has, to view[]; the last tenant */
+/* sets view[] to each replica's cached tokens, and the last tenant */
 static uint32_t
 kvs_rival_match(kvs_rival_t *rv, kvs_request_t *rq, double now)
 {
@@ -384,7 +385,7 @@ kvs_rival_pick(void *data, kvs_request_t *rq, double now)
 }
 
 
-/* Ramjet learns from responses of the 200s */
+/* Ramjet learns from 2xx responses */
 static void
 kvs_rival_headers(void *data, kvs_request_t *rq, double now)
 {

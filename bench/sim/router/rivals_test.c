@@ -1,6 +1,6 @@
 /*
- * Picks of the other routers on cases worked by hand from their published
- * formulas; those marked with a file's name are from the tests in it.
+ * Picks of the other routers in cases computed by hand from the published
+ * formulas; cases with a file's name come from its tests.
  */
 
 #include <check.h>
@@ -27,7 +27,7 @@ view(uint32_t n)
 }
 
 
-/* how often each of n is picked in 1,000 times of what gives the pick */
+/* counts how often each of n is picked in 1,000 calls */
 #define SHARES(n, share, pick)                                                \
     do {                                                                      \
         memset(share, 0, sizeof(share));                                      \
@@ -79,12 +79,12 @@ START_TEST(sglang_fleet)
     v[0].matched = 30;
     ck_assert_uint_eq(kvs_pick_sglang_fleet(v, 3, 100, 0, &gate), 1);
 
-    /* nobody has it: fewest requests, then fewest so far */
+    /* no replica has it: the fewest requests, then the fewest so far */
 
     v[1].picks = 7;
     ck_assert_uint_eq(kvs_pick_sglang_fleet(v, 3, 100, 3, &gate), 2);
 
-    /* 65 - 0 > 64 and 65 > 1.5 * 0: no affinity for anybody */
+    /* 65 - 0 > 64 and 65 > 1.5 * 0: no affinity at all */
 
     v[0].active = 65;
     v[0].matched = 100;
@@ -151,7 +151,7 @@ START_TEST(sglang_request)
     v[2].active = 8;
     ck_assert_uint_eq(kvs_pick_sglang_request(v, 4, 100, &gate, &rng), 2);
 
-    /* of equal ones any */
+    /* ties: any */
 
     v[1].active = 8;
     SHARES(4, share, kvs_pick_sglang_request(v, 4, 100, &gate, &rng));
@@ -159,8 +159,8 @@ START_TEST(sglang_request)
     ck_assert_uint_gt(share[2], 400);
 
     /*
-     * 100 is above 1.5 * 25 and above 25 + 64: elsewhere.  Another replica's
-     * being busy is nothing to the holder.
+     * 100 is above 1.5 * 25 and above 25 + 64: elsewhere.  Another replica
+     * that is busy does not matter.
      */
 
     v[1].matched = 0;
@@ -186,7 +186,7 @@ START_TEST(rings)
 
     kvs_ring_init(&ring, 4, 160);
 
-    /* each has its share of the keys, and a key its replica */
+    /* each replica has its share of the keys, and a key its replica */
 
     memset(share, 0, sizeof(share));
 
@@ -201,7 +201,7 @@ START_TEST(rings)
         ck_assert_uint_lt(share[i], 3200);
     }
 
-    /* keys of one that is away all go to the first that is there */
+    /* all keys of an absent replica go to the first present one */
 
     id[0] = 1;
     id[1] = 2;
@@ -215,7 +215,7 @@ START_TEST(rings)
 
     kvs_ring_done(&ring);
 
-    /* KubeAI: 3 in flight, a fourth may be had by who has at most 0.25 */
+    /* KubeAI: 3 in flight; a replica with at most 0.25 can get a fourth */
 
     for (i = 0; i < 4; i++) {
         id[i] = i;
@@ -228,7 +228,10 @@ START_TEST(rings)
     i = kvs_pick_ring_bounded(&ring, v, id, 4, kvr_mix(1, 7), 1.25);
     ck_assert_uint_ne(i, p);
 
-    /* (6 + 1) / 4 * 1.25 = 2.19: one more where there is one, not two */
+    /*
+     * (6 + 1) / 4 * 1.25 = 2.19: replicas with one can get another, with two
+     * not
+     */
 
     for (i = 0; i < 4; i++) {
         v[i].active = i == p ? 1 : 5;
@@ -239,7 +242,7 @@ START_TEST(rings)
     ck_assert_uint_eq(kvs_pick_ring_bounded(&ring, v, id, 4, kvr_mix(1, 7),
                                             1.25), p);
 
-    /* nobody below the bound: the first of the ring */
+    /* none is below the bound: the first of the ring */
 
     for (i = 0; i < 4; i++) {
         v[i].active = 1;
@@ -267,7 +270,7 @@ START_TEST(llmd_blend)
     v[2].usage = 0.9;
     ck_assert_uint_eq(kvs_pick_llmd_blend(v, 3, 10 * BLOCK, &rng), 0);
 
-    /* 2.7 + 0 + 1 = 3.7 does not do */
+    /* 2.7 + 0 + 1 = 3.7 is not enough */
 
     v[0].matched = 9 * BLOCK;
     ck_assert_uint_eq(kvs_pick_llmd_blend(v, 3, 10 * BLOCK, &rng), 1);
@@ -327,7 +330,7 @@ START_TEST(dynamo)
 
     ck_assert_uint_eq(kvs_pick_dynamo(v, 2, 10 * BLOCK, 64, &rng), 0);
 
-    /* which then covers the backlog of others as well: 400 + 10 - 512 */
+    /* the credit then covers the backlog of others too: 400 + 10 - 512 */
 
     v[0].pending = 400 * BLOCK;
     ck_assert_uint_eq(kvs_pick_dynamo(v, 2, 10 * BLOCK, 64, &rng), 0);
@@ -377,7 +380,7 @@ START_TEST(lmetric_dynamo)
     v[1].active = 1;
     ck_assert_uint_eq(kvs_pick_lmetric_dynamo(v, 2, 10 * BLOCK, &hot, 0, 2), 1);
 
-    /* one holder of four, a class that is all there is: away with the second */
+    /* one holder of four, a class that is all traffic: away with the second */
 
     memset(v, 0, 4 * sizeof(kvs_view_t));
     v[0].matched = 10 * BLOCK;
@@ -392,7 +395,7 @@ START_TEST(lmetric_dynamo)
     ck_assert_uint_eq(kvs_pick_lmetric_dynamo(v, 4, 10 * BLOCK, &hot, 7,
                                               2 * BLOCK), 1);
 
-    /* two holders of four for half of the requests: no alarm that lasts */
+    /* two holders of four for half of the requests: no lasting alarm */
 
     kvs_hotspot_done(&hot);
     kvs_hotspot_init(&hot, 4);
@@ -484,7 +487,7 @@ START_TEST(ramjet)
 {
     kvs_view_t  *v = view(3);
 
-    /* 32 - 4 * 7 = 4 beats 0; 32 - 4 * 9 does not */
+    /* 32 - 4 * 7 = 4 is more than 0; 32 - 4 * 9 is not */
 
     v[1].matched = 40 * 512;
     v[1].units = 7;
@@ -493,7 +496,7 @@ START_TEST(ramjet)
     v[1].units = 9;
     ck_assert_uint_eq(kvs_pick_ramjet(v, 2, 0), 0);
 
-    /* what is beyond the cap decides between equal ones only */
+    /* blocks beyond the limit decide between equal ones only */
 
     v[0].matched = 90 * 512;
     v[0].units = 1;
@@ -520,7 +523,7 @@ START_TEST(ramjet)
 END_TEST
 
 
-/* nothing is lost as the tables grow and entries move */
+/* nothing is lost when the tables grow and entries move */
 START_TEST(prefix_grows)
 {
     uint32_t            i, m[KVS_REPLICAS];
@@ -548,7 +551,7 @@ START_TEST(prefix_grows)
 END_TEST
 
 
-/* their indexes */
+/* the routers' indexes */
 START_TEST(prefix_lru)
 {
     uint32_t            i, last, m[KVS_REPLICAS];
@@ -579,7 +582,7 @@ START_TEST(prefix_lru)
     ck_assert_uint_eq(m[0], 4);
     ck_assert_uint_eq(last, 1);
 
-    /* room for two more: the tail of the first goes */
+    /* room for two more: the end of the first one is evicted */
 
     kvs_prefix_insert(px, b, 8, 0, 3);
     ck_assert_uint_eq(kvs_prefix_count(px, 0), 10);

@@ -1,7 +1,7 @@
 /*
- * The shipped router: core/ linked, not copied.  What a request does there is
- * bench/model/route.c; here is what is simulated of it: whose state is asked,
- * which router has the request, which key it goes by, what engines tell.
+ * The shipped router, linked from core/.  bench/model/route.c runs a request
+ * through it.  This file has the simulated part: the state that is looked up,
+ * the router of a request, its key, and the engines' reports.
  */
 
 #include <math.h>
@@ -14,7 +14,7 @@
 #define KVS_ROUTER_CAPACITY  (64 * 1024 * 1024)   /* the module's default */
 #define KVS_ROUTER_PROBE     1.0                  /* s */
 
-/* as many bytes are so many tokens of three bytes */
+/* bytes per token: as if tokens had three bytes */
 #define KVS_TOKENS_OF_3(n)   ((n) * KVS_TOKEN_BYTES / 3)
 
 
@@ -73,7 +73,7 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
         units = (uint64_t) (ro->conf.capacity * sim->blocks);
     }
 
-    /* of other states only its clock is asked */
+    /* of other states only the clock is used */
 
     if (ro->conf.state != KVS_STATE_INDEX) {
         units = sim->blocks;
@@ -279,7 +279,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 }
 
 
-/* units of the prompt that each replica holds */
+/* sets the units of the prompt that each replica has cached */
 static void
 kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
     double now)
@@ -319,7 +319,7 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
 }
 
 
-/* some lines of the index are lost, the same for all, and for good */
+/* removes some lines of the index, the same for all, for ever */
 static void
 kvs_router_lose(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
     double now)
@@ -358,7 +358,7 @@ kvs_router_lose(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
 }
 
 
-/* the key of a session */
+/* returns the key of a session */
 static void
 kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
     double now)
@@ -373,13 +373,13 @@ kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
 }
 
 
-/* units that are the key of homes reckoned from the first units */
+/* number of first units that are the key of a home */
 #define KVS_HOME_UNITS  4
 
 
 /*
- * The key of a request's home.  The end of the first message is told exactly,
- * not in whole units: as if what begins there had a digest of its own.
+ * Returns the key of a request's home.  The end of the first message is exact,
+ * not in whole units, as if what begins there had its own digest.
  */
 static uint64_t
 kvs_router_home(kvs_router_t *ro, kvs_request_t *rq)
@@ -405,7 +405,7 @@ kvs_router_home(kvs_router_t *ro, kvs_request_t *rq)
 }
 
 
-/* of several ranks, any of which is up */
+/* returns one of several ranks, if any is up */
 static kvr_set_t
 kvs_router_servers(kvs_router_t *ro)
 {
@@ -422,7 +422,7 @@ kvs_router_servers(kvs_router_t *ro)
 }
 
 
-/* as vLLM chooses: a request that waits counts as four that run */
+/* as vLLM chooses: a waiting request counts as four running ones */
 static uint32_t
 kvs_router_rank(kvs_router_t *ro, uint32_t server)
 {
@@ -493,7 +493,7 @@ kvs_router_admitted(void *data, kvs_request_t *rq, double now)
 }
 
 
-/* what is pending is given back too early, and nothing else is */
+/* returns pending bytes too early, and changes nothing else */
 void
 kvs_router_headers(void *data, kvs_request_t *rq, double now)
 {
@@ -553,7 +553,7 @@ kvs_router_restarted(void *data, uint32_t replica, double now)
 }
 
 
-/* how often the request's replica was taken as one that lost its cache */
+/* times that the request's replica was assumed to have lost its cache */
 static uint32_t
 kvs_router_flushed(kvs_router_t *ro, const kvs_request_t *rq)
 {
@@ -598,7 +598,7 @@ kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok)
 }
 
 
-/* the reply is in the replica's cache, and will be in the next prompt */
+/* the reply is in the replica's cache and in the next prompt */
 static void
 kvs_router_extend(kvs_router_t *ro, kvs_request_t *rq, double now)
 {

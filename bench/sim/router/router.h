@@ -1,5 +1,5 @@
 /*
- * The router that ships, core/ as it is, and the scores that might be better.
+ * The shipped router (core/, unchanged), and scores that might be better.
  */
 
 #ifndef KVS_ROUTER_H
@@ -17,21 +17,21 @@
 
 typedef enum {
     KVS_STATE_INDEX = 0,     /* core/kvr_index */
-    KVS_STATE_TRUE,          /* the replicas' own, and what is on its way */
-    KVS_STATE_LRU            /* exact, by use, of the right size */
+    KVS_STATE_TRUE,          /* the replicas' own, and requests on the way */
+    KVS_STATE_LRU            /* exact LRU of the right size */
 } kvs_state_e;
 
 
-/* what a home is reckoned from */
+/* the key of a home */
 typedef enum {
-    KVS_HOME_CROWD = 0,      /* where the crowd ends, as prefix has it */
+    KVS_HOME_CROWD = 0,      /* as the prefix of hot traffic ends */
     KVS_HOME_USER,           /* the end of the first message of the user */
     KVS_HOME_BEGIN,          /* the first units */
     KVS_HOME_MAX
 } kvs_home_e;
 
 
-/* what is forgotten before each decision, as if nobody learned it */
+/* state that is forgotten before each decision, as if never learned */
 typedef enum {
     KVS_WITHOUT_NOTHING = 0,
     KVS_WITHOUT_RETENTION,
@@ -51,28 +51,28 @@ typedef struct {
     uint32_t             assumed;    /* capacity in MB, 0: the default */
     uint32_t             zone;       /* MB of the index, 0: 16 */
     double               capacity;   /* shares of the true one; 0: default */
-    unsigned             reported:1; /* capacity is the engine's own word */
-    unsigned             probe:1;    /* engines tell their counts, each 1 s */
-    unsigned             metrics:1;  /* and their capacity; tokens of 3 bytes */
+    unsigned             reported:1; /* engines report their capacity */
+    unsigned             probe:1;    /* engines report counts each second */
+    unsigned             metrics:1;  /* and capacity, in tokens of 3 bytes */
     kvs_without_e        without;
     unsigned             replies:1;  /* replies are learned too */
-    unsigned             flush:1;    /* restarts are told of */
-    unsigned             usage:1;    /* replies tell what was cached */
+    unsigned             flush:1;    /* engines report restarts */
+    unsigned             usage:1;    /* replies report cached tokens */
     unsigned             timed:1;    /* they do not: first tokens are timed */
-    unsigned             events:1;   /* engines tell what they store, */
-    unsigned             aliases:1;  /* and of which request it is is found */
-    double               delay;      /* s, until it is heard */
+    unsigned             events:1;   /* engines report stored blocks, */
+    unsigned             aliases:1;  /* which are matched to requests */
+    double               delay;      /* s until a report arrives */
     double               lost;       /* share of the lines */
-    unsigned             strict:1;   /* credit ends at the first that is */
+    unsigned             strict:1;   /* credit ends at the first holder */
     double               ttl;        /* s, LRU only */
-    unsigned             tiers:1;    /* those below the GPU's are known too */
+    unsigned             tiers:1;    /* knows tiers below the GPU's memory */
     unsigned             fetch:1;    /* replicas get from each other what
                                         they lack, */
     unsigned             wait:1;     /* requests wait for a sibling that
                                         computes what they have in common */
     uint32_t             ranks;      /* of a server, which it chooses itself;
                                         0: each replica is one */
-    double               home;       /* credit of homes, 0: there are none */
+    double               home;       /* credit of homes, 0: no homes */
     kvs_home_e           home_by;
 } kvs_router_conf_t;
 
@@ -84,7 +84,7 @@ typedef struct {
     kvs_zone_t            zone;
     uint32_t              row;                  /* UINT32_MAX: any */
     double                probed;
-    int64_t               current[KVS_REPLICAS];   /* smooth round robin's */
+    int64_t               current[KVS_REPLICAS];   /* for smooth round robin */
 
     /* homes */
 
@@ -97,7 +97,7 @@ typedef struct {
     kvs_prefix_t         *coming;               /* submitted, not admitted */
     kvs_told_t           *told;                 /* KV events */
     kvs_prefix_t         *computing;            /* before a first token */
-    uint32_t              held[KVS_REPLICAS];   /* units, of the request */
+    uint32_t              held[KVS_REPLICAS];   /* units of the request */
     kvr_pull_t            pull;
     kvr_candidate_t       plain[KVS_REPLICAS];  /* without fetching */
 
@@ -115,14 +115,14 @@ void kvs_router_admitted(void *data, kvs_request_t *rq, double now);
 void kvs_router_headers(void *data, kvs_request_t *rq, double now);
 void kvs_router_first(void *data, kvs_request_t *rq, double now);
 void kvs_router_restarted(void *data, uint32_t replica, double now);
-/* the replicas' own word, and what is on its way to them */
+/* the replicas' own state, and what is on its way to them */
 void kvs_router_true(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
     double now);
 
 /*
- * fetch, wait: candidates that can fetch, the replica that the picked one
- * fetches from; whether a request is better off once a sibling has its first
- * token.
+ * fetch, wait: make candidates that can fetch; return the replica that the
+ * picked one fetches from; return whether a request should wait for a
+ * sibling's first token.
  */
 kve_replica_t *kvs_router_source(const kvs_router_t *ro,
     const kvs_choice_t *ch, uint32_t i);
@@ -131,7 +131,7 @@ void kvs_router_computed(kvs_router_t *ro, kvs_request_t *rq);
 int kvs_router_wait(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
     double now);
 
-/* forgets what conf.without says */
+/* forgets the parts in conf.without */
 void kvs_router_forget(kvs_router_t *ro, double now);
 
 void kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok);

@@ -1,17 +1,17 @@
 /*
- * The shipped router in its configurations, for the contest and the studies.
+ * The configurations of the shipped router, for the contest and the studies.
  */
 
 #include "bench/sim/router/router.h"
 
 
-/* engines tell nothing: only their first tokens are timed */
+/* engines report nothing: only their first tokens are timed */
 
 static const kvs_router_conf_t  kvs_conf_kv_cache = {
     .policy = KVR_POLICY_KV_CACHE, .timed = 1
 };
 
-/* kv_cache that does not know of ranks: 8 replicas are one server */
+/* kv_cache without ranks: 8 replicas are one server */
 static const kvs_router_conf_t  kvs_conf_ranks = {
     .policy = KVR_POLICY_KV_CACHE, .timed = 1, .ranks = 8
 };
@@ -24,13 +24,13 @@ static const kvs_router_conf_t  kvs_conf_probed = {
     .policy = KVR_POLICY_KV_CACHE, .capacity = 1, .reported = 1, .probe = 1
 };
 
-/* replies tell how much of their prompt was cached, and nothing else */
+/* replies report cached tokens, and nothing else */
 
 static const kvs_router_conf_t  kvs_conf_usage = {
     .policy = KVR_POLICY_KV_CACHE, .usage = 1, .timed = 1
 };
 
-/* the same, and metrics tell the capacity, in tokens of another length */
+/* the same, and metrics report the capacity, in tokens of another length */
 
 #define KVS_TOLD                                                              \
     .usage = 1, .timed = 1, .probe = 1, .metrics = 1, .replies = 1
@@ -39,7 +39,7 @@ static const kvs_router_conf_t  kvs_conf_told = {
     .policy = KVR_POLICY_KV_CACHE, KVS_TOLD
 };
 
-/* one estimator each is switched off */
+/* each has one estimator switched off */
 
 #define KVS_WITHOUT(base, what, ...)                                          \
     static const kvs_router_conf_t  kvs_conf_##base##_##what = {              \
@@ -65,7 +65,7 @@ KVS_WITHOUT(told, output, KVS_TOLD, .without = KVS_WITHOUT_OUTPUT)
 #define KVS_ABLATED(base, name, what)                                         \
     KVS_ROUTER(name "-" #what, KVS_ABLATION, &kvs_conf_##base##_##what)
 
-/* KV events, so late; aliases want to know how much was cached */
+/* KV events with this delay; aliases also use cached tokens */
 
 #define KVS_EVENTS(ms)                                                        \
     static const kvs_router_conf_t  kvs_conf_events_##ms = {                  \
@@ -86,7 +86,7 @@ static const kvs_router_conf_t  kvs_conf_oracle = {
     .policy = KVR_POLICY_KV_CACHE, .state = KVS_STATE_TRUE
 };
 
-/* make bench-burst: what two further answers bring, alone and together */
+/* make bench-burst: two further options, alone and together */
 
 #define KVS_FURTHER(name, ...)                                                \
     static const kvs_router_conf_t  kvs_conf_##name = {                       \
@@ -127,7 +127,7 @@ static const kvs_router_conf_t  kvs_conf_sticky = {
     .policy = KVR_POLICY_STICKY
 };
 
-/* assumed capacities, in MB, of engines that report none */
+/* assumed capacities in MB, if engines report none */
 
 #define KVS_ASSUMED(mb)                                                       \
     static const kvs_router_conf_t  kvs_conf_assumed_##mb = {                 \

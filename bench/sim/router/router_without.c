@@ -1,15 +1,15 @@
 /*
- * The router as if it had never learned something, for the ablation; and as if
- * it knew all that there is.  And two answers that it could give: a replica
- * fetches from another one what it lacks of a prompt; a request waits for a
- * sibling that is computing what they have in common.
+ * For the ablation: the router as if it had never learned something, and as if
+ * it knew everything.  And two further options: a replica fetches what it
+ * lacks of a prompt from another one; a request waits for a sibling that is
+ * computing the common part.
  */
 
 #include "bench/model/route.h"
 #include "bench/sim/router/router.h"
 
 
-/* units that are worth it: 2 KB, and for a sibling 8 KB */
+/* smallest useful number of units: 2 KB, and for a sibling 8 KB */
 #define KVS_FETCH_UNITS  8
 #define KVS_WAIT_UNITS   32
 
@@ -70,7 +70,7 @@ kvs_router_forget(kvs_router_t *ro, double now)
 }
 
 
-/* units of those that will be there at which a hybrid model resumes */
+/* of the expected units, those up to a place where a hybrid model resumes */
 static uint32_t
 kvs_router_resume(const kvs_sim_t *sim, const kvs_request_t *rq,
     uint32_t units)
@@ -170,7 +170,7 @@ kvs_router_ready(kvs_router_t *ro, const kvs_request_t *rq, uint32_t units,
 }
 
 
-/* after the candidates are there; before they are changed */
+/* called after the candidates are made, before they are changed */
 void
 kvs_router_offered(kvs_router_t *ro, kvs_choice_t *ch)
 {
@@ -188,7 +188,7 @@ kvs_router_offered(kvs_router_t *ro, kvs_choice_t *ch)
 }
 
 
-/* the replica that the picked one fetches from, or NULL */
+/* returns the replica that the picked one fetches from, or NULL */
 kve_replica_t *
 kvs_router_source(const kvs_router_t *ro, const kvs_choice_t *ch, uint32_t i)
 {
@@ -219,7 +219,7 @@ kvs_router_wait(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
         return 0;
     }
 
-    /* the sibling that has most of it, and is not done */
+    /* the unfinished sibling with the longest common part */
 
     h = NULL;
     most = 0;
@@ -241,7 +241,7 @@ kvs_router_wait(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
         return 0;
     }
 
-    /* what it costs now, and once that one is done */
+    /* the cost now, and the cost once the sibling is done */
 
     req = ch->req;
     kvr_policy_pick(&req, ch->cand, ch->n, &d);
@@ -276,7 +276,7 @@ kvs_router_wait(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
 
     rq->parked = h->place;
 
-    /* how many want it is known before it is computed */
+    /* the number of waiting requests is known before it is computed */
 
     if (!(rq->until > 0)) {
         kvr_hot_add(ro->zone.core.hot, &rq->route.counted, kvs_zone_ms(now));

@@ -3,10 +3,10 @@
 #include "bench/sim/router/told.h"
 
 
-/* s, from one look at the capacities to the next, as nginx has it */
+/* s between two readings of the capacities, as in nginx */
 #define KVS_TOLD_LOOK     1
 
-/* bytes of a replica, amply */
+/* bytes per replica, generous */
 #define KVS_TOLD_ALIASES  (4 * 1024 * 1024)
 
 
@@ -21,7 +21,7 @@ typedef struct {
     double            due;
     kvs_told_e        type;
     uint64_t          hash;
-    uint64_t          parent;        /* stored: 0: none */
+    uint64_t          parent;        /* stored: parent, 0: none */
 } kvs_word_t;
 
 
@@ -32,7 +32,7 @@ typedef struct {
 
     kvs_word_t       *say;           /* [first, n), by time */
     size_t            first, n, size;
-    size_t            step;          /* those from here on have no time yet */
+    size_t            step;          /* events from here on have no time yet */
 } kvs_voice_t;
 
 
@@ -168,7 +168,7 @@ kvs_told_destroy(kvs_told_t *told)
 }
 
 
-/* what the engine told in one event: returns how many words that were */
+/* reads an engine's event; returns its number of words */
 static size_t
 kvs_told_hear(kvs_voice_t *v, double now)
 {

@@ -1,9 +1,9 @@
 /*
- * What a router hears of the replicas' caches: their KV events, each a while
- * after its step was over.
+ * KV events as a router receives them, some time after the step of the
+ * replica.
  *
- * All that is heard goes through core/route, as nginx has it.  An engine's name of
- * a block is its value in the chain here; core does not know that.
+ * All events go through core/route, as in nginx.  Here an engine's name of a
+ * block is its value in the chain; core does not know that.
  */
 
 #ifndef KVS_TOLD_H
@@ -17,15 +17,15 @@
 typedef struct kvs_told_s  kvs_told_t;
 
 
-/* aliases: single blocks are told apart, by attribution */
+/* aliases: blocks are told apart, by attribution to requests */
 kvs_told_t *kvs_told_create(kvs_sim_t *sim, kvs_zone_t *zone, double delay,
     unsigned aliases);
 void kvs_told_destroy(kvs_told_t *told);
 
-/* all that has come by now */
+/* applies all events received by now */
 void kvs_told_settle(kvs_told_t *told, double now);
 
-/* another process: nothing that was told before counts */
+/* a new process: earlier events do not count */
 void kvs_told_restarted(kvs_told_t *told, uint32_t replica);
 
 

@@ -1,7 +1,7 @@
 
 /*
- * A control for bench-wire: what the least that a module can do costs there.
- * It stands where kvroute stands, around another balancer:
+ * A control for bench-wire: the cost of a minimal module.  Like kvroute, it
+ * wraps another balancer:
  *
  *     upstream u { least_conn; control none; ... }    is called, does nothing
  *     upstream u { least_conn; control xxh3; ... }    one XXH3 pass over it
