@@ -10,7 +10,7 @@
 #define MAX_MEMBERS  64
 
 
-/* an object whose members are written in some order when it is complete */
+/* an object whose members are written, in some order, when it is complete */
 
 typedef struct {
     util_buf_t       value[MAX_MEMBERS];
@@ -19,7 +19,7 @@ typedef struct {
 } object_t;
 
 
-/* how this body is spelled */
+/* the spelling of a body */
 
 typedef struct {
     util_rng_t      *r;
@@ -27,7 +27,7 @@ typedef struct {
     unsigned         escape;        /* percent of characters escaped */
     unsigned         shuffle;       /* percent of objects out of order */
     unsigned         doubled;       /* percent of objects with a key twice */
-    unsigned         wild;          /* percent of places with worse */
+    unsigned         wild;          /* percent of places with invalid syntax */
     unsigned         lengthy;       /* percent of long texts */
 } style_t;
 
@@ -60,7 +60,7 @@ put_blank(style_t *y, util_buf_t *b)
 }
 
 
-/* one character of a string, in any spelling that means the same */
+/* puts a character of a string, in a random equal spelling */
 static void
 put_char(style_t *y, util_buf_t *b, unsigned c)
 {
@@ -293,7 +293,7 @@ emit(style_t *y, object_t *o, util_buf_t *b)
             util_byte(b, ',');
         }
 
-        /* the same key with another value before or behind */
+        /* the same key with another value before or after it */
 
         if (chance(y, y->doubled)) {
             memset(&other, 0, sizeof(other));
@@ -336,7 +336,7 @@ emit(style_t *y, object_t *o, util_buf_t *b)
 }
 
 
-/* any value; now and then with the keys that the reader looks for */
+/* puts a value, sometimes with keys that the reader looks for */
 static void
 put_value(style_t *y, util_buf_t *b, unsigned depth)
 {
@@ -791,7 +791,7 @@ put_prompt(style_t *y, util_buf_t *b)
 }
 
 
-/* what may stand in a body of any API */
+/* puts members that bodies of any API can have */
 static void
 add_others(style_t *y, object_t *o)
 {

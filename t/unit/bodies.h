@@ -10,8 +10,8 @@
 
 /*
  * Random request bodies of all APIs in random spelling: order of keys,
- * duplicates, white space, escapes.  The wilder ones are not JSON, or only for
- * some parsers.
+ * duplicates, white space, escapes.  Some are not JSON, or only for some
+ * parsers.
  */
 
 

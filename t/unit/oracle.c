@@ -10,7 +10,7 @@
 #define MAX_DIGESTS  65536
 
 
-/* in the order of their mixing */
+/* in the order of mixing */
 
 static const char *const  roots[] = {
     "tools", "cache_salt", "extra_key", "template", "chat_template_kwargs",
@@ -41,7 +41,7 @@ prompt_text(oracle_t *o, node_t *v, int i)
         return;
     }
 
-    /* what is hashed as it stands is not looked into, but for its start */
+    /* a value that is hashed unchanged is only read at its start */
 
     for (p = v->p + 1; node_space(*p); p++) { /* void */ }
 
@@ -140,7 +140,7 @@ static const struct {
 };
 
 
-/* all values of a key are read, the last one counts */
+/* all values of a key are read, and the last one counts */
 static void
 prompt_sections(oracle_t *o, node_t *body, int load)
 {
@@ -170,7 +170,7 @@ prompt_sections(oracle_t *o, node_t *body, int load)
 }
 
 
-/* 0: no integer */
+/* 0: not an integer */
 static int
 integer(node_t *v, int64_t *value)
 {
@@ -210,7 +210,7 @@ integer(node_t *v, int64_t *value)
         d = v->number;
 
         util_check(d >= 9e15 || d <= -9e15 || *value == (int64_t) d,
-                   "cJSON has another number");
+                   "cJSON reads another number");
     }
 
     return 1;
@@ -247,7 +247,7 @@ limit(oracle_t *o, node_t *body)
             continue;
         }
 
-        /* two names in one object: the last that is written */
+        /* two names in one object: the last one counts */
 
         n = 0;
 
@@ -271,7 +271,7 @@ limit(oracle_t *o, node_t *body)
 }
 
 
-/* several replies, by whichever number comes last */
+/* several replies: the number that comes last */
 static int
 sampled(oracle_t *o, node_t *body)
 {
@@ -300,7 +300,7 @@ sampled(oracle_t *o, node_t *body)
 }
 
 
-/* is there an entry of the index for this block of the chain, from 1? */
+/* returns whether the index has an entry for this block, from 1 */
 static int
 entry(uint64_t n)
 {
@@ -309,7 +309,7 @@ entry(uint64_t n)
 }
 
 
-/* a response by its id, at the end of the path or before what is asked of it */
+/* the id of a response, at the end of the path or before a suffix */
 static int
 of_response(const char *path)
 {
@@ -424,7 +424,7 @@ begins(node_t *body, const char *name, const char *with, int not)
 }
 
 
-/* an engine that tells how likely a prompt was computes all of it */
+/* if the prompt's log probabilities are asked for, the engine computes all */
 static int
 skips(node_t *body, kvr_prompt_shape_e shape)
 {
@@ -437,7 +437,7 @@ skips(node_t *body, kvr_prompt_shape_e shape)
 }
 
 
-/* tokens that are left of the prompt, by whichever limit comes last */
+/* tokens left for the prompt, by the limit that comes last */
 static int64_t
 left(oracle_t *o, node_t *body)
 {
@@ -468,7 +468,7 @@ left(oracle_t *o, node_t *body)
 }
 
 
-/* what is in the prompt, but not in these bytes */
+/* parts of the prompt that are not in these bytes */
 static int
 apart(oracle_t *o, node_t *body, kvr_prompt_t *pr)
 {

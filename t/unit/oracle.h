@@ -38,9 +38,9 @@
  *     DEPTH       arrays and objects deeper than KVR_WALK_DEPTH are left out of
  *                 the canonical text
  *
- * The engine checks the body anyway, so a difference can only affect the choice
- * of the server.  oracle_verify() accepts a difference only where its rule
- * allows it: cJSON must accept the body once the explained parts are replaced
+ * The engine checks the body anyway, so a difference can only affect the
+ * choice of the server.  oracle_verify() accepts a difference only if a rule
+ * allows it: cJSON must accept the body after the explained parts are replaced
  * by plain JSON.
  */
 
@@ -89,7 +89,7 @@ typedef struct {
 void oracle_read(oracle_result_t *res, const kvr_prompt_conf_t *conf,
     const uint8_t *body, size_t len, util_cut_e cut, size_t n);
 
-/* Fails unless they are equal. */
+/* Fails unless both are equal. */
 void oracle_same(const oracle_result_t *a, const oracle_result_t *b,
     const char *what);
 

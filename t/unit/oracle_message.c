@@ -44,7 +44,7 @@ oracle_digest(oracle_t *o, node_t *v)
 }
 
 
-/* all below append to out, and return whether there was anything to append */
+/* the functions below append to out; they return whether they appended */
 
 static int
 media_data(oracle_t *o, node_t *v, util_buf_t *out)

@@ -53,7 +53,7 @@ kind_of(unsigned c)
 }
 
 
-/* a node for what starts at *p or after white space */
+/* returns a node for the value that starts at *p, after white space */
 static node_t *
 node_at(oracle_t *o, const uint8_t **p, const uint8_t *e)
 {
@@ -84,7 +84,7 @@ node_punctuation(const uint8_t **p, const uint8_t *e, uint8_t c)
 }
 
 
-/* cJSON's tree, with the places in the text that its nodes were made of */
+/* gives cJSON's tree the places of its nodes in the text */
 node_t *
 node_json(oracle_t *o, const cJSON *json, const uint8_t **p, const uint8_t *e)
 {
@@ -160,7 +160,7 @@ node_json(oracle_t *o, const cJSON *json, const uint8_t **p, const uint8_t *e)
 }
 
 
-/* a value as the reader sees one that it skips; NULL if not even that */
+/* reads a value as the reader skips one; NULL if it is invalid */
 node_t *
 node_loose(oracle_t *o, const uint8_t **p, const uint8_t *e)
 {
@@ -267,7 +267,7 @@ node_open_item(oracle_t *o, node_t *v, const uint8_t **p, const uint8_t *e,
 }
 
 
-/* the items of an array or object: 0 if there are none to be had */
+/* sets the items of an array or object; 0 if it has none */
 int
 node_open(oracle_t *o, node_t *v)
 {
@@ -290,7 +290,7 @@ node_open(oracle_t *o, node_t *v)
             p++;
         }
 
-        /* brackets of any kind were counted: is it of this kind, the last? */
+        /* the reader counts brackets of all kinds: is this the right kind? */
 
         if (p + 1 == e && *p == (v->kind == '{' ? '}' : ']')) {
             return 1;
@@ -314,7 +314,7 @@ node_open(oracle_t *o, node_t *v)
 }
 
 
-/* a string as text; also proves that the slow reference agrees with cJSON */
+/* decodes a string; also checks the slow reference against cJSON */
 void
 node_string(oracle_t *o, node_t *v, util_buf_t *out, int canonical)
 {
@@ -372,7 +372,7 @@ node_string(oracle_t *o, node_t *v, util_buf_t *out, int canonical)
         return;
     }
 
-    /* cJSON's text, with the escapes that JSON needs put back */
+    /* cJSON's text, with the escapes that JSON requires */
 
     i = out->len;
 
@@ -395,14 +395,14 @@ node_string(oracle_t *o, node_t *v, util_buf_t *out, int canonical)
 
     util_check(out->len - i == ref.len
                && (ref.len == 0 || memcmp(out->p + i, ref.p, ref.len) == 0),
-               "the reference and cJSON differ in %s",
+               "the reference and cJSON differ: %s",
                util_show(v->p, v->len));
 
     util_drop(&ref);
 }
 
 
-/* a key compared with what the reader knows it by */
+/* returns whether this is the key of an item */
 int
 node_is(node_t *item, const char *name)
 {
@@ -415,7 +415,7 @@ node_is(node_t *item, const char *name)
 }
 
 
-/* the value of the last of the keys of that name */
+/* returns the value of the last key with this name */
 node_t *
 node_get(node_t *v, const char *name)
 {

@@ -37,7 +37,7 @@ struct node_s {
     util_buf_t       name;       /* of a key, decoded */
 
     unsigned         strict:1;   /* from cJSON, not by the reader's rules */
-    unsigned         opened:1;   /* its items were looked at */
+    unsigned         opened:1;   /* its items were read */
     unsigned         text:1;     /* it was hashed as text */
     unsigned         word:1;     /* it was decoded */
 };

@@ -12,7 +12,7 @@
 #define MAX_DIGESTS  65536
 
 
-/* cJSON's verdict; the copy ends in the NUL byte that it wants to see */
+/* returns cJSON's verdict on a copy that ends with a NUL byte */
 static cJSON *
 parse(const uint8_t *p, size_t len)
 {
@@ -42,7 +42,7 @@ takes(const uint8_t *p, size_t len)
 }
 
 
-/* what is wrong with a string, as bits of explanations */
+/* returns the allowed differences in a string, as bits */
 static unsigned
 string_faults(node_t *v)
 {
@@ -103,7 +103,7 @@ string_faults(node_t *v)
 }
 
 
-/* the body, with what is explained replaced; returns how much that was */
+/* copies the body with explained parts replaced; returns their number */
 static unsigned
 mask(node_t *v, unsigned depth, util_buf_t *out, unsigned *explained)
 {
@@ -174,7 +174,7 @@ mask(node_t *v, unsigned depth, util_buf_t *out, unsigned *explained)
             return n;
         }
 
-        /* as deep as it lies in the body */
+        /* as deep as it is in the body */
 
         memset(&buf, 0, sizeof(buf));
 
@@ -228,20 +228,21 @@ verify_loose(const oracle_result_t *res, const kvr_prompt_conf_t *conf,
         p++;
     }
 
-    util_check(p == body + len, "garbage behind: %s", util_show(body, len));
+    util_check(p == body + len, "garbage after it: %s", util_show(body, len));
 
     oracle_expect(&o, v, conf, want);
 
-    util_check(!o.error, "accepted, but broken in what it reads: %s",
+    util_check(!o.error, "accepted, but invalid where it is read: %s",
                util_show(body, len));
 
-    oracle_same(res, want, "body that only the reader takes");
+    oracle_same(res, want, "body that only the reader accepts");
 
     n = mask(v, 0, &masked, stats->explained);
 
-    util_check(n, "no reason why cJSON rejects it: %s", util_show(body, len));
+    util_check(n, "cJSON rejects it without a known reason: %s",
+               util_show(body, len));
     util_check(takes(masked.p, masked.len),
-               "more than explained is wrong with it: %s",
+               "more is wrong than explained: %s",
                util_show(masked.p, masked.len));
 
     util_drop(&masked);
@@ -250,7 +251,7 @@ verify_loose(const oracle_result_t *res, const kvr_prompt_conf_t *conf,
 }
 
 
-/* control characters where cJSON sees white space, made blanks */
+/* replaces control characters, which cJSON takes for white space, by blanks */
 static int
 unspace(const uint8_t *body, size_t len, util_buf_t *out)
 {
@@ -287,7 +288,7 @@ unspace(const uint8_t *body, size_t len, util_buf_t *out)
 }
 
 
-/* bad hexadecimal digits, which cJSON takes for those of a NUL byte */
+/* replaces bad hexadecimal digits, which cJSON reads as a NUL byte */
 static int
 unhex(const uint8_t *body, size_t len, util_buf_t *out)
 {
@@ -332,7 +333,7 @@ oracle_verify(const oracle_result_t *res, const kvr_prompt_conf_t *conf,
     util_check(res->rc != KVR_ERROR
                || (res->pr.n == 0 && res->pr.root == 0
                    && res->pr.model_root == 0),
-               "a chain of no JSON");
+               "a chain without JSON");
 
     stats->bodies++;
     json = parse(body, len);
@@ -365,7 +366,7 @@ oracle_verify(const oracle_result_t *res, const kvr_prompt_conf_t *conf,
     } else if ((why = ORACLE_SPACE, unspace(body, len, &copy))
                || (why = ORACLE_HEX, unhex(body, len, &copy)))
     {
-        /* in what is skipped it does not matter */
+        /* in a skipped part it does not matter */
 
         if (res->rc != KVR_OK) {
             util_check(res->rc == KVR_ERROR, "%d: %s", res->rc,
@@ -377,7 +378,7 @@ oracle_verify(const oracle_result_t *res, const kvr_prompt_conf_t *conf,
         oracle_verify(want, conf, copy.p, copy.len, stats);
 
     } else {
-        util_check(res->rc == KVR_OK, "%d, but cJSON takes it: %s", res->rc,
+        util_check(res->rc == KVR_OK, "%d, but cJSON accepts it: %s", res->rc,
                    util_show(body, len));
 
         o.len = len;
@@ -387,7 +388,7 @@ oracle_verify(const oracle_result_t *res, const kvr_prompt_conf_t *conf,
         oracle_expect(&o, node_json(&o, json, &p, body + len), conf, want);
 
         util_check(!o.error, "the oracle fails: %s", util_show(body, len));
-        oracle_same(res, want, "body that both take");
+        oracle_same(res, want, "body that both accept");
 
         stats->accepted++;
     }
@@ -408,7 +409,7 @@ oracle_read(oracle_result_t *res, const kvr_prompt_conf_t *conf,
 
     static uint64_t  digests[MAX_DIGESTS];
 
-    /* nothing may be left as it was */
+    /* every field must be set */
 
     memset(res, 0xee, sizeof(*res));
 

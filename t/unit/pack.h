@@ -25,7 +25,7 @@ void pack_any(util_buf_t *b, util_rng_t *r, unsigned depth);
 /* Adds a frame, with the flags of ZMTP except LONG. */
 void pack_frame(util_buf_t *b, unsigned flags, const void *data, size_t len);
 
-/* Adds greeting and READY of a socket of this type. */
+/* Adds the greeting and READY of a socket of this type. */
 void pack_handshake(util_buf_t *b, const char *type);
 
 /* Adds a message of three frames. */

@@ -43,7 +43,7 @@ main(int argc, char **argv)
     for (t = suite_tests; t; t = t->next) {
         tc = tcase_create(t->test.name);
 
-        /* slow machines and sanitizers are no failures */
+        /* no time limit: slow machines and sanitizers must not fail */
 
         tcase_set_timeout(tc, 0);
         tcase_add_checked_fixture(tc, suite_around.begin, suite_around.end);

@@ -9,15 +9,15 @@
 
 
 /*
- * A test program of Check: its tests register themselves, and main() runs them.
+ * A test program of Check: tests register themselves, and main() runs them.
  *
  *     TEST(test_name)
  *     {
  *         ...
  *     }
  *
- * TEST_LOOP(test_name, n) runs n times, with i from 0.  suite_around(begin, end)
- * names functions to be called around each test of the program.
+ * TEST_LOOP(test_name, n) runs n times, with i from 0.  suite_around(begin,
+ * end) names functions that are called around each test of the program.
  */
 
 

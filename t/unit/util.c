@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 
-/* the linker's name for what the reader calls as kvr_text_ops() */
+/* the name under which the linker provides the real kvr_text_ops() */
 const kvr_text_ops_t *__wrap_kvr_text_ops(void);
 
 
@@ -521,7 +521,7 @@ util_utf8(util_buf_t *out, unsigned u)
 }
 
 
-/* a character that came as an escape */
+/* a character from an escape */
 static void
 util_character(util_buf_t *out, unsigned u, int canonical)
 {
@@ -610,7 +610,7 @@ util_string(const uint8_t *p, size_t len, util_buf_t *out, size_t *used,
 
         if (u >= 0xd800 && u < 0xdc00) {
 
-            /* perhaps the first half of a pair, if the text goes on so long */
+            /* it can be the first half of a pair, if the text continues */
 
             if (i == len || (p[i] == '\\' && i + 1 == len)) {
                 return KVR_AGAIN;
@@ -648,7 +648,7 @@ util_raw(const uint8_t *p, size_t len, util_buf_t *out, size_t *used)
 
     for (i = 0; i < len; i++) {
 
-        /* outside strings it is no JSON, but no quote either */
+        /* outside strings it is invalid JSON, but not a quote */
 
         if (p[i] == '\\') {
             util_byte(out, p[i]);

@@ -9,9 +9,9 @@
 
 
 /*
- * Shared by the unit tests and the fuzzers (built with UTIL_NO_CHECK): failures
- * with their place, repeatable random numbers, texts served in windows, and
- * slow references that share no code with the core.
+ * Shared by the unit tests and the fuzzers (built with UTIL_NO_CHECK):
+ * failures with their location, repeatable random numbers, texts in windows,
+ * and slow references that share no code with core.
  *
  *     KVR_TEST_SEED    seed of the random cases, default 1
  *     KVR_TEST_SCALE   their number, in percent, default 100
@@ -120,10 +120,10 @@ void util_sample(util_buf_t *b, const char *room, const char *name);
 
 typedef enum {
     UTIL_WHOLE = 0,
-    UTIL_CUT,                /* n: where the text is cut in two */
+    UTIL_CUT,                /* n: the text is cut in two there */
     UTIL_STEP,               /* n: bytes from any offset, as from a file */
     UTIL_GRID,               /* n: windows end at multiples, as buffers do */
-    UTIL_RANDOM              /* n: at most this many bytes, at random */
+    UTIL_RANDOM              /* n: at most this many bytes, random */
 } util_cut_e;
 
 typedef struct {

@@ -5,9 +5,9 @@
 
 
 /*
- * kvr_alias: a model of an engine tells what it stores, and requests that end
- * are found in it.  The model knows which block is which place, kvr_alias does
- * not.
+ * kvr_alias.  A model of an engine reports the blocks that it stores; finished
+ * requests are matched to them.  The model knows which block is where in which
+ * prompt, kvr_alias does not.
  */
 
 
@@ -24,12 +24,12 @@
 
 
 typedef struct {
-    uint64_t             seed;       /* of its text, from a unit on */
+    uint64_t             seed;       /* of its text from this unit on */
     uint32_t             blocks;
     uint32_t             cached;
-    uint64_t             session;    /* that the engine tells */
+    uint64_t             session;    /* as the engine reports it */
     uint32_t             before;     /* tokens, or KVR_ALIAS_NOWHERE */
-    uint32_t             more;       /* tokens cached, of a block */
+    uint32_t             more;       /* cached tokens of a block */
     uint64_t             start, first;
     uint64_t             key[UNITS];
     kvr_alias_request_t  r;
@@ -69,7 +69,7 @@ teardown(void)
 }
 
 
-/* the i-th block of a prompt, for the engine; it has its text in its name */
+/* returns the engine's name for the i-th block: it contains the text */
 static uint64_t
 hash_of(const prompt_t *p, uint32_t i)
 {
@@ -77,7 +77,7 @@ hash_of(const prompt_t *p, uint32_t i)
 }
 
 
-/* and the entry that ends in it, for us */
+/* returns the index's entry that ends in it */
 static uint64_t
 key_of(const prompt_t *p, uint32_t entry)
 {
@@ -148,7 +148,7 @@ end(prompt_t *p)
 }
 
 
-/* whether a block is known, and for what it is */
+/* returns whether a block is known, and for what */
 static int
 known(const prompt_t *p, uint32_t block)
 {
@@ -181,7 +181,7 @@ known_of(const prompt_t *p)
 }
 
 
-/* other lengths, another time, a run that begins elsewhere: not its own */
+/* other lengths, another time, a run that begins elsewhere: no match */
 TEST(test_alias_none)
 {
     make(&a, 1, 40, 8, 10000);
@@ -195,7 +195,7 @@ TEST(test_alias_none)
     store(&a, 8, 40, 12000);
     ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
 
-    /* it was there before the request came */
+    /* the block was stored before the request came */
 
     a.start = 12500;
     a.first = 12600;
@@ -203,7 +203,7 @@ TEST(test_alias_none)
     ck_assert_uint_eq(known_of(&a), 0);
     ck_assert_uint_eq(counts.missing, 4);
 
-    /* as many, and nobody knows where they begin: not at the start of a prompt */
+    /* as many blocks, with unknown start: not the start of a prompt */
 
     make(&b, 2, 32, 0, 20000);
     store(&a, 8, 40, 19990);
@@ -212,13 +212,13 @@ TEST(test_alias_none)
 
 
 /*
- * Where a run begins: behind the last whole block that was cached, and not
- * before the request; by what is told of it, by the run that it goes on from, or
- * if nobody knows anywhere but at the start of a prompt.
+ * A run begins after the last whole cached block, and not before the request.
+ * Its start is known from the report, or from the run that it continues;
+ * otherwise it can be anywhere but at the start of a prompt.
  */
 TEST(test_alias_begin)
 {
-    /* a part of a block was cached, and a part of one is at the end */
+    /* cached tokens end within a block, and so does the prompt */
 
     make(&a, 1, 40, 8, 10000);
     store(&a, 8, 40, 9990);
@@ -226,7 +226,7 @@ TEST(test_alias_begin)
     ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
     a.more = 0;
 
-    /* it begins elsewhere, as the engine's order tells: too soon, too late */
+    /* the reported order says that it begins too early, or too late */
 
     make(&a, 2, 40, 8, 20000);
     a.before = 7 * BLOCK;
@@ -243,14 +243,14 @@ TEST(test_alias_begin)
     ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
     ck_assert_uint_eq(known_of(&a), 8);
 
-    /* the end of a longer one */
+    /* the end of a longer run */
 
     make(&a, 3, 60, 20, 30000);
     a.before = 8 * BLOCK;
     store(&a, 8, 60, 29990);
     ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
 
-    /* by the run that it goes on from */
+    /* by the run that it continues */
 
     a.before = KVR_ALIAS_NOWHERE;
     make(&a, 4, 20, 0, 40000);
@@ -261,7 +261,7 @@ TEST(test_alias_begin)
     ck_assert_int_eq(end(&b), KVR_ALIAS_MISSING);
     ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
 
-    /* chunks, of which the first came before the request */
+    /* chunks; the first one was stored before the request came */
 
     make(&a, 6, 40, 0, 60000);
     store(&a, 0, 20, 59400);
@@ -270,7 +270,7 @@ TEST(test_alias_begin)
 }
 
 
-/* the last entry ends with the prompt, in a part of a block: that is not stored */
+/* the last entry ends with the prompt, within a block, which is not stored */
 TEST(test_alias_end)
 {
     kvr_alias_place_t  place;
@@ -291,7 +291,7 @@ TEST(test_alias_end)
 }
 
 
-/* what was cached was stored as a reply, block by block */
+/* the cached part was stored as a reply, block by block */
 TEST(test_alias_reply)
 {
     uint32_t  i;
@@ -316,7 +316,7 @@ TEST(test_alias_reply)
 }
 
 
-/* two of one length at one time, then two that time tells apart */
+/* two of one length at one time, then two at different times */
 TEST(test_alias_two)
 {
     uint32_t  i;
@@ -330,7 +330,7 @@ TEST(test_alias_two)
     ck_assert_int_eq(end(&b), KVR_ALIAS_AMBIGUOUS);
     ck_assert_uint_eq(counts.used, 0);
 
-    /* where events usually are is not known yet */
+    /* the usual delay of events is not known yet */
 
     make(&a, 3, 40, 0, 20000);
     make(&b, 4, 40, 0, 20600);
@@ -372,12 +372,12 @@ TEST(test_alias_taken)
 }
 
 
-/* blocks that were taken for another prompt's are attributed again */
+/* blocks that were matched to another prompt are matched again */
 TEST(test_alias_wrong)
 {
     kvr_alias_place_t  place;
 
-    /* a's events are lost, and b's are taken for them */
+    /* a's events are lost, and b's are matched to it */
 
     make(&a, 1, 40, 0, 10000);
     make(&b, 2, 40, 0, 10000);
@@ -396,8 +396,8 @@ TEST(test_alias_wrong)
 
 
 /*
- * Two bytes to a token at first, then six: the line from the start is wrong by
- * far, that from the end of the turn before is not.
+ * First two bytes per token, then six: a line from the start is far off, a
+ * line from the end of the previous turn is not.
  */
 TEST(test_alias_anchor)
 {
@@ -435,7 +435,7 @@ TEST(test_alias_anchor)
             continue;
         }
 
-        /* the last token of the entry is in this block */
+        /* this block has the last token of the entry */
 
         at = 64 * BLOCK + ((place.entry + 1) * UNIT - 64 * BLOCK * 2) / 6;
         ck_assert_uint_le((at - 1) / BLOCK, i + 1);
@@ -448,8 +448,8 @@ TEST(test_alias_anchor)
 
 
 /*
- * Longer tokens follow: a new line ties blocks of the turn before to later
- * entries.  It is not another prompt that had them.
+ * Longer tokens follow: a new line matches blocks of the previous turn to
+ * later entries.  This does not mean that another prompt had them.
  */
 TEST(test_alias_line)
 {
@@ -474,7 +474,7 @@ TEST(test_alias_line)
 }
 
 
-/* a session says which is which, whatever the time */
+/* sessions distinguish runs at any time */
 TEST(test_alias_session)
 {
     make(&a, 1, 40, 0, 10000);
@@ -492,7 +492,7 @@ TEST(test_alias_session)
     ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
     ck_assert_uint_eq(known_of(&a), 10);
 
-    /* a session that others had before, with as many blocks */
+    /* a session that other requests had, with as many blocks */
 
     make(&a, 3, 40, 0, 49000);
     make(&b, 4, 40, 0, 50000);
@@ -509,9 +509,10 @@ TEST(test_alias_session)
 
 
 /*
- * An engine that tells no session, or another one than was asked for: by the
- * time, until it has told one.  Then what has another session is not taken, as
- * that of a client that gives its own; who has none is found by the time.
+ * An engine that reports no session, or another one than requested: runs are
+ * matched by time until a requested one is reported.  From then on a run with
+ * another session does not match, because clients can send their own; a run
+ * without a session is matched by time.
  */
 TEST(test_alias_session_else)
 {
@@ -542,7 +543,7 @@ TEST(test_alias_session_else)
     ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
     ck_assert_uint_eq(known_of(&a), 10);
 
-    /* another process may be of another version */
+    /* a new process can be another version */
 
     kvr_alias_another(&v);
     ck_assert_uint_eq(known_of(&b), 10);
@@ -556,8 +557,8 @@ TEST(test_alias_session_else)
 
 
 /*
- * Much is stored before a request has ended: the names of its blocks are
- * overwritten, or its runs are, of which the first one is found last.
+ * An engine stores much before a request ends: the names of its blocks are
+ * overwritten, or its runs are, of which the first one is looked up last.
  */
 TEST(test_alias_ring)
 {
@@ -623,8 +624,8 @@ TEST(test_alias_ring)
 
 
 /*
- * Very many runs that might be it, each to be followed far back, of an engine
- * that is broken: nobody looks for long, and what comes later is found.
+ * A broken engine reports very many runs that match, each with a long history:
+ * the search is bounded, and later runs are found.
  */
 TEST(test_alias_many)
 {
@@ -647,7 +648,7 @@ TEST(test_alias_many)
 }
 
 
-/* what a broken engine may tell, and what a client may have it tell */
+/* anything that a broken engine or a client can send */
 TEST(test_alias_bounds)
 {
     uint32_t             i, k;
@@ -716,8 +717,8 @@ TEST(test_alias_bounds)
 
 
 /*
- * Eight at a time for a while: prompts that go on, chunks, replies between one
- * another, blocks that are removed.  What is known is right.
+ * Eight requests at a time: prompts that continue, chunks, interleaved
+ * replies, removed blocks.  All matches are right.
  */
 TEST(test_alias_traffic)
 {
@@ -742,7 +743,9 @@ TEST(test_alias_traffic)
 
     for (i = 0; i < 4000; i++) {
 
-        /* its first token comes now, its end much later: of the one before */
+        /*
+         * its first token comes now, its end much later: of the previous one
+         */
 
         now += 20 + util_below(&rng, 200);
         p = &talk[i % 8];

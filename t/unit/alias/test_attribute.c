@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_attribute: requests that have ended are handed over, and what engines tell
- * of their blocks changes who holds what in the index.
+ * kvr_attribute: finished requests are passed to it, and the events of their
+ * blocks change the holders in the index.
  */
 
 
@@ -40,7 +40,7 @@ teardown(void)
 }
 
 
-/* blocks of the prompt, each with its number as its name */
+/* blocks of the prompt, named by their numbers */
 static void
 tell(kvr_kvevent_type_e type, uint32_t from, uint32_t to, uint64_t now)
 {
@@ -65,7 +65,7 @@ tell(kvr_kvevent_type_e type, uint32_t from, uint32_t to, uint64_t now)
 }
 
 
-/* a request of so many units ends now; returns whether it is to be looked for */
+/* ends a request of this many units; returns whether it will be matched */
 static int
 request(uint32_t units, uint32_t matched, uint32_t cached, uint64_t start)
 {
@@ -128,7 +128,7 @@ held(void)
 }
 
 
-/* found, removed, stored again */
+/* matched, removed, stored again */
 TEST(test_attribute_blocks)
 {
     kvr_index_undo_t     undo;
@@ -138,7 +138,7 @@ TEST(test_attribute_blocks)
 
     ck_assert(request(32, 0, 0, 10000));
 
-    /* a little later, when all events have come */
+    /* a little later, after all events */
 
     ck_assert_uint_eq(kvr_attribute_look(&s.feeds, 10, 10300), 0);
     ck_assert_uint_eq(kvr_attribute_look(&s.feeds, 10, 11300), 1);
@@ -146,7 +146,7 @@ TEST(test_attribute_blocks)
     ck_assert_uint_eq(kvr_get(&count->used), 32);
     ck_assert_uint_eq(held(), 32);
 
-    /* the last ten units; blocks that end none say nothing */
+    /* the last ten units; blocks that end no unit change nothing */
 
     tell(KVR_KVEVENT_REMOVED, 88, 128, 12000);
     ck_assert_uint_eq(held(), 22);
@@ -154,13 +154,13 @@ TEST(test_attribute_blocks)
     tell(KVR_KVEVENT_REMOVED, 84, 87, 12000);
     ck_assert_uint_eq(held(), 22);
 
-    /* by whomever */
+    /* by any peer */
 
     tell(KVR_KVEVENT_STORED, 88, 128, 13000);
     ck_assert_uint_eq(kvr_get(&count->restored), 10);
     ck_assert_uint_eq(held(), 32);
 
-    /* gone, and its line in the index too */
+    /* removed, also from the index */
 
     tell(KVR_KVEVENT_REMOVED, 0, 128, 14000);
     ck_assert_uint_eq(held(), 0);
@@ -169,7 +169,7 @@ TEST(test_attribute_blocks)
     ck_assert_uint_eq(held(), 32);
     ck_assert_uint_eq(kvr_get(&count->wrong), 0);
 
-    /* an empty cache, and another process: blocks have the names they had */
+    /* an empty cache, then a new process: blocks keep their names */
 
     s.event.type = KVR_KVEVENT_CLEARED;
     ck_assert(kvr_sync_event(&s.feeds, s.peer, 0, &s.event, 16000));
@@ -178,7 +178,7 @@ TEST(test_attribute_blocks)
     tell(KVR_KVEVENT_STORED, 0, 80, 16100);
     ck_assert_uint_eq(held(), 20);
 
-    /* prompts that were never stored, and never will be */
+    /* prompts whose blocks are never stored */
 
     kvr_index_insert(s.zone.index, s.chain, 32, 32, s.peer, 0, &undo);
     s.event.type = KVR_KVEVENT_CLEARED;
@@ -195,12 +195,12 @@ TEST(test_attribute_blocks)
     ck_assert_uint_eq(held(), 32);
     ck_assert_uint_eq(kvr_get(&count->used), 32);
 
-    /* another server has the number */
+    /* another server has the slot */
 
     kvr_attribute_flush(&s.feeds, s.peer);
     ck_assert_uint_eq(kvr_get(&count->used), 0);
 
-    /* memory that is new beside counts that are not */
+    /* new memory, with old counts */
 
     kvr_set(&count->used, 32);
     tell(KVR_KVEVENT_STORED, 0, 128, 18000);
@@ -208,7 +208,7 @@ TEST(test_attribute_blocks)
 }
 
 
-/* told before the prompt came that will be stored: it is not taken away */
+/* an event before its prompt came must not be removed */
 TEST(test_attribute_coming)
 {
     kvr_index_undo_t  undo;
@@ -233,7 +233,9 @@ TEST(test_attribute_coming)
 }
 
 
-/* what is stored while others wait is used before them, so it is older */
+/*
+ * blocks that are stored while requests wait were used earlier: they are older
+ */
 TEST(test_attribute_waiting)
 {
     uint32_t          i, age;
@@ -260,7 +262,7 @@ TEST(test_attribute_waiting)
 }
 
 
-/* a writer that was killed, a number that is another's, a ring that is full */
+/* a killed writer, a slot with a new peer, a full ring */
 TEST(test_attribute_ring)
 {
     uint32_t           i;
@@ -297,7 +299,7 @@ TEST(test_attribute_ring)
 }
 
 
-/* an engine that does not tell what was cached */
+/* an engine that does not report cached tokens */
 TEST(test_attribute_untold)
 {
     kvr_events_alias_t  *count;
@@ -315,7 +317,7 @@ TEST(test_attribute_untold)
 }
 
 
-/* what single blocks say, age need not: it lets go of less */
+/* with events of single blocks, age need not decide: less is dropped */
 TEST(test_attribute_most)
 {
     unsigned           i;

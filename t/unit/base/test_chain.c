@@ -16,7 +16,7 @@
 #define MAX_UNITS   20000
 
 
-/* Checks the rule: each of the first 64, then every 2nd, 4th and 8th. */
+/* Checks the rule: each of the first 64 units, then every 2nd, 4th and 8th. */
 static uint32_t
 next_depth(uint32_t depth)
 {
@@ -97,7 +97,7 @@ TEST(test_chain_sizes)
 }
 
 
-/* places in the index are used evenly, for any number of lines */
+/* the places of entries are used evenly, for any number of lines */
 TEST(test_chain_reduce)
 {
     double       chi, expect;

@@ -170,7 +170,7 @@ TEST(test_fifo_mixed)
         kvr_add(&ring->slot[(i + 1) / 7].word[(i + 1) % 7], 1);
 
         util_check(kvr_fifo_get(ring, &place, word, 0) == KVR_ERROR,
-                   "word %u is another", i);
+                   "wrong word %u", i);
 
         while (kvr_fifo_get(ring, &place, word, 0) != 20) {
             util_check(place < kvr_get(&ring->head), "the next one is found");

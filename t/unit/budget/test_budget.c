@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_budget: accounts, what they admit, what a request is charged */
+/* kvr_budget: accounts, admission, and the charge for a request */
 
 
 #include <pthread.h>
@@ -146,7 +146,7 @@ TEST(test_budget_take)
 }
 
 
-/* whatever the estimates, requests use what the rate allows */
+/* requests use what the rate allows, whatever the estimates */
 
 TEST_LOOP(test_budget_rate, 4)
 {
@@ -197,7 +197,7 @@ TEST_LOOP(test_budget_rate, 4)
                    "%.0f at %lu ms", used, now);
     }
 
-    /* without a burst, what was estimated too much expires */
+    /* without a burst, the surplus of estimates expires */
 
     util_check((used > 0.98 * 60 * 1e5 || l.burst == 0)
                && used < 1.02 * 60 * 1e5, "%.4f of the rate", used / 60 / 1e5);
@@ -277,14 +277,16 @@ TEST(test_budget_accounts)
     util_check(a == b && kvr_get(&a->output) == 0, "replaced");
     util_check(kvr_budget_left(a, &l, NOW + 1000) == 1, "like a new one");
 
-    /* a free one first: who owes nothing keeps what it has learned */
+    /*
+     * a free account first: an account without debts keeps what it has learned
+     */
 
     clean();
     a = kvr_budget_account(&budget, 8, NOW);
     b = kvr_budget_account(&budget, 8 + KVR_BUDGET_ACCOUNTS, NOW);
     util_check(a != b && kvr_budget_account(&budget, 8, NOW) == a, "kept");
 
-    /* a process was killed between its claim and the second look */
+    /* a process was killed between its claim and the second look-up */
 
     kvr_set(&b->key, 8);
     util_check(kvr_budget_account(&budget, 8, NOW) == a, "the first counts");
@@ -334,7 +336,7 @@ TEST(test_budget_threads)
         sum += (double) kvr_budget_reset(a, NOW);
     }
 
-    /* a first claim that was too late loses what it has charged */
+    /* a first claim that was too late loses its charges */
 
     util_check(sum <= 80000 && sum > 80000 - 100, "%.0f of 80000", sum);
 }
@@ -369,7 +371,7 @@ TEST(test_budget_cost)
     kvr_budget_estimate(a, 4000, 5000, 100, &use);
     util_check(use.computed == 0, "more cached than there is");
 
-    /* what engines report counts; an account learns from it */
+    /* the engines' reports count; an account learns from them */
 
     for (i = 0; i < 100; i++) {
         memset(&use, 0, sizeof(use));
@@ -397,7 +399,7 @@ TEST(test_budget_cost)
 
     memset(&use, 0, sizeof(use));
     part(a, &use, 4000, 2000, 0, 1000, -1, -1, 0);
-    util_check(use.computed == 1000, "cached was not reported");
+    util_check(use.computed == 1000, "cached tokens were not reported");
     util_check(use.output > 60 && use.output <= 64, "no reply: the mean");
 
     /* prefill and decode, or an answer in two parts */

@@ -5,8 +5,9 @@
 
 
 /*
- * kvr_answer, kvr_again: parts of an answer, put together wherever they are cut,
- * are one; a body is the client's with the text behind its prompt.
+ * kvr_answer, kvr_again: an answer in several parts, cut anywhere, becomes one
+ * answer; the body for a further part is the client's, with the text so far
+ * after its prompt.
  */
 
 
@@ -87,7 +88,7 @@ TEST(test_answer_scan)
                    == (n < 11 ? 0 : 11), "%zu", n);
     }
 
-    /* byte by byte, from where it was */
+    /* byte by byte, from the old place */
 
     for (size_t n = 0, i = from = 0; n <= 11; n++) {
         i = kvr_answer_scan((const uint8_t *) s, n, &from);
@@ -112,7 +113,7 @@ TEST(test_answer_parts)
 
     kvr_answer_next(&a);
 
-    /* the role is not told twice, alone or beside a text */
+    /* the role is not sent twice, alone or with a text */
 
     event(&a, &out, "{\"id\":\"BB\",\"choices\":[{\"delta\":{\"role\":"
           "\"assistant\",\"content\":null}}]}");
@@ -144,7 +145,7 @@ TEST(test_answer_parts)
 }
 
 
-/* a character that is cut stays here until it is whole */
+/* an incomplete character is kept back until it is complete */
 TEST(test_answer_characters)
 {
     util_buf_t    out = { 0 };
@@ -173,7 +174,7 @@ TEST(test_answer_characters)
 
         } else {
 
-            /* another engine writes all of it */
+            /* another engine writes the whole character */
 
             kvr_answer_next(&a);
             util_check(a.len == 1, "%zu", a.len);
@@ -208,7 +209,7 @@ TEST(test_answer_ends)
     kvr_answer_end(&a, 0, put, &out);
     is(&out, "data: [DONE]\n\n");
 
-    /* all tokens have been given */
+    /* all tokens were sent */
 
     init(&a, KVR_ANSWER_COMPLETION);
     event(&a, &out, "{\"id\":\"i\",\"model\":\"m\",\"created\":1,\"choices\":"
@@ -219,7 +220,7 @@ TEST(test_answer_ends)
        "\"model\":\"m\",\"choices\":[{\"index\":0,\"text\":\"\","
        "\"finish_reason\":\"length\"}]}\n\ndata: [DONE]\n\n");
 
-    /* an error is held, and is the client's if nobody continues */
+    /* an error is kept back; the client gets it if no engine continues */
 
     for (int continued = 0; continued < 2; continued++) {
         init(&a, KVR_ANSWER_CHAT);
@@ -245,33 +246,33 @@ TEST(test_answer_ends)
 }
 
 
-/* events of broken engines leave each event that the client gets well formed */
+/* after events of broken engines, each event for the client is well formed */
 TEST(test_answer_odd)
 {
     util_buf_t    out = { 0 };
     kvr_answer_t  a;
 
-    /* the first name that is none is not that of the answer */
+    /* the first invalid name is not the answer's */
 
     init(&a, KVR_ANSWER_CHAT);
     content(&a, &out, "", "x");
     content(&a, &out, "A", "x");
 
-    /* tokens that nobody can have written do not count */
+    /* more tokens than possible do not count */
 
     event(&a, &out, "{\"usage\":{\"completion_tokens\":1000000000000000000}}");
     util_check(a.tokens == 2, "%d", (int) a.tokens);
     kvr_answer_next(&a);
     out.len = 0;
 
-    /* a name of another type stays as it is */
+    /* a name of another type is unchanged */
 
     event(&a, &out, "{\"id\":7,\"model\":{},\"created\":true}");
     is(&out, "data: {\"id\":7,\"model\":{},\"created\":true}\n\n");
     event(&a, &out, "{\"id\":\"\",\"model\":\"B\"}");
     is(&out, "data: {\"id\":\"A\",\"model\":\"A\"}\n\n");
 
-    /* errors of the engine: too busy, or without a word */
+    /* errors of the engine: overload, or without a message */
 
     for (int i = 0; i < 2; i++) {
         init(&a, KVR_ANSWER_CHAT);
@@ -290,7 +291,7 @@ TEST(test_answer_odd)
 }
 
 
-/* what cannot be continued, by what the answer has, and by the request */
+/* answers and requests that cannot be continued */
 TEST(test_answer_refusals)
 {
     util_buf_t        out = { 0 };
@@ -403,7 +404,7 @@ TEST(test_answer_bodies)
 }
 
 
-/* bytes of any kind, as an engine or a client may send them */
+/* arbitrary bytes from an engine or a client */
 TEST(test_answer_random)
 {
     util_rng_t    rng;
@@ -453,7 +454,7 @@ TEST(test_answer_random)
 }
 
 
-/* an event that is compared is taken as one that is read */
+/* comparing an event gives the same as parsing it */
 TEST(test_answer_same)
 {
     util_rng_t    rng;

@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_late: about one of a hundred first tokens is later than the limit, no
- * more requests are sent twice than the credit allows, and none if most other
+ * kvr_late: about one of a hundred first tokens is later than the limit. The
+ * credit bounds the requests that are sent twice, and none is if most other
  * peers are busy.
  */
 
@@ -17,7 +17,7 @@
 
 
 #define BYTES  100000
-#define SHOULD 1016      /* ms for these, with the noise */
+#define SHOULD 1016      /* expected ms for these, with the noise */
 #define PEERS  8
 
 
@@ -42,7 +42,7 @@ after(uint64_t bytes)
 }
 
 
-/* 98 of 100 take up to twice what they should, two take up to ten times that */
+/* 98 of 100 take up to twice the expected time, two up to ten times that */
 
 TEST_LOOP(test_p99, 4)
 {
@@ -77,7 +77,7 @@ TEST(test_bounds)
         kvr_late_seen(&late, 0);
     }
 
-    util_check(after(BYTES) == 2 * SHOULD, "at least twice what it should");
+    util_check(after(BYTES) == 2 * SHOULD, "at least twice the expected time");
 
     for (k = 0; k < 10000; k++) {
         kvr_late_seen(&late, 1);
@@ -85,7 +85,7 @@ TEST(test_bounds)
 
     util_check(after(BYTES) == 64 * SHOULD, "nor for ever");
 
-    /* a rate that is unknown */
+    /* an unknown rate */
 
     kvr_set(&prefill.rate, 0);
     util_check(after(BYTES) == 0, "nothing is known");
@@ -102,7 +102,7 @@ TEST(test_credit)
 {
     int  k, n;
 
-    util_check(!kvr_late_spend(&late), "none to begin with");
+    util_check(!kvr_late_spend(&late), "no credit at first");
 
     for (k = 0, n = 0; k < 10000; k++) {
         kvr_late_earn(&late, 2);
@@ -121,7 +121,7 @@ TEST(test_credit)
 }
 
 
-/* Drains, throttles or fails four peers, or ends that. */
+/* Drains, throttles or fails four peers, or undoes that. */
 static void
 spare(kvr_zone_t *z, const uint32_t *id, uint32_t way, int on)
 {
@@ -186,7 +186,7 @@ TEST(test_room)
         kvr_set_add(&pool.set, id[i]);
     }
 
-    /* of seven others four are spared, for each reason */
+    /* four of seven other peers are avoided, for each reason */
 
     pool.health = 1;
 

@@ -4,7 +4,9 @@
  */
 
 
-/* Tests kvr_engine: restarts, load of others, preemptions, age, health. */
+/*
+ * Tests kvr_engine: restarts, other routers' load, preemptions, age, health.
+ */
 
 
 #include "util.h"
@@ -39,7 +41,7 @@ TEST(test_engine_restart)
     /* sums of several processes vary */
 
     m.queries = 900;
-    util_check(kvr_engine_take(&sig, &m, 0, 0, 3) == 0, "a little less");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 3) == 0, "slightly lower");
 
     m.queries = 10;
     m.hits = 0;
@@ -59,7 +61,7 @@ TEST(test_engine_restart)
     util_check(kvr_engine_take(&sig, &m, 0, 0, 6) == KVR_ENGINE_RESTARTED,
                "another one");
 
-    /* two engines in turn at one address are no restarts */
+    /* two engines in turn at one address are not restarts */
 
     m.start = 1.7e9;
     util_check(kvr_engine_take(&sig, &m, 0, 0, 7) == 0, "an older one");
@@ -73,26 +75,26 @@ TEST(test_engine_same)
 {
     fresh();
 
-    util_check(!kvr_engine_same(&sig, 1000, 1000), "no word yet");
+    util_check(!kvr_engine_same(&sig, 1000, 1000), "no report yet");
 
     m.set = KVR_METRICS_RUNNING|KVR_METRICS_CAPACITY;
     (void) kvr_engine_take(&sig, &m, 0, 0, 1000);
-    util_check(!kvr_engine_same(&sig, 1000, 1000), "no word of that kind");
+    util_check(!kvr_engine_same(&sig, 1000, 1000), "no report of that kind");
 
     m.set |= KVR_METRICS_START|KVR_METRICS_QUERIES;
     m.start = 1.7e9;
     m.queries = 1000;
     (void) kvr_engine_take(&sig, &m, 0, 0, 2000);
-    util_check(kvr_engine_same(&sig, 2000, 1000), "told");
+    util_check(kvr_engine_same(&sig, 2000, 1000), "reported");
     util_check(kvr_engine_same(&sig, 5000, 1000), "still");
     util_check(!kvr_engine_same(&sig, 6000, 1000), "that was long ago");
     util_check(kvr_engine_same(&sig, 12000, 3600000), "asked seldom");
     util_check(!kvr_engine_same(&sig, 13000, 3600000), "too seldom");
 
     kvr_engine_refused(&sig, 3000);
-    util_check(!kvr_engine_same(&sig, 3000, 1000), "nobody is there");
+    util_check(!kvr_engine_same(&sig, 3000, 1000), "connection refused");
     (void) kvr_engine_take(&sig, &m, 0, 0, 4000);
-    util_check(kvr_engine_same(&sig, 4000, 1000), "somebody is");
+    util_check(kvr_engine_same(&sig, 4000, 1000), "connected");
 
     m.queries = 10;
     util_check(kvr_engine_take(&sig, &m, 0, 0, 5000) == 0
@@ -115,7 +117,7 @@ TEST(test_engine_once)
     m.start = 1.7e9;
     (void) kvr_engine_take(&sig, &m, 0, 0, 1);
 
-    /* a counter that is reported only once it is not 0 */
+    /* a counter that the engine reports only when it is not 0 */
 
     m.set = KVR_METRICS_QUERIES|KVR_METRICS_START;
     m.queries = 2;
@@ -137,28 +139,28 @@ TEST(test_engine_once)
     util_check(!kvr_engine_back(&sig, 6), "was not gone");
     kvr_engine_refused(&sig, 6);
     util_check(kvr_engine_back(&sig, 7), "is back");
-    util_check(!kvr_engine_back(&sig, 8), "told once");
+    util_check(!kvr_engine_back(&sig, 8), "reported once");
 
     m.queries = 0;
     m.hits = 0;
     m.start = 1.7e9 + 120;
-    util_check(kvr_engine_take(&sig, &m, 0, 0, 9) == 0, "told already");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 9) == 0, "reported already");
 
     /* a probe that started before the restart was detected is refused now */
 
     kvr_engine_refused(&sig, 7);
-    util_check(!kvr_engine_back(&sig, 10), "old news");
+    util_check(!kvr_engine_back(&sig, 10), "reported already");
 
     /* a probe that was answered before the refusal and is read later */
 
-    util_check(!kvr_engine_past(&sig, 10), "somebody is listening");
+    util_check(!kvr_engine_past(&sig, 10), "connected");
     kvr_engine_refused(&sig, 11);
     util_check(kvr_engine_past(&sig, 10) && kvr_engine_past(&sig, 11)
                && !kvr_engine_past(&sig, 12), "of one that has gone since");
     util_check(kvr_engine_take(&sig, &m, 0, 0, 12) == KVR_ENGINE_RESTARTED,
                "gone");
-    util_check(!kvr_engine_back(&sig, 13), "told once");
-    util_check(kvr_engine_take(&sig, &m, 0, 0, 14) == 0, "told once");
+    util_check(!kvr_engine_back(&sig, 13), "reported once");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 14) == 0, "reported once");
 
     m.start = 1.7e9 + 180;
     util_check(kvr_engine_take(&sig, &m, 0, 0, 15) == KVR_ENGINE_RESTARTED,
@@ -175,12 +177,12 @@ TEST(test_engine_once)
 
     kvr_engine_refused(&sig, 17);
     kvr_engine_renew(&sig, 18);
-    util_check(!kvr_engine_back(&sig, 19), "told already");
+    util_check(!kvr_engine_back(&sig, 19), "reported already");
     m.start = 1.7e9 + 240;
     m.queries = 20;
     m.hits = 10;
     m.preemptions = 5;
-    util_check(kvr_engine_take(&sig, &m, 0, 0, 20) == 0, "told already");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 20) == 0, "reported already");
     util_check(sig.cap == 0, "all of them may be old: %u", sig.cap);
 
     m.queries = 0;
@@ -192,11 +194,11 @@ TEST(test_engine_once)
     kvr_engine_renew(&sig, 22);
     kvr_engine_refused(&sig, 23);
     util_check(kvr_engine_take(&sig, &m, 0, 0, 24) == KVR_ENGINE_RESTARTED,
-               "gone since it was told");
+               "refused after the report");
 }
 
 
-/* a clock that was ahead until it was set and the engine restarted */
+/* a clock that was ahead; then it was set and the engine restarted */
 TEST(test_engine_clock)
 {
     unsigned  i;
@@ -218,7 +220,7 @@ TEST(test_engine_clock)
         m.start = 1.7e9;
         util_check(kvr_engine_take(&sig, &m, 0, 0, 4)
                    == (i ? 0 : KVR_ENGINE_RESTARTED), "nobody listened");
-        util_check(kvr_engine_take(&sig, &m, 0, 0, 5) == 0, "told");
+        util_check(kvr_engine_take(&sig, &m, 0, 0, 5) == 0, "reported");
 
         m.start = 1.7e9 + 60;
         util_check(kvr_engine_take(&sig, &m, 0, 0, 6) == KVR_ENGINE_RESTARTED,
@@ -247,7 +249,7 @@ TEST(test_engine_foreign)
     m.set = 0;
     (void) kvr_engine_take(&sig, &m, 0, 0, 4);
     (void) kvr_engine_take(&sig, &m, 0, 0, 5);
-    util_check(sig.foreign == 0, "nothing told is nothing there");
+    util_check(sig.foreign == 0, "no report: no load of others");
 }
 
 
@@ -255,7 +257,7 @@ TEST(test_engine_worth)
 {
     fresh();
 
-    util_check(kvr_engine_worth(&sig, 5000, 1000) == 0, "never told");
+    util_check(kvr_engine_worth(&sig, 5000, 1000) == 0, "no report");
 
     (void) kvr_engine_take(&sig, &m, 0, 0, 10000);
 
@@ -279,7 +281,7 @@ TEST(test_engine_preemptions)
     m.preemptions = 7;
 
     (void) kvr_engine_take(&sig, &m, 0, 0, 1);
-    util_check(sig.cap == 0, "what was before");
+    util_check(sig.cap == 0, "earlier preemptions");
 
     m.preemptions = 9;
     (void) kvr_engine_take(&sig, &m, 0, 0, 2);
@@ -371,7 +373,7 @@ TEST(test_engine_lora)
     m.max_loras = 0;
     (void) kvr_engine_take(&sig, &m, 0, 0, 1);
     util_check(kvr_engine_lora(&sig, kvr_metrics_lora("b", 1)) == 0,
-               "nobody knows how many fit");
+               "unknown limit");
 }
 
 
@@ -387,7 +389,7 @@ capacity(uint64_t tokens, uint64_t now)
 }
 
 
-/* the lowest of alternating reports counts, and no old one */
+/* of alternating reports the lowest counts, and no old one */
 TEST(test_engine_capacity)
 {
     unsigned  i;

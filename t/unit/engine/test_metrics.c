@@ -4,7 +4,7 @@
  */
 
 
-/* Tests kvr_metrics with the metrics of all engines, and their traps. */
+/* Tests kvr_metrics with the metrics of all engines, and special cases. */
 
 
 #include "util.h"
@@ -213,7 +213,7 @@ TEST(test_metrics_sums)
     }
 
     m = read_in((char *) b.p, b.len, 65536);
-    util_check(!(m->set & KVR_METRICS_START), "no time of any process");
+    util_check(!(m->set & KVR_METRICS_START), "no start time");
     util_check(m->queries == 1000000000000000000ULL
                && m->hits == m->queries && m->preemptions == m->queries,
                "%ju %ju %ju", (uintmax_t) m->queries, (uintmax_t) m->hits,
@@ -223,7 +223,7 @@ TEST(test_metrics_sums)
 }
 
 
-/* series with a rank belong to it, series without one to all ranks */
+/* series with a rank belong to that rank, series without one to all ranks */
 TEST(test_metrics_ranks)
 {
     unsigned              step;
@@ -255,7 +255,7 @@ TEST(test_metrics_ranks)
 
         kvr_metrics_rank(&reader, 1, &one);
         util_check(!(one.set & (KVR_METRICS_RUNNING|KVR_METRICS_CAPACITY)),
-                   "1: nothing is told, which is not zero: %x", one.set);
+                   "1: not reported, which is not zero: %x", one.set);
 
         kvr_metrics_rank(&reader, 2, &one);
         util_check(one.running == 5 && one.waiting == 1 && one.capacity == 300,
@@ -278,7 +278,10 @@ TEST(test_metrics_ranks)
     kvr_metrics_rank(&reader, 1, &one);
     util_check(reader.ranks == 2 && one.running == 2, "SGLang");
 
-    /* the ranks of one of many nodes, in any order, are read from 0 on */
+    /*
+     * one of many nodes reports its ranks, in any order: they are read from 0
+     * on
+     */
 
     text = "vllm:num_requests_running{engine=\"63\"} 2\n"
            "vllm:num_requests_running{engine=\"62\"} 1\n"
@@ -303,11 +306,11 @@ TEST(test_metrics_ranks)
     text = "vllm:num_requests_running 3\n";
 
     (void) read_in(text, strlen(text), 7);
-    util_check(reader.ranks == 0, "nobody names a rank");
+    util_check(reader.ranks == 0, "no rank");
 }
 
 
-/* several nodes: ranks are numbered across them, in a header from 0 on */
+/* several nodes: ranks are numbered across them, in the header from 0 on */
 TEST(test_metrics_nodes)
 {
     unsigned        i, k;
@@ -375,7 +378,7 @@ TEST(test_metrics_nodes)
 }
 
 
-/* paths in their order; auto tries all of them */
+/* paths in order; auto tries all of them */
 TEST(test_metrics_dialects)
 {
     unsigned              i, k;

@@ -5,9 +5,9 @@
 
 
 /*
- * kvr_events: the order of messages, and the age that removed blocks tell, by
- * events of a cache as vLLM has it: the block that was free for longest goes
- * first, and of a prompt that ended its last one.
+ * kvr_events: the order of messages, and the age of removed blocks.  The
+ * events come from a model of vLLM's cache: the block that was free for
+ * longest is removed first, and of a prompt the last block.
  */
 
 
@@ -21,12 +21,12 @@
 #define TABLE   65536
 
 
-/* a block of the cache; those that are free are a list, the next to go first */
+/* a block of the cache; free blocks are a list, the next to remove first */
 typedef struct {
     uint64_t   hash;
     uint32_t   next;
     uint32_t   prev;
-    uint32_t   chain;                /* of those in one bucket */
+    uint32_t   chain;                /* next block of its bucket */
 } block_t;
 
 
@@ -110,7 +110,7 @@ tell(cache_t *c, kvr_kvevent_type_e type, const uint64_t *hash, uint64_t n,
 }
 
 
-/* computes a prompt; returns how many of its blocks were there */
+/* computes a prompt; returns how many of its blocks were cached */
 static uint32_t
 serve(cache_t *c, const uint64_t *hash, uint32_t n)
 {
@@ -153,7 +153,7 @@ serve(cache_t *c, const uint64_t *hash, uint32_t n)
         c->bucket[hash[i] % TABLE] = k;
     }
 
-    /* in steps, as with chunks of a prompt, and of replies */
+    /* in steps, like chunks of a prompt, and like replies */
 
     for (i = held; i < n; i += k) {
         k = kvr_min(n - i, 40);
@@ -196,7 +196,7 @@ end(cache_t *c)
 static cache_t  cache;
 
 
-/* nothing is asked for twice: the age is the size */
+/* no prompt repeats: the age is the size */
 static void
 events_age_once(unsigned _i)
 {
@@ -247,9 +247,9 @@ TEST(test_events_age_once)
 
 
 /*
- * Sessions of turns with a beginning in common: most blocks are used again, and
- * go later than they would for their age.  What counts is what follows: that a
- * prompt's blocks are held for as long as their age says.
+ * Sessions of several turns with a common prefix: most blocks are used again,
+ * and are removed later than their age says.  The index must predict that a
+ * prompt's blocks stay for the reported age.
  */
 static void
 events_age_sessions(unsigned _i)
@@ -299,7 +299,7 @@ events_age_sessions(unsigned _i)
         }
     }
 
-    /* with the size instead of the age it is 1.09 at the worst */
+    /* by the size instead of the age it is at worst 1.09 */
 
     predicted /= delivered;
 
@@ -319,7 +319,7 @@ TEST(test_events_age_sessions)
 }
 
 
-/* what a flush leaves: nothing that was there, and the age for a start */
+/* after a flush: no old blocks, and an initial age */
 TEST(test_events_flush)
 {
     uint32_t    i, n;
@@ -388,7 +388,7 @@ TEST(test_events_counts)
     v.type = KVR_KVEVENT_CLEARED;
     ck_assert(!kvr_events_counts(e, &v));
 
-    /* tokens by blocks, or by ids where the size is not said */
+    /* tokens by blocks, or by ids if the size is missing */
 
     v.type = KVR_KVEVENT_STORED;
     v.blocks = 3;
@@ -405,7 +405,7 @@ TEST(test_events_counts)
 #define FAR  (1LL << 33)
 
 
-/* numbers as they come: t taken, a again, g a gap, n another publisher */
+/* sequence numbers: t taken, a again, g a gap, n another publisher */
 TEST(test_events_order)
 {
     char                  found[64], *p;
@@ -428,17 +428,17 @@ TEST(test_events_order)
         { "ttt|nt", 0, { 7, 8, 9, -1, 3, 4 } },
         { "ttt|tt", 0, { 7, 8, 9, -1, 10, 11 } },
 
-        /* behind a proxy, the first messages of the new one not seen */
+        /* behind a proxy; the new one's first messages were not seen */
 
         { "ttaaaaaaant", 0,
           { 100, 101, 3, 4, 5, 6, 7, 8, 9, 10, 11 } },
 
-        /* an old stretch once more is no other publisher */
+        /* repeated old messages are not another publisher */
 
         { "tttttttaaaatt", 0,
           { 1, 2, 3, 4, 5, 6, 7, 3, 4, 5, 6, 8, 9 } },
 
-        /* nobody has lost that many: it is garbled, or another publisher */
+        /* so many messages cannot be lost: garbage, or another publisher */
 
         { "ttatatt", 0, { 5, 6, INT64_MAX, 7, 1LL << 40, 8, 9 } },
         { "ttaaaaaaant", 0,
@@ -467,7 +467,7 @@ TEST(test_events_order)
                 continue;
             }
 
-            /* 0 in the middle is a number where another one comes after it */
+            /* 0 in the middle is a number if another one follows it */
 
             switch (kvr_events_order(s, &o, (uint64_t) cases[k].seq[i])) {
 
@@ -510,7 +510,7 @@ TEST(test_events_order)
                    "doubt");
     }
 
-    /* what tells of nothing may have numbers of its own, or not */
+    /* messages without events have numbers of their own, or not */
 
     kvr_events_reset(e);
     memset(&o, 0, sizeof(o));
@@ -528,7 +528,7 @@ TEST(test_events_order)
     kvr_events_read(e, s, &o, 14, 1);
     ck_assert(kvr_events_order(s, &o, 15) == KVR_EVENTS_NEXT);
 
-    /* what a replay brought comes again by the connection that was held up */
+    /* messages of a replay arrive again on the delayed connection */
 
     kvr_events_reset(e);
     memset(&o, 0, sizeof(o));
@@ -552,7 +552,7 @@ TEST(test_events_order)
 }
 
 
-/* hostile numbers do no more than to mislead */
+/* hostile numbers do no harm except wrong counts */
 TEST(test_events_hostile)
 {
     uint32_t        i;

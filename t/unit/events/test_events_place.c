@@ -39,7 +39,7 @@ TEST(test_events_place_last)
                           n < 16 ? KVR_EVENTS_NOWHERE : 100 + n);
     }
 
-    /* one that is there stays where it is */
+    /* an existing one stays where it is */
 
     kvr_events_place_keep(&p, key(16), 116);
     kvr_events_place_keep(&p, key(20), 120);
@@ -66,7 +66,7 @@ TEST(test_events_place_depths)
     kvr_events_place_keep(&p, key(1), UINT32_MAX - 1ULL);
     ck_assert_uint_eq(kvr_events_place_find(&p, key(1)), UINT32_MAX - 1);
 
-    /* kept once only, and as it was */
+    /* stored once only, and unchanged */
 
     kvr_events_place_keep(&p, key(1), 7);
     ck_assert_uint_eq(kvr_events_place_find(&p, key(1)), UINT32_MAX - 1);

@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_kvevent: the payloads of each engine and version, made as they come from
- * them, and what is none.
+ * kvr_kvevent: payloads of each engine and version, built as the engines send
+ * them, and invalid ones.
  */
 
 
@@ -46,7 +46,7 @@ take(const uint8_t *p, size_t len, found_t *found)
 }
 
 
-/* reads a payload; cut off anywhere it is invalid, in memory of that size */
+/* reads a payload; a payload cut anywhere is invalid, in memory of its size */
 static void
 all(const util_buf_t *b, kvr_kvevent_e rc, found_t *found)
 {
@@ -87,7 +87,7 @@ session(const char *id)
 }
 
 
-/* vLLM from 0.24 on: an event is a map, and what has its default is left out */
+/* vLLM from 0.24 on: an event is a map, and default values are omitted */
 TEST(test_kvevent_vllm_maps)
 {
     found_t     f;
@@ -167,7 +167,7 @@ TEST(test_kvevent_vllm_maps)
 }
 
 
-/* which memory an event is of */
+/* the memory tier of an event */
 TEST(test_kvevent_media)
 {
     unsigned    i;
@@ -211,8 +211,8 @@ TEST(test_kvevent_media)
 
 
 /*
- * A session has the same digest in an event and in a request, whatever its
- * length; if any byte differs it is another one.
+ * A session has the same digest in an event and in a request, at any length;
+ * if one byte differs, the digest differs.
  */
 TEST(test_kvevent_session)
 {
@@ -240,7 +240,7 @@ TEST(test_kvevent_session)
         pack_str(&b, "session_id");
         pack_str(&b, text);
 
-        /* one that is none */
+        /* an invalid one */
 
         pack_map(&b, 2);
         pack_str(&b, "session_id");
@@ -344,7 +344,7 @@ TEST(test_kvevent_arrays)
 }
 
 
-/* a batch that is a map; its order, names and kinds that are not known */
+/* a batch that is a map; its order, unknown names and kinds */
 TEST(test_kvevent_tolerant)
 {
     found_t     f;
@@ -408,7 +408,7 @@ TEST(test_kvevent_tolerant)
 }
 
 
-/* SGLang tells of its load by the same way */
+/* SGLang sends its load on the same socket */
 TEST(test_kvevent_load)
 {
     found_t     f;

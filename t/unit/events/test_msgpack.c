@@ -69,7 +69,7 @@ static const sample_t  samples[] = {
 };
 
 
-/* samples in memory of their size, and each shorter size */
+/* each sample in memory of its size, also cut to each shorter size */
 TEST(test_msgpack_heads)
 {
     size_t          n;
@@ -113,7 +113,7 @@ TEST(test_msgpack_heads)
 }
 
 
-/* a value is skipped to where reading it ends; cut off it is an error */
+/* skipping a value ends where reading it ends; cut off it is an error */
 TEST(test_msgpack_skip)
 {
     size_t          len;

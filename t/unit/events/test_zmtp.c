@@ -15,7 +15,7 @@
 #include "core/events/kvr_zmtp.h"
 
 
-/* what a conversation came to, as text: one letter for each thing found */
+/* log of a conversation: a letter for each result */
 typedef struct {
     char                 found[256];
     size_t               n;
@@ -39,7 +39,7 @@ begin(talk_t *t, kvr_zmtp_role_e role)
 {
     memset(t, 0, sizeof(talk_t));
 
-    /* the connection before broke between a number and its payload */
+    /* the previous connection broke between a number and its payload */
 
     t->z.number = 5;
     t->z.numbered = 1;
@@ -136,7 +136,7 @@ hear(talk_t *t, const util_buf_t *b, util_cut_e cut, size_t n)
             break;
         }
 
-        /* what is to be sent goes byte by byte, as sockets that are full do */
+        /* output is sent byte by byte, as to full sockets */
 
         while (t->z.out_len) {
             util_put(&t->out, t->z.out, 1);
@@ -150,7 +150,7 @@ done:
 }
 
 
-/* in all ways in which it can be cut the same is found */
+/* cut in all ways, the results are the same */
 static void
 expect(const util_buf_t *b, kvr_zmtp_role_e role, const char *found)
 {
@@ -274,7 +274,7 @@ TEST(test_zmtp_bad)
     pack_frame(&b, 0, good.p, good.len);
     pack_message(&b, "kv", 1, &bad);
     pack_message(&b, "kv", 2, &half);
-    pack_frame(&b, 1, "12345678", 8);              /* behind it another */
+    pack_frame(&b, 1, "12345678", 8);              /* followed by another */
     pack_frame(&b, 1, "", 0);
     pack_frame(&b, 0, good.p, good.len);
     pack_message(&b, "kv", 3, &more);
@@ -357,7 +357,7 @@ TEST(test_zmtp_says)
     util_drop(&t.out);
     memset(&t.out, 0, sizeof(t.out));
 
-    /* PING: a time, and what comes back, 16 bytes of it at most */
+    /* PING: a time, and data to return, at most 16 bytes */
 
     pack_frame(&more, 4, "\4PING\0\12hello", 12);
     hear(&t, &more, UTIL_STEP, 1);
@@ -367,7 +367,7 @@ TEST(test_zmtp_says)
     kvr_zmtp_ping(&t.z);
     ck_assert(memcmp(t.z.out, "\4\7\4PING\0\0", 9) == 0);
 
-    /* a flood of them is not answered without end */
+    /* the answers to a flood of pings are bounded */
 
     util_drop(&more);
     memset(&more, 0, sizeof(more));
@@ -438,12 +438,12 @@ TEST(test_zmtp_strangers)
     expect(&b, KVR_ZMTP_DEALER,
            "not a replay socket (ROUTER) ");
 
-    /* a newer version is one of 3 */
+    /* a newer version of ZMTP 3 */
 
     b.p[10] = 4;
     expect(&b, KVR_ZMTP_SUB, "open ");
 
-    /* lengths beyond all limits */
+    /* lengths above all limits */
 
     util_put(&b, "\2\xff\xff\xff\xff\xff\xff\xff\xff", 9);
     expect(&b, KVR_ZMTP_SUB, "open frame of more than 64 MB ");

@@ -4,7 +4,9 @@
  */
 
 
-/* kvr_drain: its end, when it is empty, and how many sessions are left */
+/*
+ * kvr_drain: its end, when a server is empty, and the number of sessions left
+ */
 
 
 #include "util.h"
@@ -25,7 +27,7 @@ TEST(test_drain_states)
 
     kvr_drain_given(&d, NOW);
 
-    /* without an end: empty when nothing has come for a while */
+    /* without a timeout: empty after a while without requests */
 
     kvr_drain_begin(&d, 0, NOW);
 
@@ -46,7 +48,7 @@ TEST(test_drain_states)
     ck_assert_int_eq(kvr_drain_state(&d, 0, NOW + 30000 + KVR_DRAIN_IDLE),
                      KVR_DRAIN_EMPTY);
 
-    /* with an end: then, if nothing runs; counts are kept */
+    /* with a timeout: after it, if nothing runs; counts are kept */
 
     kvr_drain_begin(&d, 5000, NOW + 31000);
 
@@ -58,7 +60,7 @@ TEST(test_drain_states)
     ck_assert_int_eq(kvr_drain_state(&d, 1, NOW + 36000), KVR_DRAIN_ON);
     ck_assert_int_eq(kvr_drain_state(&d, 0, NOW + 36000), KVR_DRAIN_EMPTY);
 
-    /* reported once, and again if it was not empty in between */
+    /* reported once, and again if it had requests in between */
 
     ck_assert(!kvr_drain_report(&d, 1, NOW + 36000));
     ck_assert(kvr_drain_report(&d, 0, NOW + 36000));
@@ -98,7 +100,7 @@ TEST(test_drain_sessions)
             for (n = 0; n < counts[k]; n++) {
                 uint64_t  key = util_next(&r);
 
-    /* the same session is counted once */
+    /* the same session counts once */
 
                 kvr_drain_session(&d, key, NOW);
                 kvr_drain_session(&d, key, NOW);
@@ -109,7 +111,7 @@ TEST(test_drain_sessions)
 
         util_check(sum >= 200 * counts[k] * 0.93
                    && sum <= 200 * counts[k] * 1.07 + 20,
-                   "%u sessions: %.2f in the mean", counts[k], sum / 200.0);
+                   "%u sessions: %.2f on average", counts[k], sum / 200.0);
     }
 
     /* those of the previous minute count, older ones do not */
@@ -130,7 +132,7 @@ TEST(test_drain_sessions)
 }
 
 
-/* streams leave once sessions may, one at a time */
+/* streams are moved when sessions may move, one at a time */
 TEST(test_drain_leaves)
 {
     kvr_drain_t       d;

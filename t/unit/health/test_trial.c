@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_trial: whose fault an answer is that blames the client */
+/* kvr_trial: whose fault a client error is: the server's or the client's */
 
 
 #include "util.h"
@@ -29,8 +29,8 @@ random_next(void)
 
 
 /*
- * A trial to its end; bad there and elsewhere: percent of the answers.  Returns
- * how it ended, and how many went there.
+ * Runs a trial to its end.  bad there and elsewhere: percent of bad answers.
+ * Returns the outcome, and the number of requests sent there.
  */
 static kvr_trial_e
 play(unsigned there, unsigned elsewhere, int *sent)
@@ -61,7 +61,7 @@ play(unsigned there, unsigned elsewhere, int *sent)
 }
 
 
-/* a server that answers so, where others do not */
+/* a server that answers with errors, unlike the others */
 TEST(test_trial_sick)
 {
     int       sent, all;
@@ -75,17 +75,17 @@ TEST(test_trial_sick)
     util_check(won == 10000, "won %u of 10000", won);
     util_check(all <= 6 * 10000, "%d went there", all);
 
-    /* three of four, and another one of twenty */
+    /* errors for three of four requests, and for one of twenty elsewhere */
 
     for (i = 0, won = 0; i < 10000; i++) {
         won += (play(75, 5, &sent) == KVR_TRIAL_WON);
     }
 
-    util_check(won >= 4000, "won %u of 10000", won);
+    util_check(won >= 4000, "ejected in %u of 10000", won);
 }
 
 
-/* whatever a client sends, a server like the others is as good as they are */
+/* a server like the others is not ejected, whatever clients send */
 TEST(test_trial_client)
 {
     int       sent;
@@ -103,7 +103,7 @@ TEST(test_trial_client)
 }
 
 
-/* a client that knows the score, and sends what raises it */
+/* a client that knows the state, and sends requests that raise it */
 TEST(test_trial_adaptive)
 {
     int              same;
@@ -117,7 +117,7 @@ TEST(test_trial_adaptive)
         k = 0;
 
         do {
-            /* good ones until there are enough, and then bad ones */
+            /* good ones until there are enough, then bad ones */
 
             same = (k >= KVR_TRIAL_SEEN);
 
@@ -141,7 +141,7 @@ TEST(test_trial_word)
     int  i;
 
     trial = 0;
-    now = 1ULL << 41;            /* of a clock that counts from 1970 */
+    now = 1ULL << 41;            /* a clock that counts from 1970 */
 
     util_check(kvr_trial_step(&trial, KVR_TRIAL_THERE, 1, PAUSE, now)
                == KVR_TRIAL_OPEN && trial == 0, "there is none");
@@ -149,7 +149,7 @@ TEST(test_trial_word)
     util_check(!kvr_trial_begin(&trial, REASON + 1, now), "once");
     util_check(kvr_trial_reason(trial) == REASON, "reason");
 
-    /* answers elsewhere may come late: without any there is no verdict */
+    /* answers elsewhere can be late: without any there is no verdict */
 
     for (i = 0; i < 100; i++) {
         util_check(kvr_trial_step(&trial, KVR_TRIAL_THERE, 1, PAUSE, now)
@@ -169,7 +169,7 @@ TEST(test_trial_word)
     now += 1005;
     util_check(kvr_trial_begin(&trial, REASON, now), "but later");
 
-    /* two against it */
+    /* two errors against the server */
 
     util_check(kvr_trial_step(&trial, KVR_TRIAL_ELSEWHERE, 1, PAUSE, now)
                == KVR_TRIAL_OPEN, "one");

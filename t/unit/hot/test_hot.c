@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_hot: counts that fall with time, what stays in a full table, and the
- * price of an uncached part.
+ * kvr_hot: counts that decay, entries that stay in a full table, and the price
+ * of an uncached part.
  */
 
 
@@ -19,7 +19,7 @@
 
 
 #define MINUTE   60000               /* ms */
-#define HALF     (41 * 1024)         /* the same */
+#define HALF     (41 * 1024)         /* ms too */
 #define ENTRIES  1500
 
 
@@ -27,7 +27,7 @@ static kvr_hot_t      hot;
 static uint64_t       chain[ENTRIES];
 
 
-/* a request is answered; peers held so many entries of it */
+/* answers a request; peers have these entries cached */
 static void
 answered(unsigned entries, uint64_t now)
 {
@@ -90,7 +90,7 @@ TEST(test_hot_keys)
         util_check(keys.n == entries[i][1], "%u: %u", n, keys.n);
         util_check(keys.entries == n, "%u: %u", n, keys.entries);
 
-        /* the powers of four first, whatever the length */
+        /* the powers of four first, at any length */
 
         kvr_hot_keys(chain, 1024, &again);
 
@@ -101,7 +101,7 @@ TEST(test_hot_keys)
 }
 
 
-/* halved every 42 seconds, however often the count is changed on the way */
+/* halves every 42 seconds, whether or not the count changes */
 TEST(test_hot_decay)
 {
     double    have, want;
@@ -144,7 +144,7 @@ TEST(test_hot_decay)
         }
     }
 
-    /* nothing is left in the end, and nothing returns */
+    /* in the end the count is 0, and stays 0 */
 
     now += 30 * MINUTE;
     util_check(count(64, now) == 0, "%.2f", count(64, now));
@@ -161,7 +161,7 @@ TEST(test_hot_sticks)
     double    have;
     unsigned  i, k;
 
-    /* one prefix of all, and thousands of prompts that come twice */
+    /* one prefix of all requests, and thousands of prompts that come twice */
 
     clear();
 
@@ -184,7 +184,7 @@ TEST(test_hot_sticks)
                    "entry %u: %.1f", k, have);
     }
 
-    /* none is taken for more than it is */
+    /* no count is too high */
 
     for (i = 0; i < 20000; i++) {
         util_chain(chain, 1000 + i, 64, 0, 64);
@@ -193,7 +193,7 @@ TEST(test_hot_sticks)
 }
 
 
-/* five beginnings for a bucket of four words */
+/* five prefixes in a bucket of four words */
 TEST(test_hot_bucket)
 {
     double              have;
@@ -213,7 +213,7 @@ TEST(test_hot_bucket)
         }
     }
 
-    /* the last one has worn down the lowest, and got no place for it */
+    /* the last one has reduced the lowest count, and has no word yet */
 
     for (i = 0; i < 5; i++) {
         have = util_hot_count(&hot, keys[i].key[0], 1000);
@@ -221,7 +221,7 @@ TEST(test_hot_bucket)
                    i, have);
     }
 
-    /* in the end it does */
+    /* in the end it has one */
 
     for (k = 0; k < 8; k++) {
         kvr_hot_add(&hot, &keys[4], 1000);
@@ -255,11 +255,11 @@ TEST(test_hot_full)
                count(1, 5000));
 
     kvr_hot_keys(chain, 0, &keys);
-    util_check(keys.n == 0, "of nothing there is nothing to count");
+    util_check(keys.n == 0, "no entries, no keys");
 }
 
 
-/* block by block, the expected result of kvr_hot_shared() */
+/* the expected result of kvr_hot_shared(), block by block */
 static double
 plainly(unsigned entries, unsigned from, unsigned active, double least,
     uint64_t now)
@@ -272,7 +272,7 @@ plainly(unsigned entries, unsigned from, unsigned active, double least,
 
     for (i = from; i < entries; i++) {
 
-        /* the next depth that is counted, and all that are deeper */
+        /* the next counted depth, and all that are deeper */
 
         n = 0;
 
@@ -304,12 +304,12 @@ TEST(test_hot_view)
 
     util_chain(chain, 5, 24, 0, 100);
     view(0, 0, &v);
-    util_check(kvr_hot_shared(&v, 0, 0, 0) == 0, "nothing is held");
+    util_check(kvr_hot_shared(&v, 0, 0, 0) == 0, "nothing is cached");
 
     view(24, 0, &v);
-    util_check(kvr_hot_shared(&v, 0, 0, 0) == 0, "nobody is answered");
+    util_check(kvr_hot_shared(&v, 0, 0, 0) == 0, "no request was answered");
 
-    /* as many as halve it, up to where it ends, though that is no power */
+    /* requests that halve the price, up to the end, which is no power */
 
     for (i = 0; i < KVR_SCORE_HOT; i++) {
         util_chain(chain, 5, 24, i, 100);
@@ -324,20 +324,20 @@ TEST(test_hot_view)
                (unsigned) kvr_hot_shared(&v, 0, 0, 0));
     util_check(kvr_hot_shared(&v, 23, 0, 0) == KVR_BLOCK / 2,
                "the last one");
-    util_check(kvr_hot_shared(&v, 24, 0, 0) == 0, "held whole");
+    util_check(kvr_hot_shared(&v, 24, 0, 0) == 0, "all cached");
     util_check(kvr_hot_shared(&v, 5000, 0, 0) == 0, "and more");
 
-    /* of a busy peer less: one more request there, a third */
+    /* a busy peer counts less: one more request there, a third */
 
     util_check(kvr_hot_shared(&v, 0, 1, 0) == 24 * KVR_BLOCK / 3, "%u",
                (unsigned) kvr_hot_shared(&v, 0, 1, 0));
 
-    /* a peer that has rested for three minutes counts four times as many */
+    /* a peer without work for three minutes counts four times as much */
 
     util_check(kvr_hot_shared(&v, 0, 0, 3) == 24 * KVR_BLOCK * 4 / 5, "%u",
                (unsigned) kvr_hot_shared(&v, 0, 0, 3));
 
-    /* for a peer that has more of its own, up to the last counted depth */
+    /* for a peer that has more cached, up to the last counted depth */
 
     view(100, 1000, &v);
 
@@ -346,7 +346,7 @@ TEST(test_hot_view)
     util_check(kvr_hot_shared(&v, 0, 0, 0) == 16 * KVR_BLOCK / 2, "%u",
                (unsigned) kvr_hot_shared(&v, 0, 0, 0));
 
-    /* the words of the shallower places have been lost */
+    /* the words of the shallower places were lost */
 
     util_chain(chain, 8, 24, 0, 24);
     kvr_hot_keys(chain, 24, &keys);
@@ -363,7 +363,7 @@ TEST(test_hot_view)
     util_check(kvr_hot_shared(&v, 0, 0, 0) == 24 * KVR_BLOCK / 2, "%u",
                (unsigned) kvr_hot_shared(&v, 0, 0, 0));
 
-    /* and one that came back has few */
+    /* a count that was lost and returned is low */
 
     kvr_hot_keys(chain, 16, &keys);
     kvr_hot_add(&hot, &keys, 1000);
@@ -372,7 +372,7 @@ TEST(test_hot_view)
     util_check(kvr_hot_shared(&v, 0, 0, 0) == 24 * KVR_BLOCK / 2, "%u",
                (unsigned) kvr_hot_shared(&v, 0, 0, 0));
 
-    /* two parts: many have the one, some the other */
+    /* two parts: many have the first cached, some the second */
 
     for (i = 0; i < 3; i++) {
         util_chain(chain, 5, 24, 7, 512);
@@ -421,7 +421,7 @@ TEST(test_hot_random)
             depth = i ? kvr_chain_depth(i - 1) : 0;
 
             have = kvr_hot_shared(&v, depth, active, 0);
-            /* counts are rounded down by an eighth, a quarter is none */
+            /* counts are rounded down to an eighth; a quarter is 0 */
 
             most = plainly(entries, i, active, 0, 100000);
             least = plainly(entries, i, active, 0.25, 100000) * 7 / 8;
@@ -474,7 +474,7 @@ TEST(test_hot_together)
         (void) pthread_join(thread[i], NULL);
     }
 
-    /* an overtaken change can be lost, but nothing is invented */
+    /* an overtaken change can be lost, but no count is too high */
 
     util_check(count(64, 1000) <= 20000 && count(64, 1000) >= 10000, "%.1f",
                count(64, 1000));

@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_hot: which prefixes the traffic has in common, and the key that is taken
- * to spread it.
+ * kvr_sketch: the prefixes that the traffic shares, and the key that spreads
+ * it.
  */
 
 
@@ -43,7 +43,7 @@ TEST(test_hot_share)
     }
 
     util_chain(chain, 1, 4, 3, 10);
-    util_check(kvr_sketch_share(&hot, chain[0]) == 1, "all begin so");
+    util_check(kvr_sketch_share(&hot, chain[0]) == 1, "all share it");
     util_check(kvr_sketch_share(&hot, chain[3]) == 1, "up to the 4th");
 
     share = kvr_sketch_share(&hot, chain[7]);
@@ -72,7 +72,7 @@ TEST(test_hot_entry)
         unsigned     sessions;
         unsigned     shared;
         unsigned     units;
-        unsigned     first, last;   /* where the key may be */
+        unsigned     first, last;   /* range of the key */
     } cases[] = {
         { "nothing is shared", 100, 0, 20, 0, 0 },
         { "the first unit", 100, 1, 20, 1, 1 },
@@ -82,7 +82,7 @@ TEST(test_hot_entry)
         { "1000 units", 100, 1000, 1100, 1023, 1023 },
         { "more than is counted", 100, 1100, 1200, 1199, 1199 },
         { "5 of 7 units", 100, 5, 7, 6, 6 },
-        { "few sessions: where they part", 4, 4, 20, 7, 7 },
+        { "few sessions: where they differ", 4, 4, 20, 7, 7 },
         { "two, from the start", 2, 0, 20, 0, 19 },
         { "one and the same prompt", 1, 20, 20, 19, 19 }
     };
@@ -107,7 +107,7 @@ TEST(test_hot_entry)
         }
     }
 
-    /* conversations that grow keep their key */
+    /* conversations keep their key as they grow */
 
     memset(&hot, 0, sizeof(hot));
 
@@ -121,7 +121,7 @@ TEST(test_hot_entry)
                    "request %u: entry %u", i, entry);
     }
 
-    /* a single unit is all there is */
+    /* a prompt of one unit */
 
     util_chain(chain, 1, 0, 1, 1);
     util_check(kvr_sketch_entry(&hot, chain, 1, 4) == 0, "one unit");

@@ -73,7 +73,7 @@ table(uint64_t lines, unsigned peers, uint64_t capacity)
 }
 
 
-/* Returns the n-th value of the chain of this name. */
+/* Returns the n-th value of the chain with this name. */
 static inline uint64_t
 value(uint64_t name, uint32_t n)
 {
@@ -163,7 +163,7 @@ find(uint64_t key)
 }
 
 
-/* Frees a line as the sweep does. */
+/* Frees a line as a sweep does. */
 static inline void
 lose(kvr_index_line_t *line)
 {

@@ -5,15 +5,15 @@
 
 
 /*
- * kvr_index in one process: results of lookups with keys, gaps, masks and
- * capacities, also months later.
+ * kvr_index in one process: results of look-ups with keys, gaps, masks and
+ * capacities, also after months.
  */
 
 
 #include "index.h"
 
 
-/* keys that mean something else in a line */
+/* keys that have another meaning in a line */
 TEST(test_index_keys)
 {
     unsigned  i;
@@ -79,7 +79,7 @@ TEST(test_index_size)
 
     util_check(kvr_index_lines(16 << 20, KVR_PEERS_FEW) > 254000, "16m");
 
-    /* any number of them works, and nothing is written behind */
+    /* any number of lines works, and nothing is written after the table */
 
     for (i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
 
@@ -97,7 +97,7 @@ TEST(test_index_size)
 }
 
 
-/* the deepest block that is held proves those before it */
+/* a deep cached block proves the blocks before it */
 TEST(test_index_holes)
 {
     uint32_t           i, k, n, w, lost, before, after, strict;
@@ -135,7 +135,7 @@ TEST(test_index_holes)
                 line++;
             }
 
-            util_check(w < KVR_INDEX_WAYS, "entry %u was not taken in", k);
+            util_check(w < KVR_INDEX_WAYS, "entry %u was not inserted", k);
 
             if (util_below(&r, 50) == 0) {
                 lose(line);
@@ -164,14 +164,14 @@ TEST(test_index_holes)
     util_check(sum_after > sum_before * 0.998, "%.4f of the match is left",
                (double) sum_after / (double) sum_before);
 
-    /* or the test would show nothing */
+    /* check: the strict rule gives less */
 
     util_check(sum_strict < sum_before * 0.4, "%.4f by the strict rule",
                (double) sum_strict / (double) sum_before);
 }
 
 
-/* so many absent entries in a row end a lookup */
+/* this many absent entries in a row end a look-up */
 TEST(test_index_gap)
 {
     uint32_t  gap, k;
@@ -190,7 +190,7 @@ TEST(test_index_gap)
         k = lookup(c, 200, 0);
         util_check(k == (gap < 16 ? kvr_chain_depth(199) : 20), "a gap of %u: %u", gap, k);
 
-        /* a prompt of which nothing is known ends it as soon */
+        /* for an unknown prompt the look-up ends as early */
 
         chain(c, 1000 + gap, 0, 200);
         util_check(lookup(c, 200, 0) == 0, "unknown");
@@ -198,7 +198,7 @@ TEST(test_index_gap)
 }
 
 
-/* a prompt is evicted from its tail, unit by unit */
+/* a prompt is evicted from its end, unit by unit */
 TEST(test_index_tail)
 {
     uint32_t  k, n, got, expect, units, last;
@@ -220,14 +220,14 @@ TEST(test_index_tail)
 
         last = units;
 
-    /* units younger than 1500 are held, the tail by its depth */
+    /* units younger than 1500 are cached, the tail by its depth */
 
         for (expect = 1500; expect; expect--) {
             got = lookup(c, n, 0);
 
             while (last && last > expect) {
 
-                /* to the entry before */
+                /* units to the previous entry */
 
                 last = kvr_chain_entries(last - 1);
                 last = last ? kvr_chain_depth(last - 1) : 0;
@@ -256,11 +256,11 @@ TEST(test_index_capacity)
     (void) learn(c, 32, 0, 0);
     compute(0, 900);
 
-    /* 900 units later the first 32 are held */
+    /* after 900 units the first 32 are cached */
 
     util_check(lookup(c, 32, 0) == 32, "as computed");
 
-    /* a smaller one forgets at once, a larger one finds again */
+    /* a smaller capacity forgets at once, a larger one finds them again */
 
     kvr_index_capacity(ix, 0, 916, KVR_INDEX_ASSUMED);
     util_check((got = lookup(c, 32, 0)) == 16, "916: %u", got);
@@ -273,7 +273,7 @@ TEST(test_index_capacity)
     kvr_index_capacity(ix, 0, 5000, KVR_INDEX_REPORTED);
     util_check((got = lookup(c, 32, 0)) == 32, "5000: %u", got);
 
-    /* only its own */
+    /* only this peer's */
 
     (void) learn(c, 32, 1, 0);
     kvr_index_capacity(ix, 0, 10, KVR_INDEX_ASSUMED);
@@ -290,7 +290,7 @@ TEST(test_index_capacity)
     kvr_index_capacity(ix, 0, (1ULL << 32) + 5, KVR_INDEX_ASSUMED);
     util_check(kvr_index_peer(ix, 0)->capacity == LARGE, "2^32 and some");
 
-    /* a cache smaller than the prompt holds its head */
+    /* a cache smaller than the prompt has its head */
 
     kvr_index_flush(ix, 0);
     kvr_index_capacity(ix, 0, 30, KVR_INDEX_ASSUMED);
@@ -299,7 +299,7 @@ TEST(test_index_capacity)
 }
 
 
-/* a hit ages the others by its own age, if the capacity is reported */
+/* a hit ages the others by its own age if the capacity is reported */
 TEST(test_index_hits)
 {
     uint64_t  before, moved, c[32];
@@ -310,7 +310,7 @@ TEST(test_index_hits)
     (void) learn(c, 32, 0, 0);
     compute(0, 500);
 
-    /* assumed: a hit counts as one unit, so that stamps differ */
+    /* assumed capacity: a hit counts as one unit, so that stamps differ */
 
     before = kvr_index_peer(ix, 0)->clock;
     (void) learn(c, 32, 0, 32);
@@ -327,14 +327,14 @@ TEST(test_index_hits)
     util_check(moved > 700 && moved < 1000, "%llu / 100 units",
                (unsigned long long) moved);
 
-    /* again at once: nothing, but for half of its own length */
+    /* at once again: nothing, except for half of its own length */
 
     before = kvr_index_peer(ix, 0)->clock;
     (void) learn(c, 32, 0, 32);
     moved = (kvr_index_peer(ix, 0)->clock - before) * 100 >> FRACTION;
     util_check(moved <= 130, "%llu / 100 units", (unsigned long long) moved);
 
-    /* new ones count whole, and age not beyond the capacity */
+    /* new units count fully, and age only up to the capacity */
 
     kvr_index_capacity(ix, 0, 50, KVR_INDEX_REPORTED);
     compute(0, 5000);
@@ -346,7 +346,7 @@ TEST(test_index_hits)
 }
 
 
-/* more holders than there are slots */
+/* more holders than slots in a line */
 TEST(test_index_mask)
 {
     unsigned  i, k, n;
@@ -376,7 +376,7 @@ TEST(test_index_mask)
 
         util_check(bits(find(c[0])->mask) == (n > 8 ? n - 8 : 0), "mask");
 
-        /* again and again by any of them: all hold it all the time */
+        /* inserted many times by any of them: all have it all the time */
 
         for (i = 0; i < 5 * n; i++) {
             (void) learn(c, 3, i * 7 % n, 3);
@@ -426,8 +426,8 @@ TEST(test_index_mask)
 
 
 /*
- * A holder without a stamp is forgotten too: by a cache's turn after a cache's
- * turn at the latest, though others keep the block in use all the time.
+ * A holder without a stamp is forgotten too: after one to two turns of a
+ * cache, even if others keep the block in use.
  */
 TEST(test_index_mask_expiry)
 {
@@ -442,7 +442,7 @@ TEST(test_index_mask_expiry)
         table(65536, 64, 2000);
         chain(c, k, 0, 2);
 
-        /* kind 2: these come when the table has been in use for long */
+        /* kind 2: these come after the table was in use for long */
 
         if (k == 2) {
             for (i = 32; i < 64; i++) {
@@ -458,7 +458,7 @@ TEST(test_index_mask_expiry)
             (void) learn(c, 2, i, 0);
         }
 
-        /* half of them go on with the block, half with other things */
+        /* half of them continue the block, half compute other things */
 
         for (round = 0; round < 5 * 20; round++) {
 
@@ -477,14 +477,14 @@ TEST(test_index_mask_expiry)
                 held += (matched[i] != 0);
             }
 
-            /* after half of a turn all of them do, after two none */
+            /* after half a turn all have it, after two turns none */
 
             util_check(round > 8 || held == 16, "round %u: %u still hold it",
                        round, held);
             util_check(round < 41 || held == 0, "round %u: %u still hold it",
                        round, held);
 
-        /* peers that use it hold it, except when a mask begins anew */
+        /* peers that use it have it, except when a mask is restarted */
 
             held = 0;
 
@@ -499,7 +499,7 @@ TEST(test_index_mask_expiry)
 }
 
 
-/* months later: stamps do not come round again, nor do masks */
+/* after months stamps and masks do not repeat */
 TEST(test_index_uptime)
 {
     unsigned  i, k;
@@ -518,7 +518,7 @@ TEST(test_index_uptime)
     (void) lookup(d, 4, 0);
     util_check(matched[0] && matched[19], "learned");
 
-    /* 2^33 units in strides with a pass over the table in each */
+    /* 2^33 units in strides, with a pass over the table in each */
 
     for (k = 0; k < 64; k++) {
 
@@ -542,7 +542,7 @@ TEST(test_index_uptime)
             util_check(matched[i] == 0, "stride %u: masked peer %u", k, i);
         }
 
-        /* and fresh ones are always held, masked ones too */
+        /* fresh ones always count, also masked ones */
 
         chain(e, 100 + k, 0, 4);
 
@@ -557,7 +557,7 @@ TEST(test_index_uptime)
         }
     }
 
-    /* a peer that does nothing while the others do all that */
+    /* a peer that does nothing while the others do all this */
 
     table(256, 20, LARGE);
     (void) learn(c, 4, 0, 0);
@@ -569,7 +569,7 @@ TEST(test_index_uptime)
         util_check(lookup(c, 4, 0) == 4, "stride %u: lost", k);
     }
 
-    /* a restart a long time ago is one still */
+    /* a restart long ago still counts */
 
     table(256, 2, LARGE);
     compute(0, 5000);

@@ -5,15 +5,15 @@
 
 
 /*
- * kvr_index in one process: inserts, against a model with plain 64-bit clocks;
- * and the places of entries.
+ * kvr_index in one process: inserts, compared with a model with plain 64-bit
+ * clocks; and the places of entries.
  */
 
 
 #include "index.h"
 
 
-/* units inserted for a peer, counting or not, and their age */
+/* units inserted for a peer, expired or not, and their age */
 TEST(test_index_taught)
 {
     uint32_t  age;
@@ -29,7 +29,7 @@ TEST(test_index_taught)
     util_check(kvr_index_inserted(ix, c, 100, 0, 30, &age) == 30
                && age == 29, "age %u", age);
 
-    /* it no longer counts, and is known all the same */
+    /* expired, but still known */
 
     compute(0, 300);
     util_check(lookup(c, 100, 0) == 0, "expired");
@@ -38,7 +38,7 @@ TEST(test_index_taught)
     util_check(kvr_index_inserted(ix, d, 100, 0, 0, &age) == 0, "another");
     util_check(kvr_index_inserted(ix, c, 100, 1, 0, &age) == 0, "another peer");
 
-    /* but not those from before the peer's restart */
+    /* none from before the peer's restart */
 
     kvr_index_flush(ix, 0);
     util_check(kvr_index_inserted(ix, c, 100, 0, 0, &age) == 0, "flushed");
@@ -79,14 +79,14 @@ TEST(test_index_prompted)
     util_check(prompted(c, &n, &age) == 10 && n == 22, "others");
     util_check(prompted(d, &n, &age) == 25 && n == 25, "theirs");
 
-    /* the next turn has it in its prompt */
+    /* the prompt of the next turn contains it */
 
     (void) learn(c, 28, 0, 22);
     util_check(prompted(c, &n, &age) == 28 && n == 28, "next");
     (void) learn(d, 31, 0, 25);
     util_check(prompted(c, &n, &age) == 28 && n == 28, "and others");
 
-    /* at once, and one that is as long as can be */
+    /* inserted at once, as long as possible */
 
     kvr_index_flush(ix, 0);
     (void) learn(c, 10, 0, 0);
@@ -97,9 +97,9 @@ TEST(test_index_prompted)
 
 
 /*
- * The model: stamps and clocks of 64 bits, for each peer and block.  Stamps of
- * evicted blocks can be cleared at any time, so there are two answers after a
- * cache was enlarged: with them and without.
+ * The model: 64-bit stamps and clocks for each peer and block.  Stamps of
+ * evicted blocks can be cleared at any time, so there are two right answers
+ * after a cache was enlarged: with them and without them.
  */
 
 #define MODEL_PEERS     8
@@ -137,7 +137,7 @@ model_chain(uint64_t *c, uint64_t name, unsigned prompt)
 }
 
 
-/* returns whether at most as many of these values share a place as fit */
+/* returns whether no place has more of these values than fit */
 static int
 model_fits(uint64_t name)
 {
@@ -178,7 +178,7 @@ model_held(model_t *m, unsigned peer, unsigned prompt, uint32_t k, int swept)
 }
 
 
-/* notes stamps that may have been cleared by now */
+/* records stamps that can be cleared from now on */
 static void
 model_age(model_t *m, unsigned peer)
 {
@@ -205,15 +205,15 @@ model_stamp(uint64_t clock, uint32_t k)
 
     stamp = clock - (kvr_chain_depth(k) - 1);
 
-    /* no stamp is 0, in the bits that are kept */
+    /* no stamp is 0, in its stored bits */
 
     return stamp & ((1U << 30) - 1) ? stamp : stamp + 1;
 }
 
 
 /*
- * Checks the result of a lookup: the deepest block, or the deepest before a gap
- * of so many blocks without a holder.
+ * Checks the result of a look-up: the deepest block, or the deepest before a
+ * gap of this many blocks without a holder.
  */
 static void
 model_check(model_t *m, unsigned prompt, uint32_t n)
@@ -273,7 +273,7 @@ TEST(test_index_model)
     unsigned          lesson_prompt[4];
     uint64_t          lesson_clock[4];
 
-    /* where 32 bits wrap, as signed numbers and as they are, and beyond */
+    /* where 32 bits wrap, signed and unsigned, and beyond */
 
     static const uint64_t  starts[] = {
         START, 1ULL << 31, 1ULL << 32, (1ULL << 32) + (1ULL << 31), 1ULL << 33,
@@ -293,7 +293,7 @@ TEST(test_index_model)
             /* void */
         }
 
-        /* so that the clocks pass it halfway, the table's with them or not */
+        /* the clocks pass that point halfway, with or without the table's */
 
         start = starts[i % 8];
         start -= start > START ? 2000 : 0;
@@ -335,7 +335,7 @@ TEST(test_index_model)
             case 2:
             case 3:
 
-                /* an attempt of a while ago came to nothing */
+                /* an attempt of some time ago failed */
 
                 if (kept < 4) {
                     break;
@@ -368,7 +368,7 @@ TEST(test_index_model)
                 (void) lookup(c, n, 0);
                 model_check(m, prompt, n);
 
-        /* mostly by the lookup's result, sometimes by an older one */
+        /* mostly by the look-up's result, sometimes by an older one */
 
                 known = util_below(&r, 8) ? matched[peer] : 0;
                 units = kvr_chain_depth(n - 1);
@@ -479,8 +479,8 @@ TEST(test_index_steady)
     }
 
     /*
-     * By age, in eighths of the last 200 %: a block is there if less than four
-     * newer ones came to its place, whose number is a Poisson variable.
+     * By age, in eighths of the last 200 %: a block remains if fewer than four
+     * newer ones came to its place; their number is a Poisson variable.
      */
 
     eighth = prompts / 8;
@@ -509,7 +509,7 @@ TEST(test_index_steady)
     util_check(kvr_index_fill(ix, 1) > 0.95, "full");
     util_check(ix->evicted > 3 * prompts * len / 2, "evicted");
 
-    /* one that is used all the time stays */
+    /* a prompt in constant use stays */
 
     chain(c, 1ULL << 50, 0, len);
     (void) learn(c, len, 0, 0);
@@ -527,7 +527,7 @@ TEST(test_index_steady)
 }
 
 
-/* so do keys that are noted repeatedly, with all their peers */
+/* keys that are noted repeatedly stay too, with all their peers */
 TEST(test_index_noted)
 {
     uint32_t     len;

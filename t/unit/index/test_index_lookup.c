@@ -5,8 +5,8 @@
 
 
 /*
- * A look-up reads as few holders as it can.  Here each line is read, from the
- * first on, and both must say the same.
+ * A look-up reads as few holders as possible.  The model here reads each line
+ * from the first on, and both must have the same result.
  */
 
 
@@ -18,7 +18,7 @@
 #define LENGTH  700              /* entries of the longest prompt */
 #define GAP     16               /* absent entries that end a look-up */
 #define CHAINS  24
-#define PEERS   64               /* that have anything */
+#define PEERS   64               /* peers with work */
 #define LOST    4                /* as in kvr_index_insert.c */
 
 
@@ -29,7 +29,7 @@ static uint32_t      who[PEERS];
 static uint8_t       unmarked[CHAINS][LENGTH];
 
 
-/* is there a line of its own for this entry? */
+/* returns whether this entry has a line of its own */
 static kvr_index_line_t *
 present(uint64_t h)
 {
@@ -95,11 +95,10 @@ plainly(const uint64_t *c, uint32_t n, const kvr_set_t *set, uint32_t *matched,
 
 
 /*
- * Call it before an insert.  Of lines that are put in a row behind an existing
- * one, only the first few are marked.  They may have been lost, while those of
- * another prompt that goes on from the last of them were not: a lookup of the
- * other prompt then misses holders that end there.
- */
+ * Call it before an insert.  If lines are inserted in a row after an existing
+ * one, only the first few are marked.  These can be lost while lines of
+ * another prompt, which continues the last of them, are not: then a look-up of
+ * the other prompt misses holders that end there.
 static void
 put(unsigned i, uint32_t n)
 {
@@ -127,10 +126,10 @@ put(unsigned i, uint32_t n)
 
 
 /*
- * Returns whether a holder of just this part of a prompt can be missed: either
- * there is no mark, or the mark is lost with the next line, and that one seems
- * present because another line of its bucket has the same tag, as one in 128
- * has.
+ * Returns whether a holder of exactly this part of a prompt can be missed:
+ * there is no mark, or the mark was lost with the next line, and that line
+ * seems present because another line of its bucket has the same tag (1 of
+ * 128).
  */
 static int
 hidden(unsigned i, uint32_t n, uint32_t depth)
@@ -154,7 +153,7 @@ hidden(unsigned i, uint32_t n, uint32_t depth)
 }
 
 
-/* prompts that share beginnings of all lengths with one another */
+/* prompts that share prefixes of all lengths */
 static void
 chains(void)
 {
@@ -398,14 +397,14 @@ TEST(test_lookup_apart)
             n -= found[alike[p]] != 0;
         }
 
-        util_check(n == 0, "round %u: %u strangers", round, n);
+        util_check(n == 0, "round %u: %u wrong peers", round, n);
     }
 
     free(ix);
 }
 
 
-/* a table of all peers that there can be, which have just begun, and chains */
+/* makes a table with all possible peers, each without work yet, and chains */
 static void
 hundreds(void)
 {
@@ -426,8 +425,9 @@ hundreds(void)
 
 /*
  * Hundreds of holders, by masks whose bits stand for eight peers each: all
- * holders are found; a peer that has computed less than the block's depth is
- * not; and a peer that is named by mistake holds it after its next request.
+ * holders are found.  A peer that has computed less than the block's depth is
+ * not found.  A peer that was found wrongly has the prefix after its next
+ * request.
  */
 TEST(test_lookup_many)
 {
@@ -443,7 +443,7 @@ TEST(test_lookup_many)
     n = 50;
     units = kvr_chain_depth(n - 1);
 
-    /* 400 hold the prefix, 56 another one, as long or shorter */
+    /* 400 peers have the prefix, 56 another one, as long or shorter */
 
     for (i = 0; i < KVR_PEERS; i++) {
 
@@ -468,7 +468,7 @@ TEST(test_lookup_many)
 
     util_check(wrong > 0, "a bit stands for one peer");
 
-    /* it is no proof, and a request mends it */
+    /* it is no proof, and a request corrects it */
 
     i = 401;
     util_check(kvr_index_inserted(ix, chain[0], n, i, found[i], &wrong) == 0,
@@ -477,7 +477,7 @@ TEST(test_lookup_many)
     util_check(kvr_index_inserted(ix, chain[0], n, i, found[i], &wrong)
                == units, "no stamp of peer %u", i);
 
-    /* a restart takes it out, whatever is in a mask */
+    /* a restart removes it, even from masks */
 
     for (i = 0; i < 400; i += 7) {
         kvr_index_flush(ix, i);
@@ -495,8 +495,8 @@ TEST(test_lookup_many)
 
 
 /*
- * Hundreds hold a prefix, and some of them its continuation: masks of both
- * distinguish them.
+ * Hundreds of peers have a prefix, and some of them its continuation: the
+ * masks of both distinguish them.
  */
 TEST(test_lookup_levels)
 {
@@ -534,8 +534,8 @@ TEST(test_lookup_levels)
 
 
 /*
- * Lines of a prompt have one mask, all along it: a peer that has computed less
- * since its start than the prompt is long holds as much as it has computed.
+ * All lines of a prompt have the same mask: a peer that has computed less
+ * since its start than the prompt is long counts as having that much.
  */
 TEST(test_lookup_late)
 {
@@ -557,7 +557,7 @@ TEST(test_lookup_late)
         kvr_index_insert(ix, chain[0], n, kvr_chain_depth(n - 1), i, 0, &undo);
     }
 
-    /* they have the prefix, and eight later ones have all of it */
+    /* they have the prefix, and eight later ones all of it */
 
     for (i = 0; i < 3; i++) {
         kvr_index_insert(ix, chain[0], has[i], kvr_chain_depth(has[i] - 1),
@@ -577,15 +577,15 @@ TEST(test_lookup_late)
     }
 
     util_check(found[0] == kvr_chain_depth(n - 1)
-               && found[299] == kvr_chain_depth(n - 1), "who has it all");
+               && found[299] == kvr_chain_depth(n - 1), "the one with all");
 
     free(ix);
 }
 
 
 /*
- * A block that an engine has removed and stored again: the peer holds it, but
- * not those behind it, whether the line existed or not.
+ * A block that an engine removed and stored again: the peer has it, but not
+ * the blocks after it, whether or not the line existed.
  */
 TEST(test_lookup_again)
 {
@@ -626,7 +626,7 @@ TEST(test_lookup_again)
                    && found[1] == kvr_chain_depth(at),
                    "entry %u: %u and %u", at, found[0], found[1]);
 
-        /* now one that the table has lost */
+        /* now a line that the table has lost */
 
         line = kvr_line_find(ix, chain[0][at + 1]);
         atomic_store(&line->key, 0);

@@ -5,13 +5,13 @@
 
 
 /*
- * kvr_index with eight processes at one table, small and thrashed or large; and
- * with processes that are killed at any moment.
+ * kvr_index with eight processes in one table, small and thrashed or large;
+ * also with processes that are killed at any time.
  *
  * Prompts come in groups with a common prefix.  Only some peers ever get the
- * prompts of a group, and only some of those each prompt, so each lookup
- * detects a peer that is credited with a block that it never got.  The races
- * themselves are tried step by step in test_load_steps.c.
+ * prompts of a group, and only some of those each prompt.  So each look-up
+ * finds a peer that is credited with a block that it never got.
+ * test_load_steps.c tries the races step by step.
  */
 
 
@@ -29,13 +29,13 @@
 #define PROCESSES   8
 #define PEERS       16
 #define ENTRIES     24
-#define HEAD        4            /* entries that a group has in common */
-#define GROUP       16           /* prompts of a group */
+#define HEAD        4            /* common entries of a group */
+#define GROUP       16           /* prompts in a group */
 
 #define CLAIM       (1U << 24)
 
 /*
- * Wrong credits among all.  Measured: none in 10^8, with two cores and eight
+ * Allowed wrong credits.  Measured: none in 10^8, with two cores and eight
  * processes.
  */
 #define HINT_RATE   1e-6
@@ -45,7 +45,7 @@ typedef struct {
     _Atomic uint64_t   ops;
     _Atomic uint64_t   credits;
     _Atomic uint64_t   tags;     /* wrong credits */
-    _Atomic uint64_t  stay;     /* those found again directly afterwards */
+    _Atomic uint64_t  stay;     /* those found again at once */
 } tally_t;
 
 
@@ -61,11 +61,11 @@ typedef struct {
 static shared_t     *shared;
 static kvr_index_t  *ix;
 static unsigned      prompts;
-static unsigned      wide;       /* peers of a large zone, equal in ids */
+static unsigned      wide;       /* peers of a large zone, with equal ids */
 static kvr_set_t     everybody;
 
 
-/* the number of a peer: four of each four have the same bits in ids */
+/* the slot of a peer: groups of four have equal ids */
 static uint32_t
 who(unsigned p)
 {
@@ -183,7 +183,7 @@ wrong(unsigned prompt, const uint32_t *matched, unsigned *credits)
     own = prompt_set(prompt);
     *credits = 0;
 
-    /* only beginnings have masks, whose bits stand for four then */
+    /* only prefixes have masks, with bits for four peers */
 
     for (p = 0; p < PEERS && wide; p += 4) {
         all |= (all >> p & 0xf) ? 0xfULL << p : 0;
@@ -244,7 +244,7 @@ hammer(unsigned self, uint64_t seed, uint64_t ops)
             kvr_add(&t->stay, (unsigned) __builtin_popcountll(set));
         }
 
-        /* one in three is only a reader */
+        /* one process in three only reads */
 
         if (self % 3 == 2) {
             continue;
@@ -292,7 +292,7 @@ hire(unsigned self, uint64_t seed, uint64_t ops)
 
     if (pid == 0) {
 
-        /* or the one that kills has no turn among all these */
+        /* otherwise the killing process gets no CPU among all these */
 
         (void) !nice(10);
 
@@ -304,7 +304,7 @@ hire(unsigned self, uint64_t seed, uint64_t ops)
 }
 
 
-/* all have ended well, and there was hardly any wrong credit */
+/* all processes have ended well, with hardly any wrong credit */
 static void
 settle(pid_t *pid, const char *what)
 {
@@ -340,7 +340,7 @@ settle(pid_t *pid, const char *what)
 }
 
 
-/* at rest: each line is sound and true, and all can be freed */
+/* at rest: each line is valid and right, and all can be freed */
 static void
 check_table(void)
 {
@@ -350,7 +350,7 @@ check_table(void)
     kvr_index_undo_t   undo;
     kvr_index_line_t  *line;
 
-    /* claims of the dead, one of each at the most */
+    /* claims of killed processes, at most one each */
 
     claims = 0;
 
@@ -370,7 +370,7 @@ check_table(void)
         util_check(kvr_reduce(h, ix->nbuckets) == i / KVR_INDEX_WAYS,
                    "line %llu is in a wrong place", (unsigned long long) i);
         util_check(((line->ids ^ h) & KVR_INDEX_TAG) == 0,
-                   "line %llu has the ids of another",
+                   "line %llu has ids of another block",
                    (unsigned long long) i);
         util_check(line->mask >> PEERS == 0, "a peer that does not exist");
 
@@ -396,7 +396,7 @@ check_table(void)
     util_check(tags <= 1, "%llu wrong hints are left",
                (unsigned long long) tags);
 
-    /* claims are taken back in time */
+    /* claims are freed in time */
 
     ix->clock += 2 * CLAIM;
 
@@ -411,7 +411,7 @@ check_table(void)
 
     util_check(claims < 1000, "%llu claims", (unsigned long long) claims);
 
-    /* all is forgotten: all is free */
+    /* everything expires: all lines are free */
 
     for (p = 0; p < PEERS; p++) {
         kvr_index_flush(ix, who(p));
@@ -426,7 +426,7 @@ check_table(void)
                    (unsigned long long) i);
     }
 
-    /* and works as new */
+    /* and the table works like a new one */
 
     for (p = 0; p < PEERS; p++) {
         kvr_index_capacity(ix, who(p), 1000000, KVR_INDEX_ASSUMED);
@@ -459,14 +459,14 @@ run(const char *name, uint64_t lines, unsigned n, uint64_t capacity,
 }
 
 
-/* 64 buckets for 12,000 blocks: every line is given away all the time */
+/* 64 buckets for 12,000 blocks: lines are evicted all the time */
 TEST(test_index_procs_small)
 {
     run("small table", 256, 512, 100000, util_cases(50000));
 }
 
 
-/* four lines: all processes are at the same ones */
+/* four lines: all processes use the same ones */
 TEST(test_index_procs_tiny)
 {
     run("tiny table", 4, 64, 100000, util_cases(100000));
@@ -511,7 +511,7 @@ run_kills(const char *name, uint64_t lines, unsigned n, unsigned kills)
         pid[i] = hire(i, i, UINT64_MAX);
     }
 
-    /* one or several at a time, since each needs a turn to die */
+    /* one or several at a time: each needs CPU time to die */
 
     for (k = 0; k < kills; k += last - first) {
 
@@ -530,7 +530,7 @@ run_kills(const char *name, uint64_t lines, unsigned n, unsigned kills)
         }
     }
 
-    /* the others go on */
+    /* the others continue */
 
     for (i = 0; i < PROCESSES; i++) {
         ops = shared->tally[i].ops;

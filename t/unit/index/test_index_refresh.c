@@ -5,9 +5,9 @@
 
 
 /*
- * An insert that skips recently inserted entries, beside one that writes all:
- * entries can be forgotten two parts of the capacity and one reply sooner, and
- * never later.
+ * An insert that skips recently inserted entries, compared with one that
+ * writes all: entries can expire earlier by two parts of the capacity and one
+ * reply, and never later.
  */
 
 
@@ -21,7 +21,7 @@
 #define PEERS     3
 #define ALL       ((1ULL << PEERS) - 1)
 #define CAPACITY  4096
-#define PART      16             /* of a capacity that is only assumed */
+#define PART      16             /* part of an assumed capacity */
 #define REPORTED  (CAPACITY / 32)
 #define REPLY     32             /* entries, at most */
 #define SOONER    (2 * PART + REPLY * 8)
@@ -59,7 +59,7 @@ tables(void)
 }
 
 
-/* prompts that share beginnings of all lengths with one another */
+/* prompts that share prefixes of all lengths */
 static void
 chains(void)
 {
@@ -97,7 +97,7 @@ teach(const uint64_t *c, uint32_t n, unsigned peer, uint32_t matched)
 }
 
 
-/* the peer computes something else */
+/* the peer computes other prompts */
 static void
 compute(unsigned peer, uint32_t units)
 {
@@ -241,9 +241,9 @@ TEST(test_repeat_bounds)
 
 
 /*
- * A conversation whose prompts have no new entries, as the user's messages are
- * short: each reply is of this part, and the entries before it must not stay of
- * an older one forever.
+ * A conversation whose prompts add no entries, because the user's messages are
+ * short.  Each reply belongs to a new part; the entries before it must not
+ * keep an older part for ever.
  */
 TEST(test_repeat_replies)
 {
@@ -263,7 +263,7 @@ TEST(test_repeat_replies)
 
         for (turn = 0; turn < 40; turn++) {
 
-            /* to just before a part ends */
+            /* up to just before a part ends */
 
             compute(0, REPORTED - 8
                        - (uint32_t) kvr_index_clock(table[REPEAT], 0)

@@ -5,8 +5,9 @@
 
 
 /*
- * Sessions, models and chunks in kvr_index: bound until a time, whatever the
- * peers compute meanwhile; noted for as long as a peer's cache lasts.
+ * Sessions, models and chunks in kvr_index: sessions are bound until a time,
+ * whatever the peers compute; models and chunks are noted for the lifetime of
+ * a peer's cache.
  */
 
 
@@ -45,7 +46,7 @@ key(uint64_t n)
 }
 
 
-/* the peers of a set that hold a key, as bits */
+/* returns the peers of a set that have a key, as bits */
 static uint64_t
 noted(kvr_index_t *ix, uint64_t key, uint64_t set)
 {
@@ -85,13 +86,13 @@ TEST(test_session_bind)
     util_check(kvr_index_bound(ix, key(2), 100, &generation) == KVR_PEERS,
                "another one");
 
-    /* to the second */
+    /* exact to the second */
 
     util_check(kvr_index_bound(ix, key(1), 199, &generation) == 2, "still");
     util_check(kvr_index_bound(ix, key(1), 200, &generation) == KVR_PEERS,
                "no more");
 
-    /* refreshed, bound again, in another life */
+    /* refreshed, bound again, in another generation */
 
     kvr_index_bind(ix, key(1), 2, 7, 300);
     util_check(kvr_index_bound(ix, key(1), 250, &generation) == 2, "refreshed");
@@ -104,14 +105,14 @@ TEST(test_session_bind)
     util_check(kvr_index_bound(ix, key(1), 250, &generation) == 0 && generation
                == 1, "to peer 0");
 
-    /* a prompt of the same hash is no session, and the reverse */
+    /* a prompt with the same hash is not a session, and the reverse */
 
     util_check(noted(ix, key(1), 15) == 0, "a prompt");
     kvr_index_note(ix, key(5), 1);
     util_check(kvr_index_bound(ix, key(5), 1, &generation) == KVR_PEERS,
                "a session");
 
-    /* across the wrap of 32 bits of seconds */
+    /* seconds wrap at 32 bits */
 
     kvr_index_bind(ix, key(6), 1, 1, 50);
     util_check(kvr_index_bound(ix, key(6), UINT32_MAX - 5, &generation) == 1,
@@ -148,7 +149,7 @@ TEST(test_session_work)
     for (i = 0; i < 200; i++) {
         kept += (kvr_index_bound(ix, key(i), 999, &generation) == i % 4);
         util_check(noted(ix, key(10000 + i), 15) == 0,
-                   "a model is forgotten with what came before");
+                   "a model expires with the cache");
     }
 
     util_check(kept == 200, "%u of 200 are bound", kept);
@@ -215,7 +216,7 @@ TEST(test_session_notes)
                "two of them");
     util_check(noted(ix, key(1), 1 << 3) == 1 << 3, "of a set");
 
-    /* noted again it is young again */
+    /* noted again it is recent again */
 
     learn(ix, 3, 1, 60);
     kvr_index_note(ix, key(1), 3);
@@ -231,7 +232,7 @@ TEST(test_session_notes)
 }
 
 
-/* against a plain table, with room for all */
+/* compared with a plain table with room for all */
 TEST(test_session_model)
 {
     uint32_t      i, n, now, generation, peer;

@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_index in one process: restarts, undo, a full table, and how near the
- * clocks come to a real LRU cache.
+ * kvr_index in one process: restarts, undo, a full table, and a comparison of
+ * its clocks with a real LRU cache.
  */
 
 
@@ -33,7 +33,7 @@ TEST(test_index_flush)
 
     (void) learn(d, 200, 1, 0);
 
-    /* not one line is touched */
+    /* no line is changed */
 
     size = ix->nlines * sizeof(kvr_index_line_t);
     copy = malloc(size);
@@ -56,13 +56,13 @@ TEST(test_index_flush)
     util_check((got = lookup(d, 200, 1)) == 20, "%u", got);
     util_check(lookup(c, 200, 1) == 0, "the first prompt");
 
-    /* a decision by older knowledge: at most the new part counts */
+    /* an insert by an older look-up: at most the new part counts */
 
     kvr_index_flush(ix, 1);
     (void) learn(d, 200, 1, ALL_UNITS - 100);
     util_check((got = lookup(d, 200, 1)) <= 100, "%u", got);
 
-    /* twice, and with nothing in between */
+    /* undo twice, and without an insert in between */
 
     kvr_index_flush(ix, 0);
     kvr_index_flush(ix, 0);
@@ -88,7 +88,7 @@ TEST(test_index_forget)
     kvr_index_undo(ix, c, 200, &one);
     util_check(lookup(c, 200, 0) == 0, "all");
 
-        /* not the part that was held before */
+        /* not the part that was cached before */
 
     (void) learn(c, 30, 0, 0);
     one = learn(c, 200, 0, 30);
@@ -96,7 +96,7 @@ TEST(test_index_forget)
     kvr_index_undo(ix, c, 200, &one);
     util_check((got = lookup(c, 200, 0)) == 30, "%u", got);
 
-    /* nor another peer's */
+    /* no other peer's */
 
     (void) learn(c, 200, 1, 0);
     one = learn(c, 200, 0, 30);
@@ -104,24 +104,24 @@ TEST(test_index_forget)
     util_check(lookup(c, 200, 1) == ALL_UNITS && matched[0] == 30, "%u %u",
                matched[1], matched[0]);
 
-        /* nor entries that another attempt has inserted again meanwhile */
+        /* no entries that another attempt has inserted again */
 
     one = learn(c, 200, 0, 30);
     two = learn(c, 32, 0, 32);
     kvr_index_undo(ix, c, 200, &one);
     util_check((got = lookup(c, 200, 0)) == 32, "%u", got);
 
-    /* even if it had nothing to compute; whose end takes nothing it held */
+    /* even if it had nothing to compute; its undo removes nothing cached */
 
     kvr_index_undo(ix, c, 32, &two);
     util_check((got = lookup(c, 200, 0)) == 32, "%u", got);
 
-    /* twice is as once */
+    /* undo twice is like once */
 
     kvr_index_undo(ix, c, 200, &one);
     util_check((got = lookup(c, 200, 0)) == 32, "%u", got);
 
-    /* a tail only, of a longer prompt with the same head */
+    /* only the end of a longer prompt with the same head */
 
     memcpy(d, c, sizeof(d));
     chain(d, 2, 28, 200);
@@ -129,7 +129,7 @@ TEST(test_index_forget)
     kvr_index_undo(ix, d, 200, &two);
     util_check(lookup(d, 200, 0) == 28 && lookup(c, 200, 0) == 32, "tail");
 
-    /* after a restart there is nothing to take */
+    /* after a restart nothing is left to undo */
 
     one = learn(c, 200, 0, 32);
     kvr_index_flush(ix, 0);
@@ -173,7 +173,7 @@ TEST(test_index_sweep)
     util_check(kvr_index_fill(ix, 3) > 0.6, "fill %.2f",
                kvr_index_fill(ix, 3));
 
-    /* all peers but one forget all; the lines are freed, masks too */
+    /* all peers but one restart; lines are freed, and masks too */
 
     for (i = 0; i < 12; i++) {
         if (i != 5) {
@@ -201,9 +201,10 @@ TEST(test_index_sweep)
     util_check(used >= 98 && used < 120, "%u lines are left", used);
 
     chain(c, 5, 0, 100);
-    util_check(lookup(c, 100, 5) >= kvr_chain_depth(98), "what was held: %u", matched[5]);
+    util_check(lookup(c, 100, 5) >= kvr_chain_depth(98), "cached before: %u",
+               matched[5]);
 
-        /* claims of dead processes are freed, possible ones are not */
+        /* claims of killed processes are freed, others are not */
 
     for (k = 0; k < 6; k++) {
 
@@ -223,7 +224,7 @@ TEST(test_index_sweep)
                    "kind %u", k);
     }
 
-    /* a bucket of claims only: just the insert is lost */
+    /* a bucket full of claims: only the insert is lost */
 
     table(4, 2, LARGE);
 
@@ -233,7 +234,7 @@ TEST(test_index_sweep)
 
     chain(c, 1, 0, 10);
     (void) learn(c, 10, 0, 0);
-    util_check(lookup(c, 10, 0) == 0, "where was it put?");
+    util_check(lookup(c, 10, 0) == 0, "inserted into a full bucket");
 
     ix->clock += 2 * CLAIM;
     (void) learn(c, 10, 0, 0);
@@ -242,7 +243,7 @@ TEST(test_index_sweep)
 }
 
 
-/* a line that was not used for long never looks recent */
+/* an old line never looks recent */
 TEST(test_index_old)
 {
     uint64_t           c[1];
@@ -271,7 +272,7 @@ TEST(test_index_old)
 }
 
 
-/* the hand passes over the whole table, hits included, and no line twice */
+/* the sweep passes over the whole table, hits included, and no line twice */
 TEST(test_index_hand)
 {
     uint64_t  c[100], hand, before, steps;
@@ -301,7 +302,7 @@ TEST(test_index_hand)
     util_check(4 * (ix->hand - hand)
                >= (kvr_index_peer(ix, 0)->clock - before) >> FRACTION, "too slow");
 
-    /* one insert passes over the table once at the most */
+    /* an insert passes over the table at most once */
 
     hand = ix->hand;
     kvr_index_insert(ix, c, 100, 1U << 20, 1, 0, &(kvr_index_undo_t) { 0 });
@@ -331,8 +332,8 @@ TEST(test_index_fill)
 
 
 /*
- * A real cache: evicts the least recently used block, of a prompt its tail
- * first.
+ * A real cache: evicts the least recently used block, of a prompt the last
+ * one.
  */
 
 #define LRU_BLOCKS   (1 << 17)
@@ -376,7 +377,9 @@ lru_use(lru_t *l, uint32_t b)
 }
 
 
-/* how many leading ones it has; then it has them all, the first one newest */
+/*
+ * returns the number of leading blocks; then it has all, the first one newest
+ */
 static uint32_t
 lru_prompt(lru_t *l, const uint32_t *b, uint32_t n)
 {
@@ -397,9 +400,9 @@ lru_prompt(lru_t *l, const uint32_t *b, uint32_t n)
 
 
 /*
- * Sessions that are chosen by Zipf's law and grow until they end, and single
- * prompts.  Returns how much the index claims too much and too little, as
- * shares of the units that are cached or claimed.
+ * Sessions chosen by Zipf's law, which grow until they end, and single
+ * prompts. Returns by how much the index claims too much and too little, as
+ * shares of the cached or claimed units.
  */
 
 #define SESSIONS     400
@@ -445,7 +448,7 @@ zipf(util_rng_t *r, unsigned reported, double factor, double skew,
 
         for (s = 0; s < SESSIONS - 1 && cdf[s] < x; s++) { /* void */ }
 
-        /* a session that is over is followed by a new one */
+        /* a session that ends is followed by a new one */
 
         if (len[s] == 0 || len[s] + 12 > SESSION_MAX) {
             first[s] = next;
@@ -471,7 +474,7 @@ zipf(util_rng_t *r, unsigned reported, double factor, double skew,
         got = lookup(c, entries, 0);
         kvr_index_insert(ix, c, entries, n, 0, got, &undo);
 
-        /* the index knows no more than whole entries */
+        /* the index knows whole entries only */
 
         real = kvr_chain_entries(lru_prompt(lru, ids, n));
         real = real ? kvr_chain_depth(real - 1) : 0;
@@ -493,10 +496,10 @@ zipf(util_rng_t *r, unsigned reported, double factor, double skew,
 
 
 /*
- * With a reported capacity, and hits that age others half as much as they would
- * here, the index claims a little too much, and never too little.  With an
- * assumed one hits age nothing: it claims too much, more so with a flatter
- * distribution, but never too little, and neither with a quarter added.
+ * With a reported capacity, hits age others half as much as they would here:
+ * the index claims a little too much, never too little.  With an assumed
+ * capacity hits age nothing: it claims too much, more so with a flatter
+ * distribution, never too little, also with a quarter added.
  */
 TEST(test_index_lru)
 {
@@ -525,7 +528,7 @@ TEST(test_index_lru)
         { 1.2, 0, 1.00, 0.09, 0.001 }
     };
 
-    /* shares of fewer prompts say nothing */
+    /* shares of few prompts are noise */
 
     if (util_cases(100) < 50) {
         return;

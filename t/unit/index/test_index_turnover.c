@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_index_turnover: how soon a peer computes its capacity once more */
+/* kvr_index_turnover: how soon a peer computes its capacity again */
 
 
 #include "util.h"
@@ -42,7 +42,7 @@ teardown(void)
 }
 
 
-/* so many seconds with so many units each; read in each */
+/* computes this many units in each of these seconds, and reads in each */
 static uint64_t
 compute(unsigned seconds, unsigned units, uint64_t now)
 {
@@ -85,7 +85,7 @@ TEST(test_turnover_rate)
 
     is_at(START, 0, 0);
 
-    /* 100 units a second: all of it in a minute, so half */
+    /* 100 units a second: all in a minute, so half */
 
     now = compute(200, 100, START);
     is_at(now, 0.5, 0.02);
@@ -102,7 +102,7 @@ TEST(test_turnover_rate)
     now = compute(200, 10, now + 1024);
     is_at(now, 0.1 / 1.1, 0.02);
 
-    /* it rests, and the value is not read */
+    /* no work, and no reads */
 
     is_at(now + 600 * 1024, 0, 0.03);
     now = compute(200, 0, now + 600 * 1024);
@@ -114,7 +114,7 @@ TEST(test_turnover_start)
 {
     uint64_t  now;
 
-    /* not yet a minute: as much of it as there was */
+    /* less than a minute: the rate so far */
 
     now = compute(30, 100, START);
     is_at(now, 0.5 / 1.5, 0.02);

@@ -5,7 +5,7 @@
 
 
 /*
- * kvr_feedback: when a peer has lost its cache, when it has not, and how its
+ * kvr_feedback: when a peer has lost its cache and when not, and how its
  * capacity and its bytes per token are corrected.
  */
 
@@ -77,7 +77,7 @@ TEST(test_loop_forgot)
     int       rc;
     uint64_t  floor;
 
-    /* it must have delivered before */
+    /* a peer without an earlier hit cannot have lost its cache */
 
     fresh();
 
@@ -91,7 +91,9 @@ TEST(test_loop_forgot)
     util_check(take(20000, 0, 1, 10, 100, &floor) == KVR_FEEDBACK_MISSED, "1");
     util_check(take(20000, 0, 2, 11, 100, &floor) == KVR_FEEDBACK_MISSED, "2");
 
-    /* the same prefix is no further proof, nor is an unpredicted prompt */
+    /*
+     * the same prefix again is no further proof, nor is an unpredicted prompt
+     */
 
     util_check(take(20000, 0, 1, 12, 100, &floor) == KVR_FEEDBACK_MISSED, "1");
     util_check(take(20000, 0, 2, 13, 100, &floor) == KVR_FEEDBACK_MISSED, "2");
@@ -103,7 +105,7 @@ TEST(test_loop_forgot)
                "%d %lu", rc, (unsigned long) floor);
     util_check(feedback.by_usage == 1 && feedback.missed == 5, "counts");
 
-    /* not within a minute, and not before another hit */
+    /* not within a minute, and not without another hit */
 
     util_check(take(20000, 5000, 9, 20, 110, &floor) == 0, "a hit");
     util_check(take(20000, 0, 1, 21, 120, &floor) == KVR_FEEDBACK_MISSED, "1");
@@ -113,7 +115,7 @@ TEST(test_loop_forgot)
     util_check(rc == (KVR_FEEDBACK_MISSED|KVR_FEEDBACK_FORGOT) && floor == 21,
                "%d %lu", rc, (unsigned long) floor);
 
-    /* a hit in between starts anew */
+    /* a hit in between starts the count again */
 
     util_check(take(20000, 5000, 9, 30, 300, &floor) == 0, "a hit");
     (void) take(20000, 0, 1, 31, 300, &floor);
@@ -122,13 +124,13 @@ TEST(test_loop_forgot)
     util_check(take(20000, 0, 4, 34, 300, &floor) == KVR_FEEDBACK_MISSED,
                "one");
 
-    /* less than four blocks are none */
+    /* a prediction of less than four blocks is no proof */
 
     util_check(take(1000, 0, 5, 35, 300, &floor) == 0, "short");
     util_check(take(1024, 0, 5, 35, 300, &floor) == KVR_FEEDBACK_MISSED,
                "four");
 
-    /* half of it is no miss */
+    /* half of the prediction is no miss */
 
     util_check(take(20000, 2500, 6, 35, 300, &floor) == KVR_FEEDBACK_SHORT,
                "half");
@@ -143,10 +145,10 @@ TEST(test_loop_absent)
 
     fresh();
 
-    util_check(take(20000, -1, 1, 1, 1, &floor) == 0, "never told");
+    util_check(take(20000, -1, 1, 1, 1, &floor) == 0, "never reported");
     util_check(feedback.responses == 0, "not counted");
 
-    util_check(take(20000, 5000, 1, 1, 1, &floor) == 0, "told");
+    util_check(take(20000, 5000, 1, 1, 1, &floor) == 0, "reported");
     util_check(take(20000, -1, 1, 1, 1, &floor) == KVR_FEEDBACK_MISSED, "none");
     util_check(feedback.responses == 2, "counted");
 
@@ -156,7 +158,7 @@ TEST(test_loop_absent)
 }
 
 
-/* siblings of a burst miss what the first one has not computed yet */
+/* siblings in a burst miss a prefix that is not computed yet */
 TEST(test_loop_young)
 {
     uint64_t  floor;
@@ -164,7 +166,7 @@ TEST(test_loop_young)
 
     fresh();
 
-    /* they are no proof, and change no capacity */
+    /* such misses prove nothing, and do not change the capacity */
 
     (void) take(20000, 5000, 9, 5, 100, &floor);
 
@@ -192,7 +194,7 @@ TEST(test_loop_numbers)
     fresh();
 
     util_check(kvr_feedback_bytes(&feedback) == 4
-               && kvr_feedback_factor(&feedback) == 1, "to begin with");
+               && kvr_feedback_factor(&feedback) == 1, "at first");
 
     (void) take(20000, 5000, 1, 1, 1, &floor);
 
@@ -201,7 +203,7 @@ TEST(test_loop_numbers)
     util_check(feedback.predicted == 5000 && feedback.delivered == 5000
                && feedback.prompt == 10000, "tokens");
 
-    /* within bounds, always */
+    /* the factor stays within its bounds */
 
     for (i = 0; i < 2000; i++) {
         (void) take(20000, 0, (uint64_t) i, 1, 1, &floor);
@@ -226,7 +228,7 @@ TEST(test_loop_numbers)
 }
 
 
-/* probes would show another process */
+/* fresh probes would show a restart: misses do not */
 TEST(test_loop_alive)
 {
     int       i, rc;
@@ -246,7 +248,7 @@ TEST(test_loop_alive)
     util_check(kvr_feedback_factor(&feedback) < 0.8, "%f",
                kvr_feedback_factor(&feedback));
 
-    /* when probes stop it takes three again */
+    /* without probes three misses count again */
 
     (void) take(20000, 0, 100, 10, 1000, &floor);
     alive = 0;
@@ -258,7 +260,7 @@ TEST(test_loop_alive)
 }
 
 
-/* a lost old block is no sign of a restart, if the capacity is known */
+/* a lost old block does not show a restart, if the capacity is known */
 TEST(test_loop_old)
 {
     int       i, rc;
@@ -276,7 +278,7 @@ TEST(test_loop_old)
     }
 
     util_check(kvr_feedback_factor(&feedback) < 0.8,
-               "it is held to be smaller: %f", kvr_feedback_factor(&feedback));
+               "the capacity is reduced: %f", kvr_feedback_factor(&feedback));
 
     age = CAPACITY / 2 - 1;
     rc = 0;
@@ -307,7 +309,7 @@ TEST(test_loop_bytes)
     was = kvr_feedback_bytes(&feedback);
     util_check(was > 3.85 && was < 3.95, "%f", was);
 
-    /* one that is odd, by much or by very much */
+    /* one outlier, large or very large */
 
     bytes = 2150000;
     (void) take(0, 0, 1, 1, 1, &floor);
@@ -324,7 +326,7 @@ TEST(test_loop_bytes)
     util_check(kvr_feedback_bytes(&feedback) < 1.01 * was, "%f",
                kvr_feedback_bytes(&feedback));
 
-    /* and with a known capacity */
+    /* with a known capacity too */
 
     is = kvr_feedback_bytes(&feedback);
     unsized = 1;
@@ -332,7 +334,7 @@ TEST(test_loop_bytes)
     unsized = 0;
     util_check(kvr_feedback_bytes(&feedback) == is, "left out");
 
-    /* a new kind of prompts is another mean before long */
+    /* another kind of prompts soon gives another mean */
 
     bytes = 20000;
 
@@ -343,7 +345,7 @@ TEST(test_loop_bytes)
     is = kvr_feedback_bytes(&feedback);
     util_check(is > 1.95 && is < 2.1, "%f", is);
 
-    /* the first may be the odd one */
+    /* the first prompt can be the outlier */
 
     fresh();
     bytes = 2150000;
@@ -360,7 +362,7 @@ TEST(test_loop_bytes)
     is = kvr_feedback_bytes(&feedback);
     util_check(is < 4.4, "%f", is);
 
-    /* or the only kind there is */
+    /* or the usual kind */
 
     fresh();
     bytes = 10000;
@@ -370,7 +372,7 @@ TEST(test_loop_bytes)
 }
 
 
-/* lies are bounded, and are forgotten when nothing is reported any more */
+/* wrong reports are bounded, and forgotten when reports end */
 TEST(test_loop_lies)
 {
     int       i;
@@ -398,7 +400,7 @@ TEST(test_loop_lies)
     kvr_set(&feedback.output, 7);
     kvr_set(&feedback.factor, KVR_FEEDBACK_ONE / 4);
 
-    /* a clock that was put back, a pause of ten minutes, a longer one */
+    /* a clock that was set back, a pause of ten minutes, a longer one */
 
     kvr_feedback_fade(&feedback, 900);
     kvr_feedback_fade(&feedback, 1600);
@@ -421,7 +423,7 @@ TEST(test_loop_usable)
     fresh();
 
     util_check(kvr_feedback_usable(&feedback, 32768, 0) == 32768,
-               "all, no more");
+               "all, and no more");
     util_check(kvr_feedback_usable(&feedback, 32768, 64) == 32768,
                "nothing known");
 
@@ -436,7 +438,7 @@ TEST(test_loop_usable)
     util_check(kvr_feedback_usable(&feedback, 32768, 100000) == 16384,
                "half at most");
 
-    /* repeated misses correct it, within bounds */
+    /* repeated misses correct the value, within bounds */
 
     for (i = 0; i < 1000; i++) {
         (void) take(2000, 9000, (uint64_t) i, 1, 1, &floor);
@@ -482,7 +484,7 @@ TEST(test_loop_horizon)
     util_check(kvr_feedback_factor(&feedback) >= 0.25, "%f",
                kvr_feedback_factor(&feedback));
 
-    /* the old are lost as they must be: it has forgotten nothing else */
+    /* old blocks are expected to be lost: this shows no restart */
 
     rc = 0;
 
@@ -492,7 +494,7 @@ TEST(test_loop_horizon)
 
     util_check(rc == KVR_FEEDBACK_MISSED, "%d", rc);
 
-    /* the young are not */
+    /* lost young blocks do */
 
     age = 10;
     (void) take(20000, 5000, 300, 5, 2000, &floor);
@@ -502,7 +504,7 @@ TEST(test_loop_horizon)
     util_check(rc == (KVR_FEEDBACK_MISSED|KVR_FEEDBACK_FORGOT) && floor == 7,
                "%d", rc);
 
-    /* zeros only, and siblings' misses, prove nothing */
+    /* zeros alone, and misses of siblings, prove nothing */
 
     fresh();
     speculative = 1;
@@ -526,7 +528,7 @@ TEST(test_loop_horizon)
 }
 
 
-/* first tokens count while responses report nothing */
+/* first tokens count if responses report nothing */
 TEST(test_loop_timed)
 {
     uint32_t  i;

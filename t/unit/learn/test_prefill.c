@@ -4,7 +4,9 @@
  */
 
 
-/* kvr_prefill: how fast a peer prefills, what it has left, and how busy it is. */
+/*
+ * kvr_prefill: a peer's prefill rate, its pending bytes, and its utilization
+ */
 
 
 #include "util.h"
@@ -31,7 +33,7 @@ near(double a, double b, double part)
 }
 
 
-/* one prompt of 50 KB a second, prefilled at 100 KB/s */
+/* a prompt of 50 KB each second, prefilled at 100 KB/s */
 static uint64_t
 steady(unsigned seconds, uint64_t now)
 {
@@ -62,7 +64,7 @@ TEST(test_pace_unknown)
 
     util_check(load.rate == 0 && load.utilization == 0, "load");
 
-    /* too small for a rate */
+    /* too small to give a rate */
 
     kvr_prefill_first(&prefill, 8000, 10, START);
     kvr_prefill_load(&prefill, START, &load);
@@ -79,9 +81,9 @@ TEST(test_pace_rate)
     kvr_prefill_load(&prefill, START, &load);
     util_check(near(load.rate, 100000, 0.01), "first %f", load.rate);
 
-    /* slower ones pull it down less than faster ones up */
+    /* slower ones lower it less than faster ones raise it */
 
-    /* it is known after some */
+    /* the rate is known after some */
 
     for (unsigned i = 0; i < 31; i++) {
         kvr_prefill_first(&prefill, 100000, 1000, START);
@@ -112,12 +114,12 @@ TEST(test_pace_left)
     left = kvr_prefill_left(&prefill, 60000, START + 200);
     util_check(left == 40000, "after 200 ms: %u", (unsigned) left);
 
-    /* the next one finds the rest of it */
+    /* the next one finds the rest of the first */
 
     left = kvr_prefill_give(&prefill, 30000, 60000, START + 200);
     util_check(left == 70000, "both: %u", (unsigned) left);
 
-    /* stuck: at most the largest prompt, as it fades, counts as done */
+    /* stuck: at most the largest prompt, decayed, counts as computed */
 
     left = kvr_prefill_left(&prefill, 90000, START + 600000);
     util_check(left == 90000 - (60000 - 60000 / 16), "stuck: %u",
@@ -154,7 +156,10 @@ TEST(test_pace_new)
     kvr_prefill_load(&prefill, START + 2000, &load);
     util_check(near(load.rate, 100000, 0.01), "rate %f", load.rate);
 
-    /* a rate that began too high is down soon, and later moves slowly */
+    /*
+     * a rate that is too high at first is corrected soon, and later moves
+     * slowly
+     */
 
     setup();
     kvr_prefill_first(&prefill, 200000, 1000, START);
@@ -182,7 +187,7 @@ TEST(test_pace_full)
     kvr_prefill_first(&prefill, 100000, 1000, START);
     kvr_prefill_give(&prefill, 120000, 0, START);
 
-    /* for 1 s: until there are 500 ms left, 50 KB */
+    /* for 1 s: until 500 ms are left, which is 50 KB */
 
     util_check(kvr_prefill_full(&prefill, 1000, 120000, START), "at first");
     util_check(kvr_prefill_full(&prefill, 1000, 120000, START + 690), "690 ms");
@@ -190,7 +195,7 @@ TEST(test_pace_full)
                "710 ms");
     util_check(!kvr_prefill_full(&prefill, 3000, 120000, START), "for 3 s");
 
-    /* however long it is stuck, a second one closes it */
+    /* a second one closes it, however long it is stuck */
 
     kvr_prefill_give(&prefill, 120000, 120000, START + 710);
     util_check(kvr_prefill_full(&prefill, 1000, 240000, START + 900000),
@@ -225,7 +230,7 @@ TEST(test_pace_load)
     kvr_prefill_load(&prefill, now + 300000, &load);
     util_check(load.utilization < 0.06, "idle: %f", load.utilization);
 
-    /* and after any time: 32 bits of ms are 25 days, or 50 */
+    /* after any time: 32 bits of ms are 25 days, or 50 */
 
     now += 26ULL * 24 * 3600 * 1000;
     kvr_prefill_load(&prefill, now, &load);
@@ -239,7 +244,7 @@ TEST(test_pace_load)
 }
 
 
-/* first tokens that are late, in ms: 100 KB/s as a rule, 20 ms at the least */
+/* delay of first tokens in ms: at 100 KB/s, and at least 20 ms */
 TEST(test_pace_delay)
 {
     double    have, want, base;
@@ -253,9 +258,9 @@ TEST(test_pace_delay)
     now = START;
 
     kvr_prefill_waited(&prefill, 0, 0, 5000, 0, now);
-    util_check(kvr_prefill_delay(&prefill, now) == 0, "no rate, no reckoning");
+    util_check(kvr_prefill_delay(&prefill, now) == 0, "no rate, no delay");
 
-    /* as long as computing what is there takes */
+    /* the time to compute what is pending */
 
     for (i = 0, base = 20; i < 50; i++) {
         kvr_prefill_waited(&prefill, 1000 * i, 0, 20 + 10 * i, rate, now);
@@ -265,7 +270,7 @@ TEST(test_pace_delay)
     util_check(kvr_prefill_delay(&prefill, now) <= KVR_PREFILL_RATE, "%u",
                kvr_prefill_delay(&prefill, now));
 
-    /* 800 ms more: an eighth of the way with each, less as it gets usual */
+    /* 800 ms more: the delay moves by an eighth of the difference each time */
 
     want = kvr_prefill_delay(&prefill, now) / (double) KVR_PREFILL_RATE;
 
@@ -279,7 +284,7 @@ TEST(test_pace_delay)
                    want);
     }
 
-    /* half of it in seven seconds, nothing in the end */
+    /* it halves in seven seconds, and ends at 0 */
 
     have = kvr_prefill_delay(&prefill, now);
 
@@ -296,7 +301,7 @@ TEST(test_pace_delay)
     util_check(kvr_prefill_delay(&prefill, now - 3000) == have,
                "a clock behind");
 
-    /* the time for a part that was predicted wrongly is no delay */
+    /* a wrong prediction is no delay */
 
     setup();
 
@@ -312,7 +317,7 @@ TEST(test_pace_delay)
     util_check(kvr_prefill_delay(&prefill, now) <= 2 * KVR_PREFILL_RATE, "%u",
                kvr_prefill_delay(&prefill, now));
 
-    /* a request that hung for ever does not count as such */
+    /* a request that never ends does not count */
 
     for (i = 0; i < 200; i++) {
         kvr_prefill_waited(&prefill, UINT64_MAX, UINT64_MAX, UINT64_MAX, rate,
@@ -328,7 +333,7 @@ TEST(test_pace_delay)
 }
 
 
-/* minutes without work, from when it was seen first */
+/* minutes without work since it was seen first */
 TEST(test_pace_rest)
 {
     uint64_t  now, minute;
@@ -345,7 +350,7 @@ TEST(test_pace_rest)
 
     now += 7 * minute;
     util_check(kvr_prefill_rest(&prefill, now) == 7,
-               "looked at, not given work");
+               "read, without work");
 
     kvr_prefill_give(&prefill, 1000, 0, now);
     util_check(kvr_prefill_rest(&prefill, now + 1) == 0, "work");

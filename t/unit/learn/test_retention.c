@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_retention: what is learned of a cache's size, and what must not be */
+/* kvr_retention: correct and wrong conclusions about a cache's size */
 
 
 #include "util.h"
@@ -47,7 +47,7 @@ TEST(test_horizon_little)
 }
 
 
-/* an engine that puts a 0 there whatever it has, or whose own text changes */
+/* an engine that always reports 0, or whose template changes the text */
 TEST(test_horizon_zeros)
 {
     uint32_t    i;
@@ -64,7 +64,7 @@ TEST(test_horizon_zeros)
 }
 
 
-/* an LRU of a size, requests of any age, and some that lie */
+/* an LRU cache, requests of any age, and some wrong reports */
 TEST(test_horizon_finds)
 {
     uint32_t    i, k, age, size, got;
@@ -85,7 +85,7 @@ TEST(test_horizon_finds)
 
         got = kvr_retention_get(&h);
 
-        /* a class is a quarter of a doubling wide */
+        /* a class covers a quarter of a doubling */
 
         util_check(got >= size * 0.8 && got <= size * 1.3, "%u of %u", got,
                    size);
@@ -93,7 +93,7 @@ TEST(test_horizon_finds)
 }
 
 
-/* a cache that has become larger, or smaller */
+/* a cache that becomes larger or smaller */
 TEST(test_horizon_changes)
 {
     uint32_t  i, got;
@@ -108,7 +108,7 @@ TEST(test_horizon_changes)
     got = kvr_retention_get(&h);
     util_check(got > 1000 && got <= 5000, "%u", got);
 
-    /* older blocks are still used now and then, and are there */
+    /* older blocks are still used sometimes, and are found */
 
     for (i = 0; i < 100; i++) {
         note(5000, 1, 1);
@@ -129,7 +129,7 @@ TEST(test_horizon_changes)
 }
 
 
-/* a restart: all is lost for once, whatever its age */
+/* a restart: all blocks are lost once, of any age */
 TEST(test_horizon_restart)
 {
     uint32_t  i, got;
@@ -149,7 +149,7 @@ TEST(test_horizon_restart)
 }
 
 
-/* ages of all sizes have a class, in order, and no counter overflows */
+/* all ages have a class, in order, and no counter overflows */
 TEST(test_horizon_edges)
 {
     uint32_t  age, got, last;
@@ -182,7 +182,7 @@ TEST(test_horizon_among)
 
     memset((void *) peer, 0, sizeof(peer));
 
-    /* too little to know by itself, but all of them together do */
+    /* too few for one peer, but enough for all together */
 
     for (i = 0; i < 3; i++) {
         for (k = 0; k < 10; k++) {
@@ -202,13 +202,13 @@ TEST(test_horizon_among)
         util_check(k > 1000 && k <= 5000, "%u", k);
     }
 
-    /* one that was never seen; nothing was seen at all */
+    /* a new peer; no reports at all */
 
     fresh();
     util_check(kvr_retention_among(&h, &sum) == kvr_retention_all(&sum), "new");
-    util_check(kvr_retention_among(&peer[0], &none) == 0, "of none");
+    util_check(kvr_retention_among(&peer[0], &none) == 0, "no reports");
 
-    /* a larger one: it has held older blocks, and lost none */
+    /* a larger one: it had older blocks, and lost none */
 
     note(6000, 1, 4);
     kvr_retention_add(&sum, &h);

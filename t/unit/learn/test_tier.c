@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_tier: in which tier a prompt is, and what loading it costs.  kvr_resume:
- * where a hybrid model resumes.
+ * kvr_tier: the tier of a prompt, and the cost of loading it.  kvr_resume: the
+ * places where a hybrid model resumes.
  */
 
 
@@ -39,7 +39,7 @@ TEST(test_tier_split)
 {
     kvr_tier_split_t  s;
 
-    /* 100 units, the tail of which is 100 old: all of one insert, now */
+    /* 100 units with an end that is 100 old: one insert, now */
 
     fresh(1000, 4000);
 
@@ -47,7 +47,8 @@ TEST(test_tier_split)
     util_check(s.host == 0 && s.disk == 0, "new");
 
     s = kvr_tier_split(tier, 100, 1050, 0);
-    util_check(s.host == 50 && s.disk == 0, "its tail has gone: %u", s.host);
+    util_check(s.host == 50 && s.disk == 0, "its end is in host memory: %u",
+               s.host);
 
     s = kvr_tier_split(tier, 100, 2000, 0);
     util_check(s.host == 100 && s.disk == 0, "host");
@@ -58,7 +59,7 @@ TEST(test_tier_split)
     s = kvr_tier_split(tier, 100, 9000, 0);
     util_check(s.host == 0 && s.disk == 100, "disk");
 
-    /* the tail may be newer than its depth */
+    /* the end can be newer than its depth says */
 
     s = kvr_tier_split(tier, 100, 3, 0);
     util_check(s.host == 0 && s.disk == 0, "a reply");
@@ -71,7 +72,7 @@ TEST(test_tier_split)
     s = kvr_tier_split(tier, 100, 9000, 0);
     util_check(s.host == 0 && s.disk == 0, "the GPU alone");
 
-    /* a common store has 300 units; a peer 60, 40 of which are in its GPU */
+    /* a common store has 300 units; a peer has 60, 40 of them in its GPU */
 
     fresh(1000, 0);
     s = kvr_tier_split(tier, 60, 1020, 300);
@@ -82,7 +83,7 @@ TEST(test_tier_split)
 }
 
 
-/* whatever is told, all units are in one tier each, and cost no more than all */
+/* with any reports, each unit is in one tier, and the cost is at most all */
 TEST(test_tier_any)
 {
     uint32_t          i, units, stored, cost;
@@ -131,10 +132,10 @@ TEST(test_tier_price)
                && kvr_tier_cost(&prices, &s) <= 300, "%u",
                kvr_tier_cost(&prices, &s));
 
-    /* of both tiers together it is not known which took so long */
+    /* of two tiers together it is unknown which one was slow */
 
     kvr_tier_first(&prices, &both, 100, 100);
-    util_check(kvr_get(&prices.disk) == 0, "not told");
+    util_check(kvr_get(&prices.disk) == 0, "unknown");
 }
 
 
@@ -152,7 +153,7 @@ TEST(test_resume)
 
     util_check(kvr_resume_step(&resume) == 0, "%u", kvr_resume_step(&resume));
 
-    /* another model: multiples of 528, of which two thirds are kept */
+    /* another model: multiples of 528, two thirds of which are kept */
 
     for (i = 1; i < 200; i++) {
         kvr_resume_take(&resume, 528 * 3, 528 * (1 + i % 3));
@@ -168,14 +169,14 @@ TEST(test_resume)
     i = kvr_resume_units(&resume, 100, 4);
     util_check(i >= 63 && i <= 67, "%u", i);
 
-    /* one number that does not fit, and it is none */
+    /* one number that does not fit ends it */
 
     kvr_resume_take(&resume, 528 * 3, 16);
-    util_check(kvr_resume_step(&resume) == 0, "blocks after all");
+    util_check(kvr_resume_step(&resume) == 0, "blocks");
 }
 
 
-/* the same prompt all the time proves no step */
+/* the same prompt again proves no step */
 TEST(test_resume_same)
 {
     uint32_t  i;
@@ -191,7 +192,7 @@ TEST(test_resume_same)
 }
 
 
-/* whatever is reported, no more than the prefix is predicted */
+/* with any reports, at most the prefix is predicted */
 TEST(test_resume_any)
 {
     double      lost;

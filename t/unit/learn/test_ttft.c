@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_ttft: correct and wrong conclusions from times of first tokens */
+/* kvr_ttft: correct and wrong conclusions from first tokens' times */
 
 
 #include <math.h>
@@ -35,7 +35,7 @@ fresh(void)
 }
 
 
-/* a prompt of so many KB, inserted, really computed, times so much */
+/* a prompt: KB, KB inserted, KB computed, factor of its time */
 static int
 one(uint64_t bytes, uint64_t inserted, uint64_t computed, double factor)
 {
@@ -51,7 +51,7 @@ one(uint64_t bytes, uint64_t inserted, uint64_t computed, double factor)
 }
 
 
-/* so many new prompts */
+/* this many new prompts */
 static void
 new(unsigned n)
 {
@@ -87,11 +87,11 @@ TEST(test_timing_tells)
     util_check(one(64, 30, 34, 1) == NO, "half new, held");
     util_check(one(64, 30, 64, 1) == NO, "half new, lost");
     util_check(one(8, 7, 8, 1) == NO, "short");
-    util_check(one(64, 0, 64, 1) == NO, "not taught");
+    util_check(one(64, 0, 64, 1) == NO, "not inserted");
 }
 
 
-/* an engine that does not keep its replies */
+/* an engine that does not cache its replies */
 TEST(test_timing_replies)
 {
     unsigned  i;
@@ -106,7 +106,7 @@ TEST(test_timing_replies)
     util_check(one(64, 63, 1, 1) == KVR_TTFT_HELD, "all of it");
     util_check(one(64, 63, 64, 1) == KVR_TTFT_LOST, "nothing");
 
-    /* nor is it known how much was computed then */
+    /* the amount that was computed is unknown then */
 
     for (i = 0; i < 100; i++) {
         (void) one(20, 10, 10, 1);
@@ -118,7 +118,7 @@ TEST(test_timing_replies)
 }
 
 
-/* other requests, earlier or later, can be the reason for a wait */
+/* other requests, earlier or later, can explain a wait */
 TEST(test_timing_others)
 {
     kvr_ttft_first_t    f;
@@ -140,18 +140,18 @@ TEST(test_timing_others)
 
     (void) kvr_ttft_give(&t, 20 << 10, 1);
     f.ms = 25 + 7 * (4 + 20 + 15);
-    util_check(kvr_ttft_first(&t, &all, &f) == NO, "that may be it");
+    util_check(kvr_ttft_first(&t, &all, &f) == NO, "that can explain it");
 
     (void) kvr_ttft_give(&t, 20 << 10, 1);
     f.ms = 25 + 7 * (64 + 28);
     util_check(kvr_ttft_first(&t, &all, &f) == NO, "much");
 
-    /* a fast first token proves it, whatever other requests there are */
+    /* a fast first token proves a hit, whatever other requests there are */
 
     f.ms = 60;
     util_check(kvr_ttft_first(&t, &all, &f) == KVR_TTFT_HELD, "held");
 
-    /* nor do they count for the pace, or the base */
+    /* they do not count for the pace or the base either */
 
     f.inserted = 0;
     f.ms = 5;
@@ -160,7 +160,7 @@ TEST(test_timing_others)
 }
 
 
-/* unreliable paces */
+/* paces that are not reliable */
 TEST(test_timing_uneven)
 {
     unsigned  i;
@@ -175,7 +175,7 @@ TEST(test_timing_uneven)
     util_check(kvr_ttft_prefill(&t.prefill) == 0, "%f",
                kvr_ttft_prefill(&t.prefill));
 
-    /* it streams before it computes, or has unknown contents */
+    /* it streams before it computes, or its contents are unknown */
 
     fresh();
 
@@ -187,7 +187,7 @@ TEST(test_timing_uneven)
 }
 
 
-/* the upstream's pace, until it has one by itself; peers need not be equal */
+/* the upstream's pace, until the peer has its own; peers can differ */
 TEST(test_timing_all)
 {
     unsigned  i;
@@ -217,7 +217,7 @@ TEST(test_timing_all)
 }
 
 
-/* a large cache at an uneven pace: nothing was lost, and nothing is learned */
+/* a large cache and an uneven pace: nothing is lost or learned */
 TEST(test_timing_noise)
 {
     int              found;
@@ -237,7 +237,7 @@ TEST(test_timing_noise)
 
         for (k = 0; k < 2000; k++) {
 
-            /* uneven by a third or so, and one in 20 is held up */
+            /* uneven by about a third, and one in 20 is delayed */
 
             factor = 0.75 + util_below(&rng, 100) / 100.0;
             factor *= util_below(&rng, 20) ? 1 : 1 + util_below(&rng, 8);
@@ -261,7 +261,7 @@ TEST(test_timing_noise)
         }
     }
 
-    /* a little more than one in a hundred */
+    /* slightly more than one in a hundred */
 
     util_check(lost < n * 40, "%u lost", lost);
 }

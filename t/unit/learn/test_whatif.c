@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_whatif: what other caches would bring */
+/* kvr_whatif: the effect of caches of another size */
 
 
 #include <math.h>
@@ -14,13 +14,13 @@
 
 
 static kvr_whatif_t  w;
-static uint64_t      ms = 1000;     /* from one prompt to the next */
+static uint64_t      ms = 1000;     /* ms between two prompts */
 
 
 /*
- * Prompts of 100 units that were all used before, at ages evenly spread from 0
- * to 4 capacities.  So P(x) = 1 - x / 4, and a cache that keeps blocks for the
- * time x has the size x - x^2 / 8, over 7 / 8, that of today's.
+ * Prompts of 100 units, all used before, at ages evenly spread from 0 to 4
+ * capacities.  So P(x) = 1 - x / 4.  A cache that keeps blocks for the time x
+ * has the size x - x^2 / 8, relative to today's size of 7 / 8.
  */
 static void
 even(uint32_t n)
@@ -94,7 +94,10 @@ TEST(test_whatif_wait)
 {
     kvr_whatif_estimate_t  e, same;
 
-    /* classes are wide: busy by 0.55 to 0.675, with one more by 0.4 to 0.48 */
+    /*
+     * classes are wide: busy by 0.55 to 0.675; with one peer more by 0.4 to
+     * 0.48
+     */
 
     clean();
     ms = 200;
@@ -106,7 +109,7 @@ TEST(test_whatif_wait)
     e = estimate(KVR_WHATIF_LESS, 4);
     util_check(e.first > 0.2 && e.first < 1.5, "P95 %.3f", e.first);
 
-    /* the time of long pauses does not count */
+    /* long pauses do not count */
 
     clean();
     ms = 100000;
@@ -118,7 +121,7 @@ TEST(test_whatif_wait)
     even(4000);
 
     e = estimate(KVR_WHATIF_MORE, 4);
-    util_check(near(e.first, 0.1, 0.015), "nobody waits: P95 %.3f", e.first);
+    util_check(near(e.first, 0.1, 0.015), "no waiting: P95 %.3f", e.first);
 
     /* loads from host memory cost a tenth of computing */
 
@@ -158,9 +161,12 @@ TEST(test_whatif_estimate)
 
     e = estimate(KVR_WHATIF_FOUR, 4);
     util_check(near(e.cached, 1, 0.02), "all %.3f", e.cached);
-    util_check(e.first < 0.015, "nobody waits %.3f", e.first);
+    util_check(e.first < 0.015, "no waiting %.3f", e.first);
 
-    /* 5 peers for 4 are a quarter more, each with four fifths of the work */
+    /*
+     * 5 peers instead of 4 are a quarter more, each with four fifths of the
+     * work
+     */
 
     e = estimate(KVR_WHATIF_MORE, 4);
     util_check(near(e.cached, kvr_whatif_share(&w, 1.25), 0.01), "%.3f",
@@ -180,7 +186,7 @@ TEST(test_whatif_estimate)
     e = estimate(KVR_WHATIF_PERFECT, 4);
     util_check(near(e.cached, 0.25, 0.02), "routed well %.3f", e.cached);
 
-    /* a fifth of half of what is used by requests in flight is not there */
+    /* a fifth of half of the blocks in use by requests in flight is missing */
 
     kvr_set(&w.used, 4000 * KVR_WHATIF_ONE / 2);
 
@@ -212,7 +218,7 @@ TEST(test_whatif_replies)
 }
 
 
-/* engines that deliver less than is expected, or report nothing */
+/* engines that deliver less than expected, or report nothing */
 TEST(test_whatif_delivered)
 {
     uint32_t               i;
@@ -239,7 +245,7 @@ TEST(test_whatif_delivered)
     e = estimate(KVR_WHATIF_NOW, 4);
     util_check(near(e.cached, 0.25, 0.01), "as predicted %.3f", e.cached);
 
-    /* nonsense stays within bounds */
+    /* invalid values stay within bounds */
 
     kvr_whatif_delivered(&w, 10, 1000000);
     e = estimate(KVR_WHATIF_FOUR, 4);
@@ -267,7 +273,7 @@ TEST(test_whatif_delivered)
 }
 
 
-/* counts fade, and never overflow */
+/* counts decay, and never overflow */
 TEST(test_whatif_fade)
 {
     uint32_t  i;

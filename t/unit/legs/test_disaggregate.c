@@ -5,8 +5,9 @@
 
 
 /*
- * kvr_disaggregate: two servers are taken where that spares answers more than it
- * takes, and while prefill servers can do it all; kvr_demand: when they can.
+ * kvr_disaggregate: two servers are used if that saves more time in answers
+ * than it takes, and while prefill servers keep up; kvr_demand: whether they
+ * do.
  */
 
 
@@ -18,17 +19,17 @@
 #define PROMPT  40000
 
 
-/* servers of the two pools, as they are found */
+/* the servers of the two pools */
 typedef struct {
     uint32_t           streams;    /* at the decode server */
-    uint64_t           held;       /* by it */
-    uint64_t           there;      /* by the prefill server */
+    uint64_t           held;       /* cached by it */
+    uint64_t           there;      /* cached by the prefill server */
     double             transfer;
     uint64_t           ahead[2];   /* at the decode, at the prefill server */
 } pools_t;
 
 
-/* high: the prefill servers have more to do than they can */
+/* high: the prefill servers have too much work */
 static kvr_disaggregate_e
 decide(const pools_t *p, int high)
 {
@@ -77,7 +78,7 @@ TEST(test_disaggregate_worth)
     d.held = 1;
     ck_assert_int_eq(kvr_disaggregate_worth(&d), KVR_DISAGGREGATE_CACHED);
 
-    /* more than there is: an index may be wrong */
+    /* more than the prompt: an index can be wrong */
 
     d.held = UINT64_MAX;
     ck_assert_int_eq(kvr_disaggregate_worth(&d), KVR_DISAGGREGATE_CACHED);
@@ -96,12 +97,12 @@ TEST(test_disaggregate_pools)
         kvr_disaggregate_e  outcome, high;
     } c[] = {
 
-        /* nobody is delayed: one server is quicker */
+        /* no answer is delayed: one server is faster */
 
         { { 0, 0, 0, 0.01, { 0, 0 } },
           KVR_DISAGGREGATE_COST, KVR_DISAGGREGATE_COST },
 
-        /* streams are, the slower the transfer the more it takes */
+        /* answers are delayed: two servers; a slower transfer costs more */
 
         { { 1, 0, 0, 0.01, { 0, 0 } },
           KVR_DISAGGREGATE_YES, KVR_DISAGGREGATE_COST },
@@ -112,7 +113,7 @@ TEST(test_disaggregate_pools)
         { { 3, 0, 0, 2.4, { 0, 0 } },
           KVR_DISAGGREGATE_YES, KVR_DISAGGREGATE_COST },
 
-        /* many are worth a little, even then */
+        /* many are worth little, even then */
 
         { { 8, 0, 0, 0.01, { 0, 0 } },
           KVR_DISAGGREGATE_YES, KVR_DISAGGREGATE_YES },
@@ -124,12 +125,12 @@ TEST(test_disaggregate_pools)
         { { 4, 0, 0, 0.3, { PROMPT, 0 } },
           KVR_DISAGGREGATE_YES, KVR_DISAGGREGATE_YES },
 
-        /* more than they can ever do in time: they are slow, or stuck */
+        /* more than they can ever do in time: slow, or stuck */
 
         { { 4, 0, 0, 0.01, { 0, 20 * PROMPT } },
           KVR_DISAGGREGATE_COST, KVR_DISAGGREGATE_COST },
 
-        /* much of it is at the decode server, or at the prefill server */
+        /* much is cached at the decode server, or at the prefill server */
 
         { { 8, 20000, 0, 0.3, { 0, 0 } },
           KVR_DISAGGREGATE_YES, KVR_DISAGGREGATE_COST },
@@ -154,7 +155,7 @@ TEST(test_disaggregate_pools)
 }
 
 
-/* what makes a transfer slower, or longer, never speaks for it */
+/* a slower or longer transfer never makes two servers better */
 TEST(test_disaggregate_monotone)
 {
     int       high;
@@ -183,7 +184,7 @@ TEST(test_disaggregate_monotone)
 }
 
 
-/* prompts, so many ms apart: whether there were ever too many for two servers */
+/* sends prompts at this interval; returns whether there were too many */
 static int
 demand_of(double transfer, uint32_t prefills, uint32_t decodes, uint32_t ms)
 {
@@ -205,7 +206,7 @@ demand_of(double transfer, uint32_t prefills, uint32_t decodes, uint32_t ms)
 
     for (now = 1000; now < 1000000; now += ms) {
 
-        /* two servers, unless it is too much; they are dearer, if it is */
+        /* two servers, unless it is too much; then they cost more */
 
         d.prefill.ahead = PROMPT + PROMPT / 4;
 
@@ -227,7 +228,7 @@ TEST(test_disaggregate_demand)
     ck_assert(!demand_of(0.1, 2, 1, 205));
     ck_assert(demand_of(0.1, 2, 1, 195));
 
-    /* its transfer 800, at either end of a link */
+    /* its transfer takes 800, at either end of a link */
 
     ck_assert(!demand_of(2, 2, 2, 410));
     ck_assert(demand_of(2, 2, 2, 390));
@@ -235,7 +236,7 @@ TEST(test_disaggregate_demand)
     ck_assert(demand_of(2, 2, 6, 390));
     ck_assert(!demand_of(2, 6, 6, 150));
 
-    /* lists may be empty by the time that they are counted */
+    /* lists can be empty when they are counted */
 
     ck_assert(demand_of(0.1, 0, 0, 390));
 }
@@ -247,31 +248,31 @@ TEST(test_disaggregate_demand_word)
 
     demand = 0;
 
-    /* it works all the time: of 2.5 s there are 1.5 left a second later */
+    /* in constant use: of 2.5 s 1.5 are left after a second */
 
     ck_assert_int_eq(kvr_demand_add(&demand, 2000, 500), 0);
     ck_assert_int_eq(kvr_demand_add(&demand, 500, 500), 0);
     ck_assert_int_eq(kvr_demand_add(&demand, 1400, 1500), 0);
     ck_assert_int_eq(kvr_demand_add(&demand, 200, 1500), 1);
 
-    /* too much until there was nothing left */
+    /* too much, until nothing is left */
 
     ck_assert_int_eq(kvr_demand_add(&demand, 0, 4300), 1);
     ck_assert_int_eq(kvr_demand_add(&demand, 0, 4550), 0);
 
-    /* a lull of as long as what is too much is none, if there was more */
+    /* a pause shorter than the backlog changes nothing */
 
     ck_assert_int_eq(kvr_demand_add(&demand, KVR_DEMAND_KEPT, 10000), 1);
     ck_assert_int_eq(kvr_demand_add(&demand, 0, 10000 + KVR_DEMAND_MOST), 1);
     ck_assert_int_eq(kvr_demand_add(&demand, 0, 10000 + KVR_DEMAND_KEPT), 0);
 
-    /* no more of it is kept than that */
+    /* the backlog is bounded */
 
     ck_assert_int_eq(kvr_demand_add(&demand, 1e18, 20000), 1);
     ck_assert_int_eq(kvr_demand_add(&demand, 1e18, 20000), 1);
     ck_assert_int_eq(kvr_demand_add(&demand, 0, 20000 + KVR_DEMAND_KEPT), 0);
 
-    /* a time that was later: another process's, or a broken word */
+    /* a later time: by another process, or a broken word */
 
     demand = UINT64_MAX;
 
@@ -295,7 +296,7 @@ TEST(test_disaggregate_transfer)
 }
 
 
-/* words in shared memory may say anything */
+/* words in shared memory can have any value */
 TEST(test_disaggregate_wild)
 {
     double           most;
@@ -311,7 +312,7 @@ TEST(test_disaggregate_wild)
     ck_assert_uint_eq(c.pending, (uint64_t) most);
     ck_assert_uint_eq(c.matched, INT64_MAX / 2);
 
-    /* it has all of it, and more */
+    /* the server has all of the prompt, and more */
 
     memset(&c, 0, sizeof(kvr_candidate_t));
 

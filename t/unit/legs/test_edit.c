@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_edit: a body whose members were blanked is the object without these, by
- * cJSON; all other bytes are what they were.
+ * kvr_edit: a body with blanked members equals the object without them, by
+ * cJSON; all other bytes are unchanged.
  */
 
 
@@ -36,7 +36,7 @@ find(kvr_edit_t *e, const util_buf_t *b, const kvr_json_names_t *which)
 }
 
 
-/* blanks all that is to be cut; KVR_JSON_COSTLY: that is too much */
+/* blanks all members to cut; KVR_JSON_COSTLY: too expensive */
 static int
 blank(util_buf_t *b, const kvr_json_names_t *which, uint32_t *n)
 {
@@ -123,7 +123,7 @@ value(util_buf_t *b, util_rng_t *r, unsigned depth)
 }
 
 
-/* a body of n members, of which some are to be cut */
+/* makes a body of n members, some of them to cut */
 static void
 body(util_buf_t *b, util_rng_t *r, unsigned n)
 {
@@ -152,7 +152,7 @@ body(util_buf_t *b, util_rng_t *r, unsigned n)
 }
 
 
-/* cuts members of an object; inner: and of what is in it, but for content */
+/* cuts members of an object; inner: also inside its values, except content */
 static void
 cut(cJSON *value, unsigned inner, unsigned root, uint32_t *n)
 {
@@ -205,7 +205,7 @@ edit(util_buf_t *b, util_buf_t *was, unsigned inner)
     if (rc == KVR_OK) {
         util_check(found == n, "%u of %u: %s", found, n, was->p);
 
-        /* nothing is left to be found, and the rest may be gone on with */
+        /* nothing is left to find, and reading the rest can continue */
 
         util_check(find(&e, b, which) == KVR_OK && e.n == 0 && e.kept == k,
                    "%s", b->p);
@@ -279,7 +279,7 @@ TEST(test_edit_windows)
 }
 
 
-/* what may be an object or an array, in whatever encoding */
+/* possible starts of an object or an array, in any encoding */
 TEST(test_edit_begins)
 {
     unsigned         i;
@@ -335,7 +335,7 @@ TEST(test_edit_bad)
 }
 
 
-/* what is appended makes an object of it again */
+/* after appending, the body is an object again */
 TEST(test_edit_ask)
 {
     char                    text[KVR_CONNECTOR_LEN];
@@ -392,7 +392,7 @@ TEST(test_edit_ask)
 }
 
 
-/* so does what two legs meet by, which names the same place in both */
+/* so are members of a meeting place, the same for both legs */
 TEST(test_edit_meet)
 {
     char                    text[KVR_CONNECTOR_LEN + 64], room[2][64];
@@ -458,7 +458,7 @@ TEST(test_edit_meet)
 }
 
 
-/* and what one server fetches from */
+/* and members of a source to fetch from */
 TEST(test_edit_pull)
 {
     char           text[KVR_CONNECTOR_LEN + 64];

@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_pull: who has most of a prompt, and what it costs the others to fetch */
+/* kvr_pull: the peer that has most of a prompt, and the cost to fetch it */
 
 
 #include "util.h"
@@ -61,14 +61,14 @@ TEST(test_pull)
     ck_assert_uint_eq(p.source, 1);
     ck_assert_uint_eq(p.held, PROMPT);
 
-    /* the transfer, and the place in the cache */
+    /* the cost of the transfer, and of the place in the cache */
 
     ck_assert_uint_eq(c[0].matched, PROMPT);
     ck_assert_uint_eq(c[0].load, PROMPT / 4);
     ck_assert_uint_eq(c[0].fetch, PROMPT / 4);
     ck_assert_uint_eq(c[0].pending, PROMPT * 3 / 4 * 3 / 4 + PROMPT * 3 / 8);
 
-    /* what others will use does not count */
+    /* a part that others will use does not count */
 
     ck_assert_uint_eq(c[2].matched, PROMPT);
     ck_assert_uint_eq(c[2].load, 50000 / 4);
@@ -114,7 +114,7 @@ TEST(test_pull_source)
 {
     kvr_candidate_t  *c;
 
-    /* nobody has it, or too little to be worth it */
+    /* no server has it, or too little */
 
     ck_assert_uint_eq(pull(candidates(0, 0, 0), 0.2).source, KVR_PULL_NONE);
 
@@ -122,14 +122,14 @@ TEST(test_pull_source)
     ck_assert_uint_eq(pull(c, 0.2).source, 1);
     ck_assert_uint_eq(c[0].matched, 0);
 
-    /* among equals, the one with more requests: the other may be fetching */
+    /* of equal ones, the one with more requests: the other can be fetching */
 
     c = candidates(PROMPT, PROMPT, 0);
     c[0].active = 3;
     c[1].active = 4;
     ck_assert_uint_eq(pull(c, 0.2).source, 1);
 
-    /* it may still compute what it is said to have */
+    /* it can still be computing it */
 
     c = candidates(0, PROMPT, 20000);
     c[1].pending = PROMPT;
@@ -140,7 +140,7 @@ TEST(test_pull_source)
     c[1].pending = PROMPT - 1;
     ck_assert_uint_eq(pull(c, 0.2).source, 1);
 
-    /* it is sick */
+    /* it is ejected */
 
     c = candidates(0, PROMPT, 0);
     c[1].sick = 1;
@@ -150,7 +150,7 @@ TEST(test_pull_source)
     c[1].unhealthy = 1;
     ck_assert_uint_eq(pull(c, 0.2).source, KVR_PULL_NONE);
 
-    /* a link that is no faster than the card */
+    /* a link that is not faster than the GPU */
 
     c = candidates(0, PROMPT, 0);
     ck_assert_uint_eq(pull(c, 1).source, KVR_PULL_NONE);

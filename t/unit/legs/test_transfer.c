@@ -5,8 +5,7 @@
 
 
 /*
- * kvr_transfer: the descriptor is found byte for byte, and only in an answer
- * that is complete.
+ * kvr_transfer: finds the descriptor byte for byte, only in complete answers.
  */
 
 
@@ -40,7 +39,7 @@ TEST(test_transfer_answers)
     const char     *text, *value;
     kvr_transfer_t  t;
 
-    /* NULL: complete, without a descriptor; "": it is not complete */
+    /* NULL: complete without a descriptor; "": incomplete */
 
     static const struct {
         const char  *text;
@@ -90,7 +89,7 @@ TEST(test_transfer_answers)
         util_check(find(&t, NULL, text, len) == KVR_OK && t.len == 0,
                    "%s without a name", text);
 
-        /* broken off anywhere */
+        /* broken off at any byte */
 
         for (cut = 0; cut < len - 2; cut++) {
             util_check(find(&t, "kv", text, cut) == KVR_ERROR, "%s at %zu",

@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_home: the formula beside its series, shares by weight, the keys that move
- * when a peer joins or leaves, and the effect of a credit on a pick.
+ * kvr_home: the formula compared with its series, shares by weight, the keys
+ * that move when a peer joins or leaves, and the effect of a credit on a pick.
  */
 
 
@@ -23,7 +23,7 @@
 static util_rng_t  rng;
 
 
-/* the nearest of n peers, named by their places */
+/* returns the nearest of n peers, named by their indexes */
 static uint32_t
 nearest(uint64_t key, const uint64_t *name, const uint32_t *weight, uint32_t n)
 {
@@ -57,7 +57,7 @@ names(uint64_t *name, uint32_t n)
 }
 
 
-/* -ln(1 - u), half of it */
+/* half of -ln(1 - u) */
 TEST(test_home_formula)
 {
     double    d, u, last;
@@ -82,7 +82,7 @@ TEST(test_home_formula)
         ck_assert_double_eq_tol(kvr_home_distance(key, name, 4), d / 4, 1e-15);
     }
 
-    /* it grows with u all the way, or the order would not be that of u */
+    /* it rises with u, so it keeps the order of u */
 
     last = -1;
 
@@ -152,7 +152,7 @@ typedef struct {
 } fleet_t;
 
 
-/* idle peers that hold nothing of a prompt of 32 KB */
+/* idle peers without any part of a prompt of 32 KB */
 static void
 fleet(fleet_t *f, uint64_t seed, uint32_t n)
 {
@@ -209,7 +209,7 @@ pick(fleet_t *f, kvr_reason_e reason)
 
     ck_assert_int_eq(d.reason, reason);
 
-    /* a credit is no match: nothing is predicted by it */
+    /* a credit is no match: it predicts nothing */
 
     ck_assert_uint_eq(d.matched, f->cand[d.pick].matched);
 
@@ -217,7 +217,7 @@ pick(fleet_t *f, kvr_reason_e reason)
 }
 
 
-/* two hosts see other loads, and know other things: they agree all the same */
+/* two hosts see different loads and caches, and still agree */
 TEST(test_home_pick)
 {
     uint32_t  i, other;
@@ -229,7 +229,7 @@ TEST(test_home_pick)
 
         ck_assert_uint_eq(pick(&f, KVR_REASON_HOME), f.first);
 
-        /* some requests here and there are no reason to leave it */
+        /* a few requests are no reason to leave the home */
 
         for (i = 0; i < f.n; i++) {
             f.cand[i].active = (uint32_t) util_below(&rng, 3);
@@ -237,7 +237,7 @@ TEST(test_home_pick)
 
         ck_assert_uint_eq(pick(&f, KVR_REASON_HOME), f.first);
 
-        /* a queue there is, and then all go to the same other one */
+        /* a queue is; then all hosts choose the same other peer */
 
         f.cand[f.first].active = 0;
         f.cand[f.first].pending = 60000;
@@ -246,7 +246,7 @@ TEST(test_home_pick)
 
         f.cand[f.first].pending = 0;
 
-    /* so does leaving it out */
+    /* leaving it out has the same effect */
 
         f.cand[f.first].unhealthy = 1;
 
@@ -254,14 +254,14 @@ TEST(test_home_pick)
 
         f.cand[f.first].unhealthy = 0;
 
-        /* one that is known to hold nearly all of it is better than a guess */
+        /* a peer that is known to have nearly all is better than a guess */
 
         other = (f.first + 1) % f.n;
         f.cand[other].matched = 32000;
 
         ck_assert_uint_eq(pick(&f, KVR_REASON_AFFINITY), other);
 
-        /* and one that holds a small part is not */
+        /* a peer with a small part is not */
 
         f.cand[other].matched = 2048;
 
@@ -270,7 +270,7 @@ TEST(test_home_pick)
 }
 
 
-/* with none nothing changes, and a small credit settles ties only */
+/* a credit of 0 changes nothing, a small one decides ties only */
 TEST(test_home_small)
 {
     uint32_t  i;

@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_policy: picks from tables of candidates, with costs worked out by hand,
- * each reason, ties, and nginx's own sequences.
+ * kvr_policy: picks from tables of candidates, with costs computed by hand;
+ * each reason; ties; nginx's own sequences.
  */
 
 
@@ -51,13 +51,13 @@ typedef struct {
 static const case_t  cases[] = {
 
     /*
-     * kv_cache, nobody waiting:
+     * kv_cache without waiting requests:
      * (pending + 400 * active
      *  + max(uncached, 2048) * (1 + 64 * active / (320 + active))
      *  + uncached * 3 / 4) / weight
      */
 
-    { "all the same but for the match", KVR_POLICY_KV_CACHE, 10000, 1, 0,
+    { "equal except for the match", KVR_POLICY_KV_CACHE, 10000, 1, 0,
       1, KVR_REASON_AFFINITY, 3,
       { { 1, 0, 0, 2000, 0, 14000 },
         { 1, 0, 0, 6000, 0, 7000 },
@@ -95,7 +95,7 @@ static const case_t  cases[] = {
         { 1, 0, 0, 40000, 0, 2048 },
         { 1, 2, 0, 20000, 0, COST(0, 20000, 2) } } },
 
-    { "nobody has it: by load", KVR_POLICY_KV_CACHE, 10000, 1, 0,
+    { "no peer has it: by load", KVR_POLICY_KV_CACHE, 10000, 1, 0,
       2, KVR_REASON_COLD, 3,
       { { 1, 4, 0, 0, 0, COST(0, 10000, 4) },
         { 1, 0, 6000, 0, 0, 23500 },
@@ -112,7 +112,7 @@ static const case_t  cases[] = {
         { 2, 0, 0, 0, 0, 8750 },
         { 5, 8, 0, 0, 0, COST(0, 10000, 8) / 5 } } },
 
-    { "below the floor a request more is worth a part of the match",
+    { "below the floor one more request equals a part of the match",
       KVR_POLICY_KV_CACHE, 2000, 1, 0,
       0, KVR_REASON_AFFINITY, 2,
       { { 1, 1, 0, 2000, 0, COST(0, 0, 1) },
@@ -146,12 +146,12 @@ static const case_t  cases[] = {
       { { 1, 0, 0, 0, 4, 0 },
         { 5, 0, 0, 0, 1, 0 } } },
 
-    { "more matched than there is", KVR_POLICY_KV_CACHE, 5000, 1, 0,
+    { "more matched than the prompt has", KVR_POLICY_KV_CACHE, 5000, 1, 0,
       1, KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 0, 0, 8750 },
         { 1, 0, 0, 6000, 0, 2048 } } },
 
-    { "no prompt: by load, and said so", KVR_POLICY_KV_CACHE, 50000, 0, 0,
+    { "no prompt: by load, reason "load"", KVR_POLICY_KV_CACHE, 50000, 0, 0,
       1, KVR_REASON_UNPARSED, 2,
       { { 1, 6, 0, 0, 0, COST(0, 50000, 6) },
         { 1, 4, 0, 0, 0, COST(0, 50000, 4) } } },
@@ -177,7 +177,7 @@ static const case_t  cases[] = {
       KVR_REASON_RETRY, 2,
       { { 1, 2, 0, 0, 0, COST(0, 10000, 2) }, { 1, 0, 0, 0, 0, 17500 } } },
 
-    /* least_request: active / weight, whatever else there is */
+    /* least_request: active / weight, nothing else */
 
     { "fewest requests", KVR_POLICY_LEAST_REQUEST, 10000, 1, 0,
       1, KVR_REASON_LOAD, 3,
@@ -283,7 +283,7 @@ TEST(test_policy_cases)
 }
 
 
-/* of any candidates the pick is one of the best, in the order documented */
+/* the pick is one of the best candidates, in the documented order */
 static int
 better(const kvr_candidate_t *a, const kvr_candidate_t *b, int affine)
 {
@@ -343,7 +343,7 @@ TEST(test_policy_random)
 
         util_check(d.pick < n, "%u of %u", d.pick, n);
 
-        /* small matches have rules of their own, see test_pick.c */
+        /* small matches have their own rules, see test_pick.c */
 
         if (d.best * 8 < req.bytes) {
             continue;
@@ -388,7 +388,7 @@ TEST(test_policy_ties)
 
     static const uint32_t  sizes[] = { 2, 3, 4, 7, 16, 64, 256 };
 
-    /* an idle fleet: each one as often, in every policy that looks at load */
+    /* an idle fleet: each peer as often, in each policy that uses load */
 
     for (k = 0; k < 2 * sizeof(sizes) / sizeof(sizes[0]); k++) {
         n = sizes[k / 2];
@@ -408,7 +408,7 @@ TEST(test_policy_ties)
 
         check_even(count, n, total, "idle");
 
-        /* with few random bits too, as ngx_random() has: 31 */
+        /* also with few random bits (31), as ngx_random() has */
 
         memset(count, 0, sizeof(count));
 
@@ -421,7 +421,7 @@ TEST(test_policy_ties)
         check_even(count, n, total, "31 bits");
     }
 
-    /* among others that are worse, before, between and behind */
+    /* with worse ones before, between and after them */
 
     util_seed(&r, "policy ties between", 0);
     request(&req, KVR_POLICY_KV_CACHE, 10000);
@@ -473,7 +473,7 @@ TEST(test_policy_round_robin)
         { { 1, 3 }, { 1, 3 }, "babbbabb" },
         { { 7 }, { 7 }, "aaa" },
 
-    /* a peer that has failed gets its weight back step by step */
+    /* a failed peer gets its weight back step by step */
 
         { { 2, 2 }, { 0, 2 }, "bbababab" }
     };
@@ -490,7 +490,7 @@ TEST(test_policy_round_robin)
             c[k].weight = (uint32_t) rr[i].weight[k];
             c[k].effective_weight = rr[i].effective[k];
 
-            /* nothing of this is looked at */
+            /* none of this is used */
 
             c[k].active = (uint32_t) (k * 7);
             c[k].matched = 1000 - k;

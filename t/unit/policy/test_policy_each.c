@@ -5,8 +5,9 @@
 
 
 /*
- * kvr_pick, behind kvr_policy_pick(): each policy over tables of candidates
- * that are full, draining, warming up, bound, pinned; models; random's shares by chi square.
+ * kvr_policy_pick(): each policy, with tables of candidates that are full,
+ * draining, warming up, bound or pinned; models; random's shares by chi
+ * square.
  */
 
 
@@ -16,7 +17,7 @@
 #include <math.h>
 
 
-/* rows of tables name what matters, the rest is 0 */
+/* rows name the fields that matter, the others are 0 */
 
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
@@ -69,12 +70,12 @@ typedef struct {
 
 static const case_t  cases[] = {
 
-    /* caps: full peers get nothing while there are others */
+    /* full peers get nothing while there are others */
 
     { "full: not the holder", KV, 10000, 1, KVR_REASON_SPILL, 3,
       { { 1, 0, 0, 10000, 0, F }, { 1, 0, 0, 0, 9, 0 },
         { 1, 0, 0, 0, 1, 0 } } },
-    { "full: all are, and then none is", KV, 10000, 0, KVR_REASON_FULL, 2,
+    { "full: all are, so none counts", KV, 10000, 0, KVR_REASON_FULL, 2,
       { { 1, 0, 0, 10000, 0, F }, { 1, 0, 0, 0, 9, F } } },
     { "full: least_request", LR, 0, 2, KVR_REASON_LOAD, 3,
       { { 1, 0, 0, 0, 0, F }, { 1, 3, 0, 0, 0, 0 }, { 1, 2, 0, 0, 0, 0 } } },
@@ -93,7 +94,7 @@ static const case_t  cases[] = {
       { { 1, 0, 0, 4999, 9, D }, { 1, 0, 0, 0, 0, 0 } } },
     { "draining: for half of it", KV, 10000, 0, KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 5000, 9, D }, { 1, 0, 0, 0, 0, 0 } } },
-    { "draining: not for what others hold too", KV, 10000, 1,
+    { "draining: not for a part that others have too", KV, 10000, 1,
       KVR_REASON_SPILL, 3,
       { { 1, 0, 0, 9000, 9, D }, { 1, 0, 0, 8500, 0, 0 },
         { 1, 9, 0, 0, 0, 0 } } },
@@ -102,16 +103,16 @@ static const case_t  cases[] = {
       { { 1, 0, 0, 9000, 9, D }, { 1, 0, 0, 8000, 0, 0 } } },
     { "draining: and not less", KV, 10000, 1, KVR_REASON_SPILL, 2,
       { { 1, 0, 0, 8999, 9, D }, { 1, 0, 0, 8000, 0, 0 } } },
-    { "draining: who is left out holds nothing", KV, 10000, 0,
+    { "draining: an excluded peer has nothing cached", KV, 10000, 0,
       KVR_REASON_AFFINITY, 3,
       { { 1, 0, 0, 9000, 9, D }, { 1, 0, 0, 9000, 0, F }, { 1, 0, 0, 0 } } },
-    { "draining: of two the one that holds it", KV, 10000, 1,
+    { "draining: of two the one that has it", KV, 10000, 1,
       KVR_REASON_AFFINITY, 3,
       { { 1, 0, 0, 5000, 9, D }, { 1, 0, 0, 9000, 0, D }, { 1, 0, 0, 0 } } },
-    { "draining: not for a common beginning", KV, 10000, 1,
+    { "draining: not for a shared prefix", KV, 10000, 1,
       KVR_REASON_SPILL, 2,
       { { 1, 0, 0, 9000, 9, D | COMMON }, { 1, 0, 0, 0, 0, 0 } } },
-    { "draining: bound, and a common beginning", STICKY, 10000, 0,
+    { "draining: bound, and a shared prefix", STICKY, 10000, 0,
       KVR_REASON_SESSION, 2,
       { { 1, 0, 0, 9000, 9, D | B | COMMON }, { 1, 0, 0, 0, 0, 0 } },
       .keyed = 1 },
@@ -136,11 +137,11 @@ static const case_t  cases[] = {
 
     { "cold: not its turn", LR, 0, 1, KVR_REASON_LOAD, 2,
       { { 1, 0, 0, 0, 9, C }, { 1, 7, 0, 0, 0, 0 } } },
-    { "cold: what it holds", KV, 10000, 0, KVR_REASON_AFFINITY, 2,
+    { "cold: a part that it has", KV, 10000, 0, KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 9000, 9, C }, { 1, 0, 0, 0, 0, 0 } } },
     { "cold: not for a small part", KV, 10000, 1, KVR_REASON_SPILL, 2,
       { { 1, 0, 0, 4999, 9, C }, { 1, 0, 0, 0, 0, 0 } } },
-    { "cold: not for what others hold too", KV, 10000, 1,
+    { "cold: not for a part that others have too", KV, 10000, 1,
       KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 9000, 9, C }, { 1, 0, 0, 9000, 0, 0 } } },
     { "cold: all are", LR, 0, 0, KVR_REASON_LOAD, 2,
@@ -154,7 +155,7 @@ static const case_t  cases[] = {
 
     { "pinned", KV, 10000, 1, KVR_REASON_PINNED, 2,
       { { 1, 0, 0, 10000, 0, 0 }, { 1, 9, 99999, 0, 0, P } } },
-    { "pinned: full and draining no matter", RR, 0, 1, KVR_REASON_PINNED,
+    { "pinned: even if full or draining", RR, 0, 1, KVR_REASON_PINNED,
       2, { { 1, 0, 0, 0, 0, 0 }, { 1, 9, 0, 0, 0, P | F | D } } },
     { "pinned: the only one", LR, 0, 0, KVR_REASON_PINNED, 1,
       { { 1, 0, 0, 0, 0, P } } },
@@ -173,10 +174,10 @@ static const case_t  cases[] = {
       { { 1, 0, 0, 0, 0, 0 }, { 5, 0, 0, 0, 0, B | F } }, .keyed = 1 },
     { "bound, and all are full", STICKY, 0, 1, KVR_REASON_FULL, 2,
       { { 5, 0, 0, 0, 0, F }, { 1, 9, 0, 0, 0, B | F } }, .keyed = 1 },
-    { "bound to one that may take no more", STICKY, 0, 1,
+    { "bound to one whose drain has ended", STICKY, 0, 1,
       KVR_REASON_OVERFLOW, 2, { { 1, 0, 0, 0, 0, 0 }, { 2, 0, 0, 0, 0, 0 } },
       .keyed = 1, .busy = 1 },
-    { "bound to one that is gone", STICKY, 0, 1, KVR_REASON_BIND, 2,
+    { "bound to a removed one", STICKY, 0, 1, KVR_REASON_BIND, 2,
       { { 1, 0, 0, 0, 0, 0 }, { 2, 0, 0, 0, 0, 0 } },
       .keyed = 1 },
     { "another try", STICKY, 0, 1, KVR_REASON_RETRY, 2,
@@ -198,7 +199,7 @@ static const case_t  cases[] = {
     { "small, but others are busier", KV, 10000, 0, KVR_REASON_AFFINITY, 3,
       { { 1, 0, 0, 1249, 1, 0 }, { 1, 0, 1, 0, 5, 0 },
         { 1, 1, 0, 0, 5, 0 } } },
-    { "small, among those that may be had", KV, 10000, 2, KVR_REASON_COLD,
+    { "small, among usable peers", KV, 10000, 2, KVR_REASON_COLD,
       3, { { 1, 0, 0, 1249, 1, 0 }, { 1, 0, 0, 0, 5, F },
            { 1, 0, 0, 0, 4, 0 } } },
 
@@ -206,7 +207,7 @@ static const case_t  cases[] = {
 
     { "another model", KV, 9000, 1, KVR_REASON_COLD, 2,
       { { 1, 0, 0, 0, 9, O }, { 1, 1, 0, 0, 0, 0 } } },
-    { "not at any price", KV, 9000, 0, KVR_REASON_COLD, 2,
+    { "not at any cost", KV, 9000, 0, KVR_REASON_COLD, 2,
       { { 1, 0, 0, 0, 9, O }, { 1, 16, 0, 0, 0, 0 } } },
 
     /* a hot prefix is computed where there is time for it */
@@ -215,14 +216,14 @@ static const case_t  cases[] = {
       { { 1, 2, 0, 16000 }, { 1, 0, 0, 0, .shared = 8000 } } },
     { "hot: many have it", KV, 20000, 1, KVR_REASON_HOT, 2,
       { { 1, 2, 0, 16000 }, { 1, 0, 0, 0, .shared = 15900 } } },
-    { "hot: but nobody is in its way", KV, 20000, 0,
+    { "hot: but its peer is idle", KV, 20000, 0,
       KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 16000 }, { 1, 0, 0, 0, .shared = 16000 } } },
-    { "hot: it would have gone anyway", KV, 20000, 1, KVR_REASON_SPILL, 2,
+    { "hot: it would have moved anyway", KV, 20000, 1, KVR_REASON_SPILL, 2,
       { { 1, 2, 40000, 16000 }, { 1, 0, 0, 0, .shared = 15900 } } },
     { "hot: but for a small part of it", KV, 20000, 1, KVR_REASON_SPILL, 2,
       { { 1, 2, 22000, 16000 }, { 1, 0, 0, 0, .shared = 3000 } } },
-    { "hot: its holder may not be had", KV, 20000, 1, KVR_REASON_SPILL, 2,
+    { "hot: its holder is not usable", KV, 20000, 1, KVR_REASON_SPILL, 2,
       { { 1, 2, 0, 16000, 0, F }, { 1, 0, 0, 0, .shared = 15900 } } },
 
     /* context of running requests, turnover, delay */
@@ -230,7 +231,7 @@ static const case_t  cases[] = {
     { "context: the shorter one", KV, 10000, 1, KVR_REASON_COLD, 2,
       { { 1, 2, 0, 0, 9, .resident = 400000 },
         { 1, 2, 0, 0, 0, .resident = 4000 } } },
-    { "turnover: where nothing goes that is in use", KV, 10000, 1,
+    { "turnover: where no block in use is evicted", KV, 10000, 1,
       KVR_REASON_COLD, 2,
       { { 1, 0, 0, 0, 9, .turnover = 0.5f },
         { 1, 0, 0, 0, 0, .turnover = 0.25f } } },
@@ -240,11 +241,11 @@ static const case_t  cases[] = {
     { "delay: of 10 ms at 100 bytes a ms", KV, 10000, 1, KVR_REASON_COLD,
       2, { { 1, 0, 900, 0, 9, .delay = 160 }, { 1, 0, 1800, 0 } },
       .rate = 1600 },
-    { "delay: a fifth of it for what is held", KV, 10000, 0,
+    { "delay: a fifth of it for a cached part", KV, 10000, 0,
       KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 10000, 0, .delay = 16000 }, { 1, 0, 0, 0 } },
       .rate = 100 * 7 },
-    { "delay: of no rate none", KV, 10000, 0, KVR_REASON_COLD, 2,
+    { "delay: none without a rate", KV, 10000, 0, KVR_REASON_COLD, 2,
       { { 1, 0, 900, 0, 9, .delay = 160 }, { 1, 0, 1800, 0 } } }
 };
 
@@ -318,7 +319,7 @@ TEST(test_pick_cases)
 }
 
 
-/* among candidates in any state: one is picked that may be, if there is any */
+/* candidates in any state: picks a usable one, if there is one */
 TEST(test_pick_any)
 {
     uint32_t              i, k, n, able;
@@ -369,7 +370,7 @@ TEST(test_pick_any)
 
         util_check(d.pick < n, "policy %u: %u of %u", policy, d.pick, n);
 
-        /* a full one only if all are, or the session is there */
+        /* a full one only if all are full, or the session is bound to it */
 
         if (able && c[d.pick].full) {
             util_fail(__FILE__, __LINE__, "full", "policy %u", policy);

@@ -5,9 +5,8 @@
 
 
 /*
- * kv_cache computes the costs of few of many peers.  Here all costs are
- * computed and compared, and both must have the same pick, reason, cost and
- * random choices.
+ * kv_cache computes the costs of few peers of many.  This test computes and
+ * compares all costs: the pick, reason, cost and random choices must be equal.
  */
 
 
@@ -23,7 +22,7 @@
 static util_rng_t  rng;
 
 
-/* the documented order: cost, requests, match, idleness, lot */
+/* the documented order: cost, requests, match, rest, lot */
 static uint32_t
 plainly(const kvr_policy_request_t *req, const kvr_candidate_t *c, uint32_t n,
     const double *cost)
@@ -78,7 +77,7 @@ plainly(const kvr_policy_request_t *req, const kvr_candidate_t *c, uint32_t n,
 }
 
 
-/* the cost of a candidate, as the policy's contract has it */
+/* the cost of a candidate, by the policy's contract */
 static double
 reckon(const kvr_policy_request_t *req, const kvr_candidate_t *c,
     uint64_t best)
@@ -99,7 +98,7 @@ reckon(const kvr_policy_request_t *req, const kvr_candidate_t *c,
 }
 
 
-/* numbers of all sizes, few of them different or all */
+/* numbers of all sizes, with few or only different values */
 static uint64_t
 some(uint64_t most, unsigned kinds)
 {
@@ -156,13 +155,13 @@ TEST(test_choose_same)
             c[k].other = others && util_below(&rng, 2);
             c[k].evicts = c[k].other && util_below(&rng, 2);
             c[k].unhealthy = unhealthy && k && util_below(&rng, 2);
-            c[k].out = util_below(&rng, 2);      /* of a decision before */
+            c[k].out = util_below(&rng, 2);      /* from an earlier decision */
             c[k].cost = (double) util_below(&rng, 1000);
 
             c[k].delay = rate ? (uint32_t) some(100000, kinds) : 0;
         }
 
-        /* or the rule for small matches may choose another one */
+        /* otherwise the rule for small matches can choose another one */
 
         c[0].matched = kvr_max(c[0].matched, req.bytes / 8 + 1);
         best = 0;
@@ -194,7 +193,7 @@ TEST(test_choose_same)
 }
 
 
-/* the pick of the rule for small matches was skipped: its cost is computed */
+/* the rule for small matches was skipped: its cost is computed */
 TEST(test_choose_small)
 {
     uint32_t              k;

@@ -4,14 +4,14 @@
  */
 
 
-/* kvr_score: costs worked out by hand, and properties of all costs */
+/* kvr_score: costs computed by hand, and properties of all costs */
 
 
 #include "util.h"
 #include "core/policy/kvr_score.h"
 
 
-/* most rows have only a cost */
+/* most rows only have a cost */
 
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
@@ -31,7 +31,7 @@ typedef struct {
 
 
 /*
- * All in bytes, own being uncached - shared:
+ * All in bytes; own is uncached - shared:
  * (pending + 400 * active + resident / 96
  *  + max(own, 2048) * (1 + 64 * active / (320 + active))
  *  + own * 3 / 4 + max(own - 2048, 0) * 5 * waiting / 4
@@ -49,12 +49,12 @@ static const case_t  cases[] = {
     { 0, 2049, 0, 0, 1, 3585.75 },
     { 0, 100000, 0, 0, 1, 175000 },
 
-    /* pending bytes are added, once */
+    /* pending bytes are added once */
 
     { 5000, 0, 0, 0, 1, 7048 },
     { 5000, 100000, 0, 0, 1, 180000 },
 
-    /* each request there is slowed down, and delayed by a part */
+    /* each request there slows down the others, and delays this one */
 
     { 0, 100000, 1, 0, 1, 175400 + 100000 * 64 / 321.0 },
     { 0, 100000, 80, 0, 1, 175000 + 32000 + 100000 * 12.8 },
@@ -63,13 +63,13 @@ static const case_t  cases[] = {
     { 0, 0, 80, 80, 1, 2048 + 32000 + 2048 * 12.8 },
     { 5000, 10000, 80, 0, 1, 5000 + 17500 + 32000 + 128000 },
 
-    /* each waiting request adds 5/4 of what must be computed above the floor */
+    /* each waiting request adds 5/4 of the bytes to compute above the floor */
 
     { 0, 100000, 80, 1, 1, 175000 + 32000 + 1280000 + 122440 },
     { 0, 100000, 80, 2, 1, 175000 + 32000 + 1280000 + 244880 },
     { 0, 1000, 80, 3, 1, 2048 + 750 + 32000 + 2048 * 12.8 },
 
-    /* more are waiting than there are: both counts are on their way */
+    /* more waiting requests than requests: both counts are changing */
 
     { 0, 100000, 0, 1, 1, 297440 },
 
@@ -84,19 +84,19 @@ static const case_t  cases[] = {
     { 0, 0, 24, 0, 1, 2048 + 9600 + 2048 * 64 * 24 / 344.0 },
     { 0, 12288, 0, 0, 1, 21504 },
 
-    /* a session of 8 KB stays while two like it wait, and one of 32 KB more */
+    /* a session of 8 KB stays while two like it wait, one of 32 KB longer */
 
     { 2400, 1200, 2, 2, 1, 6148 + 2048 * 128 / 322.0 },
     { 0, 8192, 0, 0, 1, 14336 },
 
-    /* a shared part does not count, except for the floor */
+    /* a shared part only counts for the floor */
 
     { 0, 100000, 0, 0, 1, 87500, 50000, 0 },
     { 0, 100000, 0, 0, 1, 2048, 100000, 0 },
     { 0, 100000, 0, 0, 1, 2048, 200000 },
     { 0, 100000, 80, 2, 1, 32000 + 87500 + 640000 + 119880, 50000, 0 },
 
-    /* evicted blocks are in use, or not */
+    /* evicted blocks that are in use, or not */
 
     { 0, 100000, 0, 0, 1, 175000 + 25000, 0, 0.25f },
     { 0, 100000, 0, 0, 1, 175000 + 100000, 0, 1 },
@@ -106,7 +106,7 @@ static const case_t  cases[] = {
 
     { 0, 0, 80, 0, 1, 2048 + 32000 + 2048 * 12.8 + 512, 0, 0, 49152 },
 
-    /* nothing overflows */
+    /* no overflow */
 
     { 1ULL << 50, 1ULL << 50, 1U << 20, 0, 1,
       (double) (1ULL << 50)
@@ -161,7 +161,7 @@ TEST(test_score_cases)
 }
 
 
-/* a delay counts in full for a new prompt, a fifth for a cached one */
+/* a delay counts fully for a new prompt, by a fifth for a cached one */
 TEST(test_score_delay)
 {
     kvr_score_t  s = { 0 };
@@ -183,7 +183,7 @@ TEST(test_score_delay)
 }
 
 
-/* the quick bound is a bound, and close to the cost */
+/* the quick bound is at most the cost, and close to it */
 TEST(test_score_least)
 {
     double       cost;

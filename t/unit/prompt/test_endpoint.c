@@ -131,7 +131,7 @@ TEST(test_endpoint_ids)
                    cases[i].path);
     }
 
-    /* names that no response has */
+    /* names that are not ids of responses */
 
     for (i = 1; i < 100; i++) {
         sprintf(path, "/v1/responses/resp_%0*d", (int) i, 1);

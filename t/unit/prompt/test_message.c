@@ -143,7 +143,7 @@ read_is(int (*fn)(kvr_walk_t *w), const char *json, int rc, const char *want,
                            util_show(canonical.p + canonical.len - rest, rest));
                 util_check(kvr_json_peek(&w.json) == ';', "at another place");
                 util_check(w.depth == 0 && w.drop == 0 && w.careful == 0,
-                           "state left behind");
+                           "state is left");
             }
 
             util_unfeed(&f);
@@ -293,7 +293,7 @@ TEST(test_message_list)
             "{'role':'assistant','content':'c'} ] ",
             "^1user^2a^3b^1assistant^2c");
 
-    /* other values are no messages */
+    /* other values are not messages */
 
     list_is("[1,'x',null,{'role':'user','content':'u'},[]]", "^1user^2u");
 
@@ -450,7 +450,7 @@ TEST(test_message_system)
     system_is("null ", "");
     system_is("[]", "");
 
-    /* the first block of Claude Code has a hash of the request */
+    /* Claude Code's first block has a hash of the request */
 
     system_is("[{'type':'text','text':'x-anthropic-billing-header: cch=1'},"
               "{'type':'text','text':'You are.'}]", "You are.");
@@ -464,7 +464,7 @@ TEST(test_message_system)
     system_is("[{'type':'text','text':'x-anthropic-billing-heade\\u0072'},"
               "'b']", "x-anthropic-billing-header^3b");
 
-    /* not in messages */
+    /* not inside messages */
 
     message_is("{'role':'user','content':[{'type':'text','text':"
                "'x-anthropic-billing-header: 1'}]}",

@@ -50,7 +50,7 @@ expand(util_buf_t *b, const char *s)
 }
 
 
-/* in one piece and in windows: the result must be the same */
+/* in one piece and in windows: equal results */
 static void
 get(oracle_result_t *res, const char *body, const char *path, const char *salt)
 {
@@ -144,7 +144,7 @@ other_root(const char *a, const char *b)
 
     for (i = 0; i < one.pr.n; i++) {
         for (k = 0; k < two.pr.n; k++) {
-            util_check(one.chain[i] != two.chain[k], "something in common");
+            util_check(one.chain[i] != two.chain[k], "a common entry");
         }
     }
 }
@@ -274,7 +274,7 @@ TEST(test_prompt_shapes)
     good(&two, "{'prompt':'@a'}", CHAT);
     util_check(common() == 2, "a batch of one");
 
-    /* no objects, no JSON */
+    /* no object, no JSON */
 
     get(&one, "[{'messages':[]}]", CHAT, NULL);
     util_check(one.rc == KVR_ERROR, "array");
@@ -590,7 +590,7 @@ TEST(test_prompt_cut)
 
     good(&two, "{'truncate_prompt_tokens':-1,'prompt':'@a'}",
          "/v1/completions");
-    util_check(two.pr.n == one.pr.n && !two.pr.unsized, "as much as fits");
+    util_check(two.pr.n == one.pr.n && !two.pr.unsized, "the part that fits");
 
     good(&two, "{'prompt':'@a','truncate_prompt_tokens':20}",
          "/v1/completions");
@@ -939,7 +939,7 @@ TEST(test_prompt_fields)
     good(&one, "{'stream':true,'stream':false}", CHAT);
     util_check(!one.pr.stream, "no stream");
     good(&one, "{'stream':'true'}", CHAT);
-    util_check(!one.pr.stream, "a string is none");
+    util_check(!one.pr.stream, "a string");
     good(&one, "{}", CHAT);
     util_check(!one.pr.stream, "none by default");
 

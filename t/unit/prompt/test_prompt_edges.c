@@ -7,10 +7,10 @@
 /*
  * Tests truncated bodies, too little memory, and hostile bodies.
  *
- * The chain of a truncated body is a prefix of the whole body's, with two
- * exceptions: a model, a root value, system text or tools at or after the cut;
- * and a last message whose keys are out of order, since its first keys were
- * hashed as if none followed.
+ * The chain of a truncated body is a prefix of the whole body's.  Exceptions:
+ * a model, a root value, system text or tools at or after the cut; and a last
+ * message with keys out of order, because its first keys were hashed as if no
+ * others followed.
  */
 
 
@@ -152,7 +152,7 @@ TEST(test_edges_cut)
 }
 
 
-/* a part of any body is no error */
+/* a part of any body is not an error */
 TEST(test_edges_cut_random)
 {
     size_t                  end, k;
@@ -271,7 +271,7 @@ TEST(test_edges_fail)
         util_unfeed(&f);
     }
 
-    /* at any call, also one that goes back; the last one asks for the end */
+    /* at any call, also at a seek back; the last call asks for the end */
 
     for (i = 0; i < 2; i++) {
 
@@ -303,7 +303,7 @@ TEST(test_edges_fail)
 }
 
 
-/* less memory gives a shorter chain; nothing is written beyond it */
+/* less memory gives a shorter chain, and nothing is written beyond it */
 TEST(test_edges_memory)
 {
     int                     rc;
@@ -452,9 +452,9 @@ nest(util_buf_t *b, const char *head, const char *open, const char *close,
 
 
 /*
- * No body makes the reader read it more often than the depth of its objects,
- * and no long body more than four times.  A megabyte that takes quadratic time
- * would not end.  Small windows are for shorter bodies.
+ * The reader reads no body more often than its objects are deep, and no long
+ * body more than four times.  A megabyte in quadratic time would not end.
+ * Small windows are for shorter bodies.
  */
 static void
 hostile(const util_buf_t *body, const char *what, int rc, unsigned passes)
@@ -500,9 +500,9 @@ hostile(const util_buf_t *body, const char *what, int rc, unsigned passes)
                    sizes[i]);
         util_check(c.pr.root == whole.pr.root && c.pr.n == whole.pr.n
                    && c.pr.bytes == whole.pr.bytes,
-                   "%s: something else in windows of %zu", what, sizes[i]);
+                   "%s: another result in windows of %zu", what, sizes[i]);
 
-        /* an object across two windows needs both of them */
+        /* an object across two windows needs both */
 
         most = (uint64_t) (passes + 4) * (body->len / sizes[i] + 4) + 16;
 
@@ -566,7 +566,7 @@ hostile_bodies(size_t len)
         { "{\"messages\":[{\"content\":[{\"content\":[{\"content\":[{",
           "\"text\":\"a\",", "\"x\":1}]}]}]}]}", 6 },
 
-        /* small things out of order */
+        /* small values out of order */
 
         { "{\"messages\":[", "{\"content\":\"\",\"role\":\"\"},", "{}]}", 3 },
         { "{\"messages\":[", "{\"content\":[{\"text\":\"\",\"type\":\"\"}],"
@@ -583,7 +583,7 @@ hostile_bodies(size_t len)
         { "{\"input\":[", "{\"content\":\"\",\"type\":\"reasoning\"},",
           "{}]}", 3 },
 
-        /* strings of which a part is read twice */
+        /* strings that are partly read twice */
 
         { "{\"prompt\":\"", "\\ud800", "\"}", 3 },
         { "{\"prompt\":\"", "\\\\", "\"}", 1 },
@@ -600,7 +600,7 @@ hostile_bodies(size_t len)
         { "{\"messages\":[{\"images\":[", "\"\",", "\"\"]}]}", 1 },
         { "{\"messages\":[{\"content\":[", "{\"file_id\":\"\"},", "1]}]}", 1 },
 
-        /* nothing at all */
+        /* empty values */
 
         { "{", " ", "}", 1 },
         { "{\"prompt\":[", " ", "]}", 2 },
@@ -690,7 +690,7 @@ TEST(test_edges_costly)
 }
 
 
-/* Bodies of clients are read to their end, however long they are. */
+/* Bodies are read to their end, however long they are. */
 TEST(test_edges_clients)
 {
     size_t      n;
@@ -698,7 +698,7 @@ TEST(test_edges_clients)
     cost_t      c;
     util_buf_t  b = { 0 };
 
-    /* "~" is a text of some length */
+    /* "~" is a text of this length */
 
     static const struct {
         const char  *message;

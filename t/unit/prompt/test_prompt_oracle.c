@@ -48,7 +48,7 @@ check_body(util_rng_t *r, const kvr_prompt_conf_t *conf, const uint8_t *body,
     oracle_read(&res, conf, body, len, UTIL_WHOLE, 0);
     oracle_verify(&res, conf, body, len, stats);
 
-    /* the result does not depend on the kernel or on the cuts */
+    /* the result is the same for all kernels and cuts */
 
     for (k = 0; util_kernel(k); k++) {
 
@@ -122,7 +122,7 @@ TEST(test_oracle_bodies)
 
     for (i = 0; i < ORACLE_EXPLANATIONS; i++) {
         util_check(stats.explained[i] || util_cases(100) < 100,
-                   "%s never happened", names[i]);
+                   "%s did not occur", names[i]);
     }
 
     util_check(stats.accepted > stats.bodies / 4, "few good ones");

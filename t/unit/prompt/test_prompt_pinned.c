@@ -6,9 +6,8 @@
 
 /*
  * Pins the chains.  Workers of different builds share them while a module is
- * replaced, and so do routers with the same secret: an optimization must not
- * change them.  The values below are those of the first build that was
- * measured.
+ * replaced, and so do routers with the same secret.  So an optimization must
+ * not change them.  The values are those of the first build.
  */
 
 
@@ -44,7 +43,7 @@ static const pinned_t  pinned[] = {
 };
 
 
-/* messages in all forms that clients write */
+/* messages in all forms that clients use */
 static void
 pinned_message(util_buf_t *b, unsigned i)
 {

@@ -166,7 +166,7 @@ object_is(const char *text, int careful, int rc, const char *log, int rest)
 
             if (rest) {
                 c = kvr_json_peek(&w.json);
-                util_check(c == rest, "%d behind it, not %d", c, rest);
+                util_check(c == rest, "next byte %d, not %d", c, rest);
             }
 
             util_unfeed(&f);
@@ -218,7 +218,7 @@ TEST(test_walk_order)
         object_is("", careful, KVR_AGAIN, NULL, 0);
     }
 
-    /* keys that come too early or twice */
+    /* keys out of order, or twice */
 
     object_is("{\"b\":\"2\",\"a\":\"1\"}.", 0, KVR_WALK_ORDER, "b=2 ", 0);
     object_is("{\"a\":\"1\",\"a\":\"2\"}.", 0, KVR_WALK_ORDER, "a=1 ", 0);
@@ -316,7 +316,7 @@ TEST(test_walk_depth)
             util_check(rc == KVR_OK && w.depth == 0, "%d", rc);
             util_check(n == kvr_min(k - !objects, KVR_WALK_DEPTH),
                        "%u levels", n);
-            util_check(kvr_json_peek(&w.json) == '.', "at another place");
+            util_check(kvr_json_peek(&w.json) == '.', "wrong offset");
 
             util_unfeed(&f);
         }
@@ -354,7 +354,7 @@ word_is(const char *text, size_t size, int rc, const char *word)
         if (rc == KVR_OK) {
             util_check(len == strlen(word) && memcmp(buf, word, len) == 0,
                        "\"%s\"", util_show(buf, len));
-            util_check(kvr_json_peek(&w.json) == ',', "at another place");
+            util_check(kvr_json_peek(&w.json) == ',', "wrong offset");
         }
 
         free(buf);
@@ -411,7 +411,7 @@ digest_of(const char *text, int rc)
             util_check(got == rc, "%d, not %d", got, rc);
 
             if (rc == KVR_OK) {
-                util_check(kvr_json_peek(&w.json) == ',', "at another place");
+                util_check(kvr_json_peek(&w.json) == ',', "wrong offset");
 
                 if (k == 0 && kernel == 0) {
                     first = digest;

@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_queue: the order against a plain sort, fairness, and processes that let
- * in from one shared state while some of them are killed.
+ * kvr_queue: the order compared with a plain sort, fairness, and processes
+ * that admit from one shared state while some of them are killed.
  */
 
 
@@ -46,7 +46,7 @@ teardown(void)
 }
 
 
-/* as much room as the number at data says, NULL gives one back */
+/* as much room as *data; NULL gives one place back */
 static int
 room(void *data, kvr_queue_item_t *item)
 {
@@ -167,8 +167,8 @@ TEST(test_queue_aging)
 
 
 /*
- * Tenants of weight 1 and 3, the first with ten times the requests; and a third
- * one that comes later and must not be paid for the time before.
+ * Tenants of weight 1 and 3, the first with ten times the requests; a third
+ * one comes later and gets no credit for the time before.
  */
 TEST(test_queue_tenants)
 {
@@ -251,15 +251,17 @@ TEST(test_queue_arrivals)
     util_check(kvr_queue_depth(shared, 2, 1000) == 0, "depth above");
     util_check(kvr_queue_depth(shared, 7, 1001 + KVR_QUEUE_STALE) == 0, "old");
 
-    /* no request of the same class passes it, one of a higher class does */
+    /*
+     * no request of the same class passes it, one of a more urgent class does
+     */
 
     kvr_queue_item(&b, 1001, 3, 0, 1, 5000, 0);
     util_check(admit(&q, &b, 1001) == KVR_DECLINED, "passed");
 
     kvr_queue_item(&c, 1001, 2, 0, 1, 500000, 0);
-    util_check(admit(&q, &c, 1001) == KVR_OK, "higher class");
+    util_check(admit(&q, &c, 1001) == KVR_OK, "a more urgent class");
 
-    util_check(kvr_queue_last(&q, 3) == NULL, "not above its own");
+    util_check(kvr_queue_last(&q, 3) == NULL, "none in less urgent classes");
     util_check(kvr_queue_last(&q, 2) == &a, "to be shed");
 
     /* the same seen from another process */
@@ -273,13 +275,13 @@ TEST(test_queue_arrivals)
     util_check(admit(&q, &b, 1001) == KVR_DECLINED, "passed another's");
 
     util_check(admit(&q, &b, 1002 + KVR_QUEUE_STALE) == KVR_OK,
-               "held up by one that is gone");
+               "blocked by a process that has ended");
 }
 
 
 /*
- * A tenant that returns after any amount of work of others waits only for its
- * turn; with turns of 32 bits it would wait for long.
+ * A tenant returns after any amount of work by others, and waits only for its
+ * turn.  Turns of 32 bits would make it wait long.
  */
 TEST(test_queue_comes_back)
 {
@@ -308,7 +310,7 @@ TEST(test_queue_comes_back)
 }
 
 
-/* how fast they are let in, in bursts or one by one; and after a pause */
+/* admissions in bursts or one by one, and after a pause */
 TEST(test_queue_retry_after)
 {
     unsigned           i;
@@ -344,8 +346,8 @@ TEST(test_queue_retry_after)
 
 
 /*
- * Room for ROOM at a time in all, held for a moment each; processes come and
- * are killed.  At no time may there be more of them inside.
+ * Room for ROOM requests at a time, each for a short while; processes come and
+ * are killed.  There must never be more requests inside.
  */
 
 typedef struct {
@@ -484,8 +486,10 @@ TEST(test_queue_processes)
                 sum += t->inside[i];
             }
 
-        /* processes that look at the same time can each reserve one too many,
-         * until they find that another was first */
+        /*
+         * concurrent processes can each reserve one place too many, until they
+         * find that another one was first
+         */
 
             max = sum > max ? sum : max;
             sched_yield();
@@ -496,7 +500,7 @@ TEST(test_queue_processes)
         kill(pid[i], SIGKILL);
         waitpid(pid[i], NULL, 0);
 
-        /* as the sweep does */
+        /* as a sweep does */
 
         t->inside[i + PROCESSES * (k / PROCESSES)] = 0;
 
@@ -512,13 +516,13 @@ TEST(test_queue_processes)
         waitpid(pid[i], NULL, 0);
     }
 
-    util_check(max <= ROOM + PROCESSES - 1, "%d inside", max);
+    util_check(max <= ROOM + PROCESSES - 1, "%d admitted", max);
 
     munmap(t, sizeof(tally_t));
 }
 
 
-/* which may pass the first one, and that they are let in by its place */
+/* requests that can pass the first one, admitted at its place */
 TEST(test_queue_near)
 {
     int               left;
@@ -561,13 +565,13 @@ TEST(test_queue_near)
 
         util_check(kvr_queue_admit(shared, 0, &q, near[n - 1], now, room, &left)
                    == KVR_OK, "admitted");
-        util_check(!near[n - 1]->waiting, "it waits no more");
+        util_check(!near[n - 1]->waiting, "it does not wait any more");
     }
 
     util_check(q.n == 0, "%u left", q.n);
     util_check(late > ITEMS / 2, "%u could have been passed", late);
 
-    /* another process's request comes between: no replacement of the first */
+    /* another process's request is earlier: it does not replace the first */
 
     kvr_queue_item(&item[0], 1000, 3, 0, 1, 0, 0);
     kvr_queue_item(&item[1], 1500, 3, 0, 1, 0, 0);

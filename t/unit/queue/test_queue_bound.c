@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_queue: how far a request can be passed, how long it may wait for a better
- * place, when the fleet is past saturation, and what its tenant is charged.
+ * kvr_queue: how far a request can be passed, how long it can wait for a
+ * better place, when the fleet is saturated, and what its tenant is charged.
  */
 
 
@@ -33,7 +33,7 @@ teardown(void)
 }
 
 
-/* how far one may be passed: a bound that its wait does not move for ever */
+/* the limit for passing: it grows with the wait, up to a bound */
 TEST(test_queue_bound)
 {
     unsigned          i, n;
@@ -50,7 +50,7 @@ TEST(test_queue_bound)
     util_check(kvr_queue_pass(&first, 3600000) == 30000, "after an hour");
     util_check(kvr_queue_pass(&first, 900) == 2000, "a clock behind");
 
-    /* due from 26 to 33 s after it, asked for after an hour */
+    /* due from 26 to 33 s after it, an hour later */
 
     for (i = 0; i < 8; i++) {
         kvr_queue_item(&item[i], 28000 + 1000 * i, 3, 0, 1, 0, 0);
@@ -69,7 +69,7 @@ TEST(test_queue_bound)
 }
 
 
-/* past the knee: at once if very many wait, else after a while */
+/* past the knee: at once with very many waiting, otherwise after a while */
 TEST(test_queue_long)
 {
     unsigned          i, n;
@@ -96,7 +96,7 @@ TEST(test_queue_long)
 
     util_check(n > 150 && n < 300, "long after %u ms", 100 * n);
 
-    /* a moment with none does not change it, a minute does */
+    /* a moment without waiting changes nothing, a minute does */
 
     util_check(!kvr_queue_long(shared, 9, now), "not now");
     util_check(kvr_queue_long(shared, 8, now), "it goes on");
@@ -121,13 +121,13 @@ TEST(test_queue_young)
     util_check(kvr_queue_may_wait(&item, 1999, 0), "for a second");
     util_check(!kvr_queue_may_wait(&item, 2000, 0), "no longer");
 
-    /* a place that does 128 bytes a ms is waited for half as long */
+    /* for a place that computes 128 bytes a ms it waits half as long */
 
     util_check(kvr_queue_may_wait(&item, 1499, 128), "half a second");
     util_check(!kvr_queue_may_wait(&item, 1500, 128),
                "at a fast one no longer");
 
-    /* a slow one is not waited for any longer */
+    /* for a slow one it does not wait longer */
 
     util_check(kvr_queue_may_wait(&item, 1999, 1), "at a slow one");
     util_check(!kvr_queue_may_wait(&item, 2000, 1), "at a slow one no longer");
@@ -137,7 +137,7 @@ TEST(test_queue_young)
 }
 
 
-/* the cached parts of a tenant's prompts are lost when they are admitted */
+/* the cached parts of a tenant's prompts are lost by admission */
 static int
 room(void *data, kvr_queue_item_t *item)
 {

@@ -226,7 +226,7 @@ TEST(test_reply_bad)
 
     kvr_reply_init(&rep, &pr, util_secret, 0);
     kvr_reply_part(&rep, KVR_RESPONSE_REASONING, NULL, 0);
-    util_check(!rep.bad, "reasoning that is empty");
+    util_check(!rep.bad, "empty reasoning");
 
     kvr_reply_init(&rep, &pr, util_secret, 0);
     kvr_reply_part(&rep, KVR_RESPONSE_OTHER, NULL, 0);
@@ -234,7 +234,7 @@ TEST(test_reply_bad)
 
     kvr_reply_init(&rep, &pr, util_secret, 0);
     piece(KVR_RESPONSE_CONTENT, "a\\x");
-    util_check(rep.bad, "no such escape");
+    util_check(rep.bad, "invalid escape");
 
     kvr_reply_init(&rep, &pr, util_secret, 0);
     piece(KVR_RESPONSE_CONTENT, "a\\u00");

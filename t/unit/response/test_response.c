@@ -82,13 +82,13 @@ static const sample_t  samples[] = {
     { "timings", 1, 131, 144, 143, 8, "", "C(a)" },
     { "llama_cpp_native", 0, 1, 31, 20, 4, "", "O(x)" },
 
-    /* the own formats of SGLang and TGI */
+    /* formats of SGLang and TGI */
 
     { "sglang", 1, 140, 30, 16, 2, "", "" },
     { "sglang_batch", 0, 1, 3, 0, 1, "", "" },
     { "tgi", 1, 82, 17, -1, 2, "", "" },
 
-    /* nonsense */
+    /* invalid values */
 
     { "more_cached_than_there_is", 0, 1, 3, 3, -1, "", "" },
     { "numbers_that_are_none", 0, 1, -1, -1, -1, "", "" },
@@ -131,7 +131,7 @@ sink(void *data, kvr_response_part_e part, const uint8_t *p, size_t len)
 }
 
 
-/* feeds a copy of the exact size, to see what is read beyond it */
+/* feeds a copy of its exact size: reads beyond it are found */
 static void
 feed(kvr_response_t *u, const uint8_t *p, size_t len, reply_t *r)
 {
@@ -396,8 +396,8 @@ TEST(test_usage_error)
 
 /* a long plain body is not read to its end */
 /*
- * lines that differ only in their text are not parsed; the result is the same
- */
+ * Lines that differ only in their text are not parsed.  The result must be the
+ * same.
 TEST(test_usage_again)
 {
     size_t          len, i;
@@ -487,7 +487,7 @@ TEST(test_usage_long)
 
     util_check(n > KVR_RESPONSE_MAX - 2 * sizeof(piece), "%zu", n);
 
-    /* deep nesting ends it, too */
+    /* deep nesting ends it too */
 
     memset(piece, '[', sizeof(piece));
     kvr_response_init(&u, KVR_RESPONSE_TOKENS, 0);
@@ -497,5 +497,5 @@ TEST(test_usage_long)
     }
 
     kvr_response_tokens(&u, &t);
-    util_check(t.prompt == -1, "nothing");
+    util_check(t.prompt == -1, "no prompt tokens");
 }

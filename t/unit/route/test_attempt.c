@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_attempt, kvr_reservation, kvr_admission: the sequence of the router,
- * played without nginx.
+ * kvr_attempt, kvr_reservation, kvr_admission: the course of a request through
+ * the router, without nginx.
  */
 
 
@@ -129,7 +129,7 @@ settle(int64_t cached)
 }
 
 
-/* releases and ends; the second time there is nothing to end */
+/* releases and ends it twice: the second time changes nothing */
 static unsigned
 end(void)
 {
@@ -179,7 +179,7 @@ idle(void)
 }
 
 
-/* begin, insert, first, settle, end: counted, held, counted out */
+/* begin, insert, first, settle, end: counted, cached, no longer counted */
 TEST(test_attempt_good)
 {
     kvr_reservation_load_t  l;
@@ -216,7 +216,7 @@ TEST(test_attempt_good)
 }
 
 
-/* without a good answer the insert is undone, once */
+/* without a good answer the insert is undone once */
 static void
 undone(unsigned answered)
 {
@@ -288,7 +288,7 @@ TEST(test_attempt_reserved)
 }
 
 
-/* returns by how much the clock moves, and in *age how old the prompt is then */
+/* returns how far the clock moves; sets *age to the prompt's age then */
 static uint64_t
 found(uint32_t units, unsigned rc, uint32_t *age)
 {
@@ -318,8 +318,8 @@ found(uint32_t units, unsigned rc, uint32_t *age)
 
 
 /*
- * What the engine has computed again moves the clock, whether it was most of
- * the prompt or not; the prompt was used when its request came, not after that.
+ * A part that the engine had to compute again moves the clock, whether or not
+ * it was most of the prompt.  The prompt counts as used when its request came.
  */
 TEST(test_attempt_missed)
 {
@@ -346,7 +346,7 @@ TEST(test_attempt_missed)
 }
 
 
-/* the age of a reply of one unit that ends while others are in flight, or not */
+/* returns the age of a reply of one unit, with others in flight or without */
 static uint32_t
 replied(unsigned others)
 {
@@ -393,8 +393,8 @@ replied(unsigned others)
 
 
 /*
- * A prompt that came later has moved the clock, and the engine uses its blocks
- * after those of a reply that ends earlier.
+ * A later prompt has moved the clock; the engine uses its blocks after those
+ * of a reply that ends earlier.
  */
 TEST(test_attempt_reply)
 {
@@ -404,8 +404,8 @@ TEST(test_attempt_reply)
 
 
 /*
- * Prompts of which always the same beginning is delivered, after so many units
- * of others; returns where the model is taken to resume, in tokens.
+ * The engine always has the same prefix of these prompts cached, after this
+ * many units of others; returns where the model seems to resume, in tokens.
  */
 static uint32_t
 resumes(uint32_t others)
@@ -435,7 +435,7 @@ resumes(uint32_t others)
 }
 
 
-/* only a prompt that the engine must still have shows where a model resumes */
+/* only a recent prompt shows where a model resumes */
 TEST(test_attempt_resumes)
 {
     ck_assert_uint_eq(resumes(100), 1152);
@@ -444,8 +444,8 @@ TEST(test_attempt_resumes)
 }
 
 
-/* a peer without a number is counted nowhere */
-/* three distinct prompts of which nothing is delivered; whether it forgot */
+/* a peer without a slot is counted nowhere */
+/* three distinct prompts without cached tokens; returns whether it forgot */
 static unsigned
 forgot(unsigned taught)
 {
@@ -487,8 +487,9 @@ forgot(unsigned taught)
 
 
 /*
- * A sibling of a burst is predicted by an insert that may not be computed yet:
- * it proves nothing, and is inserted whole, as the first one may be undone.
+ * A sibling in a burst is predicted by an insert that may not be computed yet:
+ * a miss proves nothing.  It is inserted as a whole, because the first one can
+ * be undone.
  */
 TEST(test_attempt_sibling)
 {
@@ -528,17 +529,18 @@ TEST(test_attempt_sibling)
 
 
 /*
- * What only the mask of a line says may be another peer's: that it is not there
- * is no sign of a restart, by which all that the peer holds would be forgotten.
+ * A part that only a line's mask shows can be another peer's.  If it is
+ * missing this does not show a restart, which would drop all blocks of the
+ * peer.
  */
 TEST(test_attempt_masked)
 {
-    util_check(forgot(1) == 1, "three prompts that it was taught are lost");
+    util_check(forgot(1) == 1, "three inserted prompts are lost");
     util_check(forgot(0) == 0, "it never had them");
 }
 
 
-/* another server was sent the prompt, and this one is asked */
+/* another server got the prompt, and this one gets it now */
 static void
 ask_other(uint32_t other, uint32_t round, int64_t cached)
 {
@@ -560,7 +562,7 @@ ask_other(uint32_t other, uint32_t round, int64_t cached)
 }
 
 
-/* servers with a common store load what any of them was sent */
+/* servers with a common store load parts that any of them computed */
 TEST(test_attempt_store)
 {
     uint32_t          i, other, matched[8], loads[8];
@@ -611,13 +613,13 @@ TEST(test_attempt_store)
     }
 
     util_check(!kvr_registry_stored(z->registry, s.pool.upstream),
-               "nothing is delivered any more");
+               "no more cached tokens");
 
     teardown();
 }
 
 
-/* a request waits for room in the GPU's memory if there is a lower tier */
+/* a request waits for GPU memory if there is a lower tier */
 TEST(test_attempt_room)
 {
     uint32_t          loads[KVR_PEERS] = { 0 };
@@ -650,7 +652,7 @@ TEST(test_attempt_room)
     kvr_set(&gpu->until, 3200 / UNIT);
     kvr_candidate_tiers(&v, &c, s.peer);
     util_check(c.pending == 10 + 4000 - 3200 / UNIT * UNIT,
-               "what is missing: %lu", (unsigned long) c.pending);
+               "missing: %lu", (unsigned long) c.pending);
 
     c.pending = 10;
     kvr_set(&gpu->until, 1);
@@ -663,7 +665,7 @@ TEST(test_attempt_room)
 }
 
 
-/* whatever is configured and reported, loads are no more than the prompt */
+/* whatever is configured and reported, loads are at most the prompt */
 TEST(test_attempt_hostile)
 {
     uint32_t    i, other, matched[8], loads[8];
@@ -735,7 +737,7 @@ TEST(test_attempt_nobody)
 }
 
 
-/* of a request that came when 12 of its 28 units were held */
+/* a request that came when 12 of its 28 units were cached */
 static void
 admitted(uint32_t held, unsigned taken, kvr_admission_e rc, uint64_t charge)
 {
@@ -770,14 +772,14 @@ admitted(uint32_t held, unsigned taken, kvr_admission_e rc, uint64_t charge)
     ck_assert_int_eq(kvr_admission_choose(&a, &offer, 1, &reserved), rc);
     ck_assert_uint_eq(item.charge, charge);
 
-    /* the order, and how long it may wait, are settled at arrival */
+    /* arrival decides the order, and the longest wait */
 
     ck_assert_uint_eq(item.work, 16 * UNIT);
     ck_assert_uint_eq(item.due, s.now + 16 * UNIT / KVR_QUEUE_AGING);
 }
 
 
-/* a tenant is charged for what is left to compute at admission */
+/* a tenant is charged for the part to compute at admission */
 TEST(test_attempt_charge)
 {
     setup();
@@ -786,7 +788,7 @@ TEST(test_attempt_charge)
     admitted(24, 0, KVR_ADMISSION_ROOM, 4 * UNIT);
     admitted(0, 0, KVR_ADMISSION_ROOM, UNITS * UNIT);
 
-    /* nothing was let in, nothing is known better */
+    /* no admission, so nothing is known better */
 
     admitted(0, 1, KVR_ADMISSION_TAKEN, 16 * UNIT);
 

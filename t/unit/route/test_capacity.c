@@ -6,7 +6,7 @@
 
 /*
  * kvr_capacity: how KV events change a peer's clock and capacity, and what is
- * restored when they stop.
+ * restored when they end.
  */
 
 
@@ -82,7 +82,7 @@ is(kvr_index_source_e source, uint64_t units, uint64_t now)
 }
 
 
-/* an event with blocks of so many units; 0: all is cleared */
+/* applies an event with blocks of these units; 0: all cleared */
 static int
 tell(kvr_kvevent_type_e type, uint32_t units)
 {
@@ -117,7 +117,7 @@ held(void)
 }
 
 
-/* an insert moves the clock, and the report of its blocks does not */
+/* an insert moves the clock, the event of its blocks does not */
 TEST(test_capacity_clock)
 {
     uint64_t  start;
@@ -129,7 +129,7 @@ TEST(test_capacity_clock)
     ck_assert_uint_eq(clock_now(), start + 40);
     ck_assert(!kvr_capacity_complete(&s.zone, s.peer, 5000));
 
-    /* the first report: nothing was expected */
+    /* the first event: no prediction before it */
 
     start = clock_now();
     ck_assert(!tell(KVR_KVEVENT_STORED, 10));
@@ -147,7 +147,7 @@ TEST(test_capacity_clock)
     tell(KVR_KVEVENT_STORED, 5);
     ck_assert_uint_eq(clock_now(), start + 35);
 
-    /* less was computed than was expected: the rest is made up for */
+    /* less was computed than expected: the rest is added */
 
     insert(30, 0);
     ck_assert_uint_eq(clock_now(), start + 65);
@@ -155,7 +155,7 @@ TEST(test_capacity_clock)
     tell(KVR_KVEVENT_STORED, 25);
     ck_assert_uint_eq(clock_now(), start + 70);
 
-    /* other memory, and layers of another group */
+    /* other memory tiers, and layers of another group */
 
     s.next = 1000;
     memset(&s.event, 0, sizeof(s.event));
@@ -187,7 +187,7 @@ TEST(test_capacity_silent)
     ck_assert(!kvr_capacity_heard(&s.zone, s.peer));
     ck_assert(!kvr_capacity_complete(&s.zone, s.peer, 5000));
 
-    /* they are trusted again, and the overdue part is dropped */
+    /* events are trusted again, and the overdue part is dropped */
 
     tell(KVR_KVEVENT_STORED, 1);
     ck_assert(kvr_capacity_heard(&s.zone, s.peer));
@@ -195,7 +195,7 @@ TEST(test_capacity_silent)
     kvr_sync_stopped(&s.zone, &s.pool, s.peer, 5000);
     ck_assert(!kvr_capacity_heard(&s.zone, s.peer));
 
-    /* missed events are a reason for doubt for a minute */
+    /* after lost events they are not trusted for a minute */
 
     tell(KVR_KVEVENT_STORED, 1);
     kvr_set(&s.feeds.events[s.peer].doubt, 5000);
@@ -205,7 +205,7 @@ TEST(test_capacity_silent)
 
 
 /*
- * Replies and misses are no reason for doubt: the engine has reported their
+ * Replies and misses are no reason for distrust: the engine has reported their
  * blocks before they end.
  */
 TEST(test_capacity_replies)
@@ -262,7 +262,7 @@ TEST(test_capacity_cleared)
     ck_assert(tell(KVR_KVEVENT_CLEARED, 0));
     ck_assert_uint_ge(held(), UNITS - 1);
 
-    /* and nothing of another process is */
+    /* blocks of a new process are not */
 
     kvr_sync_restart(&s.feeds, s.peer, 5000);
     ck_assert_uint_eq(held(), 0);
@@ -270,7 +270,9 @@ TEST(test_capacity_cleared)
 }
 
 
-/* the age of blocks is the capacity, unless a smaller one is reported */
+/*
+ * the age of removed blocks is the capacity, unless a smaller one is reported
+ */
 TEST(test_capacity_age)
 {
     unsigned           i;
@@ -300,7 +302,7 @@ TEST(test_capacity_age)
     util_check(kvr_get(&p->capacity) > 300 && kvr_get(&p->capacity) < 340,
                "%u", kvr_get(&p->capacity));
 
-    /* 500 units in flight are in use and not removed, however old */
+    /* 500 units in flight are in use, and not removed at any age */
 
     resident = kvr_registry_resident(s.zone.registry, s.peer);
 
@@ -312,7 +314,7 @@ TEST(test_capacity_age)
     kvr_capacity_update(&s.zone, &s.pool, s.peer, 5000);
     ck_assert_uint_lt(kvr_get(&p->capacity), 340);
 
-    /* by its metrics it holds less: 200 units */
+    /* its metrics report less: 200 units */
 
     report(200 * UNIT / 4, 5000);
     kvr_capacity_update(&s.zone, &s.pool, s.peer, 5000);
@@ -325,14 +327,14 @@ TEST(test_capacity_age)
     kvr_capacity_update(&s.zone, &s.pool, s.peer, 5000);
     ck_assert_uint_eq(kvr_get(&p->capacity), 200);
 
-    /* or more */
+    /* or by more */
 
     kvr_set(&peer->engine.capacity, 0);
     report(900 * UNIT / 4, 5000);
     kvr_capacity_update(&s.zone, &s.pool, s.peer, 5000);
     util_check(kvr_get(&p->capacity) < 340, "%u", kvr_get(&p->capacity));
 
-    /* without events metrics count, and without these the assumption */
+    /* without events metrics count, without these the assumption */
 
     kvr_sync_stopped(&s.zone, &s.pool, s.peer, 5000);
     ck_assert_uint_eq(kvr_get(&p->capacity), 900 - 10 * 64 / 2 * 4 / UNIT);
@@ -370,7 +372,7 @@ TEST(test_capacity_trust)
     kvr_capacity_set(&s.zone, &s.pool, s.peer, 1500, 5000);
     is(KVR_INDEX_SET, 1500, 5000);
 
-    /* a report, a reload, and an upstream that assumes something else */
+    /* a report, a reload, and an upstream with another assumption */
 
     report(400 * UNIT / 4, 6000);
     kvr_capacity_configured(&s.zone, &s.pool, s.peer, 0, 6000);
@@ -394,7 +396,7 @@ TEST(test_capacity_trust)
 }
 
 
-/* a capacity that is no longer reported counts for sixty intervals */
+/* a capacity that is not reported any more counts for sixty intervals */
 TEST(test_capacity_fade)
 {
     kvr_index_peer_t  *p;
@@ -405,7 +407,7 @@ TEST(test_capacity_fade)
     report(500 * UNIT / 4, 5000);
     is(KVR_INDEX_REPORTED, 500, 11000);
 
-    /* answers that do not have it, or something absurd */
+    /* answers without it, or with an absurd value */
 
     report(0, 10000);
     is(KVR_INDEX_REPORTED, 500, 11000);
@@ -420,7 +422,7 @@ TEST(test_capacity_fade)
     report(500 * UNIT / 4, 12000);
     is(KVR_INDEX_REPORTED, 500, 12000);
 
-    /* no probes any more: a minute */
+    /* no more probes: a minute */
 
     s.pool.probe = 0;
     kvr_capacity_fade(&s.zone, &s.pool, s.peer, 72000, 72);
@@ -430,7 +432,7 @@ TEST(test_capacity_fade)
 }
 
 
-/* a report counts up to what is possible, and up to what responses prove */
+/* a report counts up to the possible size, and up to what responses prove */
 TEST(test_capacity_lies)
 {
     unsigned        i;
@@ -447,7 +449,7 @@ TEST(test_capacity_lies)
 
     is(KVR_INDEX_REPORTED, 6000, 5000);
 
-    /* it was emptied: what it was sent before no longer counts */
+    /* it was emptied: earlier prompts do not count any more */
 
     kvr_index_flush(s.zone.index, s.peer);
     is(KVR_INDEX_REPORTED, 1000, 5000);
@@ -464,7 +466,7 @@ TEST(test_capacity_lies)
     i = KVR_CAPACITY_PROVED * 512;
     is(KVR_INDEX_REPORTED, i, 5000);
 
-    /* misses lower that as they lower any report */
+    /* misses lower it, like any report */
 
     kvr_set(&feedback->factor, KVR_FEEDBACK_ONE / 4);
     is(KVR_INDEX_REPORTED, i / 4, 5000);
@@ -472,8 +474,8 @@ TEST(test_capacity_lies)
 
 
 /*
- * Deliveries that are a quarter older than the report prove lower tiers, not
- * those older than what misses and replies have left of it.
+ * Hits on blocks a quarter older than the report prove lower tiers.  Hits on
+ * blocks older than what misses and replies have left of it do not.
  */
 TEST(test_capacity_beyond)
 {
@@ -533,7 +535,7 @@ TEST(test_capacity_told)
 
     is(KVR_INDEX_CONFIGURED, 10240, 5000);
 
-    /* the operator takes the tier away, or writes nonsense */
+    /* the operator removes the tier, or sets an absurd size */
 
     memset((void *) seen, 0, sizeof(kvr_retention_t));
 
@@ -549,8 +551,8 @@ TEST(test_capacity_told)
 
 
 /*
- * Whatever metrics, events, replies and operators say, in any order: the belief
- * is bounded, and a load costs no more than computing all.
+ * With any metrics, events, replies and settings in any order, the assumed
+ * sizes are bounded, and a load costs at most as much as computing all.
  */
 TEST(test_capacity_hostile)
 {
@@ -574,7 +576,7 @@ TEST(test_capacity_hostile)
     p = kvr_index_peer(s.zone.index, s.peer);
     tier = s.zone.registry->peer[s.peer].tier;
 
-    /* another upstream, of another model, asks the same peer */
+    /* another upstream, with another model, uses the same peer */
 
     other = s.pool;
     other.upstream = s.zone.registry->member[
@@ -675,13 +677,13 @@ TEST(test_capacity_hostile)
 }
 
 
-/* events of blocks in host memory: the report is of GPU memory only */
+/* events of blocks in host memory: then reports mean GPU memory only */
 TEST(test_capacity_below)
 {
     report(400 * UNIT / 4, 5000);
     is(KVR_INDEX_REPORTED, 400, 5000);
 
-    /* of another memory that nobody knows they say nothing */
+    /* events of an unknown memory tier change nothing */
 
     memset(&s.event, 0, sizeof(s.event));
     s.event.type = KVR_KVEVENT_STORED;
@@ -693,7 +695,7 @@ TEST(test_capacity_below)
     (void) kvr_sync_event(&s.feeds, s.peer, 0, &s.event, 5000);
     is(KVR_INDEX_LEARNED, 1000, 5000);
 
-    /* another process may have none */
+    /* a new process can be without it */
 
     kvr_sync_restart(&s.feeds, s.peer, 5000);
     is(KVR_INDEX_REPORTED, 400, 5000);

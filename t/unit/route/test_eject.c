@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_eject: the servers of an upstream, and how many are out at once */
+/* kvr_eject: the servers of an upstream, and how many are ejected at once */
 
 
 #include "util_zone.h"
@@ -141,7 +141,7 @@ sick(uint32_t i)
 }
 
 
-/* of two, the first of which is ejected, and the second if all are */
+/* picks one of two; the first is ejected, and the second if all is set */
 static uint32_t
 pick(kvr_policy_e policy, unsigned all)
 {
@@ -186,14 +186,14 @@ TEST(test_eject_share)
     util_check(out == SERVERS / 2, "%u out", out);
     util_check(!sick(SERVERS - 1), "the good one");
 
-    /* and gets no choice while there are others, whatever the policy */
+    /* no policy picks it while there are others */
 
     for (i = 1; i < KVR_POLICIES; i++) {
         util_check(pick((kvr_policy_e) i, 0) == 1, "policy %u", i);
         util_check(pick((kvr_policy_e) i, 1) < 2, "policy %u: all", i);
     }
 
-    /* switched off: ejected servers are in again */
+    /* switched off: ejected servers are used again */
 
     pool.eject.on = 0;
     util_check(!sick(0), "off");
@@ -202,7 +202,7 @@ TEST(test_eject_share)
 }
 
 
-/* all of them fail: no server does better, except for the first one */
+/* all servers fail: none does better, except for the first one */
 TEST(test_eject_all)
 {
     uint32_t  i, k, out;
@@ -221,7 +221,7 @@ TEST(test_eject_all)
 
     util_check(out == 0, "%u out", out);
 
-    /* the last one of two is never ejected */
+    /* the last usable one of two is never ejected */
 
     pool.set = kvr_set_of(peer[0]);
 
@@ -291,7 +291,7 @@ TEST(test_eject_slow)
 }
 
 
-/* a 4xx answer of a server, for a request that came there so */
+/* a server sends a 4xx answer to a request that came there like this */
 static unsigned
 refused_as(kvr_outlier_e reason, uint32_t i, kvr_trial_arm_e arm,
     uint32_t doubted)
@@ -330,7 +330,7 @@ served(uint32_t i, kvr_trial_arm_e arm, uint32_t doubted)
 }
 
 
-/* a server on trial, whose fault it is, and a client's */
+/* a server on trial: it is at fault, or a client is */
 TEST(test_eject_trial)
 {
     uint32_t              k;
@@ -364,7 +364,7 @@ TEST(test_eject_trial)
     util_check(kvr_get(&zone.registry->member[member[0]].ejections) == 1
                && !sick(1), "that one");
 
-    /* the same answers from both of them */
+    /* both servers give the same answers */
 
     for (k = 0; k < 5; k++) {
         (void) refused(2, KVR_TRIAL_NONE, 0);
@@ -377,7 +377,7 @@ TEST(test_eject_trial)
 
     util_check(rc == 0 && !sick(2), "a client's fault");
 
-    /* a single server is not divided; only usable others count */
+    /* a single server gets no trial; only usable others count */
 
     c[0].doubted = 1;
     util_check(kvr_eject_trial(c, 1, 0) == KVR_TRIAL_NONE, "alone");
@@ -394,7 +394,7 @@ TEST(test_eject_trial)
 }
 
 
-/* a sick server has more than one answer */
+/* a sick server gives several kinds of answers */
 TEST(test_eject_mixed)
 {
     uint32_t       k;
@@ -416,7 +416,7 @@ TEST(test_eject_mixed)
 
     util_check(rc == KVR_EJECT_EJECTED && sick(0), "one of three reasons");
 
-    /* others' clients have faults of their own, which prove nothing */
+    /* errors by other clients' bad requests prove nothing */
 
     for (k = 0; k < 5; k++) {
         (void) refused(2, KVR_TRIAL_NONE, 0);
@@ -449,7 +449,7 @@ TEST(test_eject_mixed)
 }
 
 
-/* decisions look at states only if the flag is set, or now and then */
+/* a decision reads the states only if the flag is set, or sometimes */
 TEST(test_eject_look)
 {
     uint32_t              i, k;
@@ -465,15 +465,15 @@ TEST(test_eject_look)
         }
     }
 
-    util_check(!sick(0) && !kvr_outlier_look(fleet, now), "nobody is out");
-    util_check(kvr_outlier_look(fleet, now + KVR_OUTLIER_LOOK), "now and then");
+    util_check(!sick(0) && !kvr_outlier_look(fleet, now), "none is ejected");
+    util_check(kvr_outlier_look(fleet, now + KVR_OUTLIER_LOOK), "sometimes");
 
     for (k = 0; k < 5; k++) {
         (void) bad(0);
         (void) bad(1);
     }
 
-    util_check(kvr_outlier_look(fleet, now) && sick(0) && sick(1), "two are");
+    util_check(kvr_outlier_look(fleet, now) && sick(0) && sick(1), "two");
 
     /* one of them returns */
 
@@ -485,7 +485,7 @@ TEST(test_eject_look)
     }
 
     fleet->look = UINT64_MAX;
-    util_check(kvr_outlier_look(fleet, now), "one is");
+    util_check(kvr_outlier_look(fleet, now), "one is ejected");
 
     while (kvr_outlier_ejected(zone.registry->member[member[1]].outlier
                                .state))
@@ -496,7 +496,7 @@ TEST(test_eject_look)
 
     util_check(!kvr_outlier_look(fleet, now), "both are back");
 
-    /* killed before it was said */
+    /* killed before it set the flag */
 
     for (k = 0; k < 5; k++) {
         (void) bad(0);
@@ -505,7 +505,7 @@ TEST(test_eject_look)
     fleet->ejected = 0;
     fleet->look = now + KVR_OUTLIER_LOOK;
     now += KVR_OUTLIER_LOOK;
-    util_check(sick(0) && kvr_get(&fleet->ejected), "made good");
+    util_check(sick(0) && kvr_get(&fleet->ejected), "flag set");
 
     zone.registry->member[member[0]].outlier.state = 0;
     now += KVR_OUTLIER_LOOK;
@@ -515,7 +515,7 @@ TEST(test_eject_look)
 }
 
 
-/* accepts, and never answers */
+/* servers that accept requests and never answer */
 TEST(test_eject_silent)
 {
     uint32_t       i, k;
@@ -534,7 +534,7 @@ TEST(test_eject_silent)
     util_check(!sick(0), "one proves nothing");
 
     b = begin(0);
-    util_check(!sick(0), "somebody has just looked");
+    util_check(!sick(0), "another request has just looked");
 
     now += KVR_OUTLIER_LOOK;
     util_check(sick(0), "two do");
@@ -558,7 +558,7 @@ TEST(test_eject_silent)
     (void) kvr_attempt_release(&b, &zone);
 
     now += 100 * KVR_OUTLIER_SILENCE;
-    util_check(!sick(0), "nobody waits");
+    util_check(!sick(0), "no request waits");
 
     a = begin(0);
     b = begin(0);
@@ -598,7 +598,7 @@ mute(uint32_t i, uint64_t ms)
 }
 
 
-/* one request waits: nobody is ejected, but it is seen */
+/* a single request waits: no ejection, but it is recorded */
 TEST(test_eject_mute)
 {
     uint32_t              on;
@@ -619,7 +619,7 @@ TEST(test_eject_mute)
             (void) good(1, 100);
         }
 
-        /* a stream that nobody was before */
+        /* a stream without others before it */
 
         a = stream(0, 0);
         util_check(mute(0, late) == late, "%u: waits too long", on);
@@ -629,7 +629,7 @@ TEST(test_eject_mute)
         (void) kvr_attempt_first(&a, &zone, &pool, &f, now);
         util_check(!mute(0, late), "%u: answers one", on);
 
-        /* this one waits behind another, which streams */
+        /* this one waits behind another one, which streams */
 
         c = stream(0, 0);
         util_check(!mute(0, late), "%u: behind another", on);
@@ -646,7 +646,7 @@ TEST(test_eject_mute)
         (void) end(&b, KVR_OUTLIER_NONE);
         (void) end(&c, KVR_OUTLIER_NONE);
 
-        /* what comes when it is complete proves nothing, a timeout does */
+        /* a complete answer without a stream proves nothing, a timeout does */
 
         a = stream(0, 1);
         util_check(!mute(0, 100 * late), "%u: no stream", on);
@@ -665,7 +665,7 @@ TEST(test_eject_mute)
         (void) end(&a, KVR_OUTLIER_REFUSED);
         util_check(!mute(0, 1), "%u: another fault", on);
 
-        /* it is restarted */
+        /* the server restarts */
 
         now += 2 * late;
         a = stream(0, 0);

@@ -26,7 +26,7 @@
 #define CAPACITY  1000000
 #define LEASE     3000
 
-/* units between two published entries, if each stands for two */
+/* units between two published entries, of two each */
 #define SLACK     (2 * KVR_INDEX_PUBLISHED)
 
 
@@ -34,7 +34,7 @@ typedef struct {
     kvr_zone_t         zone;
     kvr_share_self_t   self;
     kvr_share_owner_t  owner;
-    uint32_t           number[PEERS];    /* of each peer here */
+    uint32_t           number[PEERS];    /* slot of each peer on this host */
 } host_t;
 
 
@@ -82,7 +82,7 @@ hosts_begin(void)
 
         kvr_share_init(host[h].self.share, 1000 + h);
 
-        /* in another order in each */
+        /* in another order on each host */
 
         for (i = 0; i < PEERS; i++) {
             k = (i + h) % PEERS;
@@ -115,7 +115,7 @@ hosts_end(void)
 }
 
 
-/* Sends a host's next batch to all, itself included. */
+/* Sends a host's next batch to all hosts, itself included. */
 static void
 flush(unsigned from, unsigned flags)
 {
@@ -161,7 +161,7 @@ held(unsigned h, const uint64_t *c, unsigned peer)
 }
 
 
-/* as core/route does it */
+/* like core/route */
 static void
 teach(unsigned h, const uint64_t *c, uint32_t entries, unsigned peer,
     kvr_index_undo_t *undo)

@@ -5,9 +5,9 @@
 
 
 /*
- * kvr_share: what one host teaches the others know, under the numbers that they
- * have for peers, and no more than that; load is that of the hosts that are
- * heard of; of an owner that dies at any point nothing is done twice.
+ * kvr_share: hosts know each other's updates, by their own slots of the peers,
+ * and nothing else.  Load is that of live hosts.  If the owner dies at any
+ * point, nothing is applied twice.
  */
 
 
@@ -30,7 +30,9 @@ TEST(test_share_lessons)
         flush_all(h);
     }
 
-    /* nobody knows less than the others, but for what is between two told */
+    /*
+     * no host knows less than the others, except between two published entries
+     */
 
     for (c = 0; c < CHAINS; c++) {
         for (peer = 0; peer < PEERS; peer++) {
@@ -50,7 +52,7 @@ TEST(test_share_lessons)
                                        host[0].number[peer])
                        == kvr_index_clock(host[h].zone.index,
                                           host[h].number[peer]),
-                       "clocks go alike");
+                       "clocks are equal");
         }
 
         util_check(kvr_get(&host[h].self.share->stats.gaps) == 0
@@ -61,14 +63,14 @@ TEST(test_share_lessons)
 }
 
 
-/* lessons are lost, and what comes later is known all the same */
+/* updates are lost, and later ones are applied all the same */
 TEST(test_share_lost)
 {
     unsigned          turn;
     uint32_t          entries;
     kvr_index_undo_t  undo;
 
-    /* before anything was heard: by the heartbeat the clock is as far */
+    /* without updates: the heartbeat moves the clock as far */
 
     for (turn = 10; turn < 20; turn++) {
         teach(0, chain[turn], DEPTH, 1, &undo);
@@ -83,7 +85,7 @@ TEST(test_share_lost)
                == kvr_share_index_units(host[0].zone.index, host[0].number[1]),
                "clocks");
 
-    /* a conversation of which another host hears its last turn only */
+    /* of a conversation another host gets only the last turn */
 
     for (turn = 1; turn <= 10; turn++) {
         entries = turn * 20;
@@ -95,7 +97,7 @@ TEST(test_share_lost)
 
         (void) kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
         kvr_share_acked(&host[0].self, &host[0].owner);
-        util_check(held(1, chain[0], 1) == 0, "nothing was heard");
+        util_check(held(1, chain[0], 1) == 0, "no updates yet");
     }
 
     flush_all(0);
@@ -104,7 +106,7 @@ TEST(test_share_lost)
                "all of it is known: %u", held(1, chain[0], 1));
     util_check(kvr_get(&host[1].self.share->stats.gaps) == 9, "seen");
 
-    /* and in two pieces of the prompt, where it branches */
+    /* also where two prompts branch */
 
     util_check(held(1, chain[1], 1) >= kvr_chain_depth(36) - 12
                && held(1, chain[1], 1) <= kvr_chain_depth(37),
@@ -121,7 +123,7 @@ TEST(test_share_void)
     teach(0, chain[0], 150, 2, &undo);
     flush_all(0);
 
-    util_check(held(1, chain[0], 2) == kvr_chain_depth(149), "taught");
+    util_check(held(1, chain[0], 2) == kvr_chain_depth(149), "inserted");
 
     kvr_index_undo(host[0].zone.index, chain[0], 150, &undo);
     kvr_share_publish_undo(&host[0].zone, host[0].self.share, chain[0], 150, &undo);
@@ -129,9 +131,9 @@ TEST(test_share_void)
 
     util_check(held(0, chain[0], 2) == kvr_chain_depth(99), "%u", held(0, chain[0], 2));
     util_check(held(1, chain[0], 2) == kvr_chain_depth(99), "%u", held(1, chain[0], 2));
-    util_check(held(1, chain[0], 1) == 0, "of no other peer");
+    util_check(held(1, chain[0], 1) == 0, "no other peer");
 
-    /* what somebody else has computed before stays */
+    /* blocks that a peer computed earlier stay */
 
     teach(1, chain[2], 30, 3, &undo);
     flush_all(1);
@@ -169,7 +171,7 @@ TEST(test_share_extend)
 }
 
 
-/* a prompt of more values than a record has */
+/* a prompt with more entries than a record has room for */
 TEST(test_share_long)
 {
     uint32_t           i, n, matched[KVR_PEERS];
@@ -193,7 +195,10 @@ TEST(test_share_long)
     util_check(matched[host[1].number[0]] == kvr_chain_depth(n - 1), "%u",
                matched[host[1].number[0]]);
 
-    /* most of it is known: what is told is bounded, and ends in the new part */
+    /*
+     * most of it is known: the published part is bounded, and ends in the new
+     * part
+     */
 
     n += 20000;
     undo.first = 0;
@@ -207,7 +212,7 @@ TEST(test_share_long)
 }
 
 
-/* an owner dies at any point between two acks; another goes on */
+/* an owner dies at any point between two acks; another continues */
 TEST(test_share_once)
 {
     size_t            len;
@@ -229,7 +234,7 @@ TEST(test_share_once)
 
         len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
 
-        /* 0: before it was sent; 1: before the answer came */
+        /* 0: before it was sent; 1: before the answer */
 
         if (cut > 0) {
             rc = kvr_share_apply(&host[1].self, &host[1].owner,
@@ -238,7 +243,7 @@ TEST(test_share_once)
                        rc);
         }
 
-        /* 2: within the ack */
+        /* 2: during the ack */
 
         if (cut == 2) {
             kvr_set(&s->ring.tail, kvr_get(&s->end));
@@ -266,9 +271,9 @@ TEST(test_share_once)
                (unsigned long) kvr_get(&s->stats.applied),
                (unsigned long) taught);
     util_check(kvr_get(&s->stats.gaps) == 0, "no gaps");
-    util_check(kvr_get(&s->stats.repeated) > 0, "some came twice");
+    util_check(kvr_get(&s->stats.repeated) > 0, "some were repeated");
 
-    /* a reader that dies in the middle of a batch goes on there */
+    /* a reader that dies in the middle of a batch continues there */
 
     for (i = 0; i < 20; i++) {
         teach(0, chain[i], 50, 1, &undo);
@@ -314,7 +319,7 @@ TEST(test_share_ignored)
     secret[0]--;
     kvr_share_batch_key(&host[1].self.key, secret, 1);
 
-    /* it calls the engine something else */
+    /* that host has another name for the engine */
 
     host[1].zone.registry->peer[host[1].number[0]].name[0] = '2';
     util_check(kvr_share_apply(&host[1].self, &host[1].owner,
@@ -337,7 +342,7 @@ TEST(test_share_ignored)
 }
 
 
-/* more hosts than there is room for; old ones make room */
+/* more hosts than slots; old ones are replaced */
 TEST(test_share_crowd)
 {
     size_t        len;
@@ -408,7 +413,7 @@ TEST(test_share_bind)
         util_check(bound(h, 1ULL << 50) == 3, "host %u", h);
     }
 
-    /* not each time that it is asked for */
+    /* not with each request */
 
     head = kvr_get(&host[1].self.share->ring.head);
     bind(1, 1ULL << 50, 3, 61);
@@ -417,7 +422,7 @@ TEST(test_share_bind)
     util_check(kvr_get(&host[1].self.share->ring.head) > head, "for long");
     flush_all(1);
 
-    /* two at a time: the first in the stream, on all hosts */
+    /* two hosts at a time: the first in the stream wins, on all hosts */
 
     bind(0, 2ULL << 50, 1, 60);
     bind(1, 2ULL << 50, 2, 60);
@@ -429,7 +434,7 @@ TEST(test_share_bind)
                    bound(h, 2ULL << 50));
     }
 
-    /* it is moved, since that peer is gone */
+    /* the session is moved, because its peer was removed */
 
     bind(0, 2ULL << 50, 4, 60);
     flush_all(0);
@@ -451,7 +456,7 @@ TEST(test_share_floor)
     teach(0, chain[2], 100, 2, &undo);
     flush_all(0);
 
-    /* what is older than the second prompt is lost */
+    /* prompts older than the second one are lost */
 
     clock = kvr_index_clock(host[0].zone.index, host[0].number[2]);
 
@@ -465,7 +470,7 @@ TEST(test_share_floor)
                    h, held(h, chain[2], 2));
     }
 
-    /* not all the time */
+    /* at most once in a while */
 
     kvr_share_publish_floor(&host[0].zone, host[0].self.share, host[0].number[2], UINT64_MAX);
     flush_all(0);
@@ -478,7 +483,7 @@ TEST(test_share_floor)
 }
 
 
-/* a host that is new is told what the others know, by one of them */
+/* a new host gets the others' index from one of them */
 TEST(test_share_help)
 {
     unsigned          i, h, c, peer, told;
@@ -494,7 +499,7 @@ TEST(test_share_help)
     bind(0, 1ULL << 50, 3, 600);
     flush_all(0);
 
-    /* the third one begins anew */
+    /* the third one starts empty */
 
     kvr_index_init(memset((void *) host[2].zone.index, 0,
                           kvr_index_size(LINES, KVR_PEERS_FEW)),
@@ -523,7 +528,7 @@ TEST(test_share_help)
         }
     }
 
-    util_check(told == 1 || told == 2, "one of them has told: %x", told);
+    util_check(told == 1 || told == 2, "one of them has helped: %x", told);
     util_check(kvr_get(&host[2].self.share->wants) == 0, "all of it");
 
     flush(2, 0);
@@ -543,10 +548,10 @@ TEST(test_share_help)
         }
     }
 
-    util_check(known > 1000, "there is something: %u", known);
+    util_check(known > 1000, "known entries: %u", known);
     util_check(bound(2, 1ULL << 50) == 3, "sessions as well");
 
-    /* nobody does: it wants no more after a while */
+    /* no host helps: after a while it stops asking */
 
     kvr_share_help_want(host[0].self.share, now);
     kvr_share_tick(&host[0].self, &host[0].owner, now + KVR_SHARE_WANTS);
@@ -554,7 +559,7 @@ TEST(test_share_help)
 }
 
 
-/* all are new: who has learned something tells it, once */
+/* all hosts are new: one that has learned something publishes it, once */
 TEST(test_share_help_new)
 {
     unsigned          i, h, told;
@@ -564,7 +569,7 @@ TEST(test_share_help_new)
         kvr_share_help_want(host[h].self.share, now);
     }
 
-    /* the second one has not heard of it */
+    /* the second one has not read it */
 
     teach(0, chain[0], 30, 2, &undo);
     (void) kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
@@ -587,7 +592,7 @@ TEST(test_share_help_new)
 
     util_check(held(1, chain[0], 2) == 30, "known after %u batches", told);
 
-    /* that it was told all is lost: it asks, and is not told again */
+    /* the end of the help is lost: it asks, and is not helped again */
 
     kvr_share_help_want(host[1].self.share, now);
 
@@ -607,7 +612,7 @@ TEST(test_share_help_new)
 }
 
 
-/* an entry names any of the peers that a batch may have */
+/* an entry can name any of the peers in a batch */
 TEST(test_share_known)
 {
     unsigned            i;

@@ -5,9 +5,9 @@
 
 
 /*
- * kvr_share: an answer counts for the batch that it is of, whoever has gone on
- * meanwhile; what is told to a host that is new arrives though batches are lost
- * or come twice; and a number that gets another name begins with nothing.
+ * kvr_share: an answer counts for its own batch, even if another owner has
+ * continued; help reaches a new host even if batches are lost or repeated; and
+ * a slot that gets another peer starts empty.
  */
 
 
@@ -36,7 +36,7 @@ arrive(size_t len)
 }
 
 
-/* what was told by now has arrived, each of it once */
+/* all published updates have arrived, each once */
 static void
 arrived(uint64_t taught)
 {
@@ -59,7 +59,7 @@ arrived(uint64_t taught)
 }
 
 
-/* an owner is stopped after it has sent, and another one takes its place */
+/* an owner is stopped after it has sent, and another one replaces it */
 TEST(test_share_acked_late)
 {
     unsigned          more;
@@ -77,13 +77,13 @@ TEST(test_share_acked_late)
         stopped = host[0].owner;
         memset(&host[0].owner, 0, sizeof(kvr_share_owner_t));
 
-        /* 0: it is back before the other one has begun */
+        /* 0: it returns before the other one has begun */
 
         if (more > 0) {
             arrive(frame());
         }
 
-        /* 1: and before that one is answered */
+        /* 1: and before the other one gets an answer */
 
         if (more > 1) {
             kvr_share_acked(&host[0].self, &host[0].owner);
@@ -91,7 +91,7 @@ TEST(test_share_acked_late)
             taught++;
         }
 
-        /* 3: whose next batch is on its way, and will not arrive */
+        /* 3: the next batch of the other one is sent, and will be lost */
 
         if (more > 2) {
             (void) frame();
@@ -102,13 +102,13 @@ TEST(test_share_acked_late)
         if (more > 2) {
             util_check(kvr_get(&host[0].self.share->acked)
                        < kvr_get(&host[0].self.share->number),
-                       "that is no answer to it");
+                       "an answer to another batch");
         }
 
         arrived(taught);
     }
 
-    /* nothing was sent: nothing can be answered */
+    /* nothing was sent, so no answer counts */
 
     memset(&host[0].owner, 0, sizeof(kvr_share_owner_t));
     taught = kvr_get(&host[0].self.share->acked);
@@ -117,7 +117,7 @@ TEST(test_share_acked_late)
 }
 
 
-/* an owner is stopped while it frames: the other has used its number */
+/* an owner is stopped while it makes a batch: the other used its number */
 TEST(test_share_frame_late)
 {
     uint64_t          number;
@@ -130,7 +130,7 @@ TEST(test_share_frame_late)
     arrive(frame());
     kvr_share_acked(&host[0].self, &host[0].owner);
 
-    /* as seen by one that has read all, and not stored anything */
+    /* as seen by a reader that has read all and stored nothing */
 
     number = kvr_get(&s->number);
     stopped = host[0].owner;
@@ -147,7 +147,7 @@ TEST(test_share_frame_late)
 }
 
 
-/* batches of help are lost, or come twice, and their owner dies */
+/* batches of help are lost or repeated, and their owner dies */
 TEST(test_share_help_again)
 {
     size_t             len;
@@ -168,7 +168,7 @@ TEST(test_share_help_again)
     s = host[0].self.share;
     new = host[1].self.share;
 
-    /* a lesson that it hears before it is told how far clocks are */
+    /* an update that it reads before help has told it the clocks */
 
     arrive(len);
     kvr_share_help_want(new, now);
@@ -179,7 +179,7 @@ TEST(test_share_help_again)
     (void) kvr_share_apply(&host[0].self, &host[0].owner, (uint8_t *) buffer,
                            len, now, 1000);
 
-    /* one without help is not answered when that begins */
+    /* a batch without help is not answered when help begins */
 
     arrive(frame());
     now += KVR_SHARE_TURN;
@@ -205,7 +205,7 @@ TEST(test_share_help_again)
             break;
         }
 
-        /* what the store has arrives */
+        /* the store delivers its batches */
 
         if (kvr_get(&s->acked) == kvr_get(&s->number)
             && kvr_get(&new->host[0].number) < kvr_get(&s->number))
@@ -230,11 +230,11 @@ TEST(test_share_help_again)
         }
     }
 
-    util_check(known > 1000, "there is something: %u", known);
+    util_check(known > 1000, "known entries: %u", known);
 }
 
 
-/* a server goes, and its number is given to another one */
+/* a server is removed, and its slot gets another one */
 static uint32_t
 rename_peer(unsigned h, uint32_t number, const char *name)
 {
@@ -270,14 +270,14 @@ TEST(test_share_renamed)
     n = host[0].number[2];
     m = host[1].number[3];
 
-    /* the other host has something in flight there */
+    /* the other host has requests in flight there */
 
     kvr_load_add(host[1].zone.load, host[1].zone.row, host[1].number[2], 5,
                  1000);
     flush_all(1);
-    util_check(elsewhere(0, 2).active == 5, "told");
+    util_check(elsewhere(0, 2).active == 5, "published");
 
-    /* and is silent; a lesson of a worker here is still to be told */
+    /* then it is silent; a local update is not published yet */
 
     now += LEASE + 1;
     kvr_share_tick(&host[0].self, &host[0].owner, now);
@@ -290,13 +290,13 @@ TEST(test_share_renamed)
     now += 200;
     kvr_share_tick(&host[0].self, &host[0].owner, now);
 
-    /* what that host has in flight is not at the one that has come */
+    /* that host's requests are not at the new peer */
 
     teach(1, chain[2], 50, 1, &undo);
     flush(1, 0);
     util_check(elsewhere(0, 2).active == 0, "%u", elsewhere(0, 2).active);
 
-    /* what was said of the one that has gone is told of nobody */
+    /* updates of the removed peer are not published */
 
     util_check(rename_peer(1, m, "10.0.0.9:8000") == m, "there as well");
 
@@ -305,7 +305,7 @@ TEST(test_share_renamed)
                             matched);
     util_check(matched[m] == 0, "%u", matched[m]);
 
-    /* but what is said from now on is */
+    /* updates from now on are */
 
     teach(0, chain[4], 30, 2, &undo);
     flush_all(0);
@@ -315,7 +315,7 @@ TEST(test_share_renamed)
 }
 
 
-/* times that an owner before has written may be later than this one's */
+/* times of an earlier owner can be later than this one's */
 TEST(test_share_clocks)
 {
     size_t  len;

@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_share_batch: what is written is read; whatever is changed in a batch, it
- * is refused, by its reason.
+ * kvr_share_batch: a batch is read as it was written; a changed batch is
+ * rejected, with the right reason.
  */
 
 
@@ -22,7 +22,7 @@ static uint8_t             secret[2][KVR_SECRET_LEN];
 static kvr_share_key_t     key;
 static kvr_share_record_t  record;
 
-/* by number of the peer */
+/* by slot of the peer */
 static uint64_t            digest[KVR_PEERS];
 
 static const uint8_t       name[KVR_SHARE_NAME] = "host-one";
@@ -84,7 +84,7 @@ make(void)
     words[2] = KVR_HOT_KEYS - 1;
     util_check(kvr_share_batch_put(&w, words, 3), "room");
 
-    /* of a peer that has no name: it is left out */
+    /* a peer without a name is omitted */
 
     words[0] = kvr_share_head(KVR_SHARE_FLOOR, 1, 1);
     util_check(kvr_share_batch_put(&w, words, 2), "left out");
@@ -187,13 +187,13 @@ TEST(test_share_batch_foreign)
     util_check(kvr_share_batch_open(&r, &other, p, len) == KVR_SHARE_FOREIGN,
                "another key");
     util_check(r.host == 77 && memcmp(r.name, name, KVR_SHARE_NAME) == 0,
-               "whose it is");
+               "sender");
 
     kvr_share_batch_key(&other, secret[0], 2);
     util_check(kvr_share_batch_open(&r, &other, p, len) == KVR_SHARE_FOREIGN,
                "another version of prompts");
 
-    /* peers are not called alike by hosts of two keys */
+    /* hosts with different keys have different names for a peer */
 
     kvr_share_batch_key(&other, secret[1], 1);
     util_check(kvr_share_batch_peer(&key, (uint8_t *) "a:1", 3)
@@ -212,7 +212,7 @@ TEST(test_share_batch_foreign)
 }
 
 
-/* of a host that has the key and lies: lengths, peers, positions */
+/* a host with the key sends wrong lengths, peers or positions */
 TEST(test_share_batch_lies)
 {
     unsigned            i;
@@ -263,7 +263,7 @@ TEST(test_share_batch_lies)
         words[2] = lies[i].b;
         (void) kvr_share_batch_put(&w, words, 3);
 
-        /* after it was put, so that it is as it is */
+        /* changed after the write, so that it stays like this */
 
         w.word[w.n - 3] = lies[i].head;
 
@@ -277,7 +277,7 @@ TEST(test_share_batch_lies)
         }
     }
 
-    /* nobody, and no number */
+    /* no peer, and no slot */
 
     (void) make();
     kvr_share_batch_begin(&w, memory, sizeof(memory), digest);
@@ -292,7 +292,7 @@ TEST(test_share_batch_lies)
 }
 
 
-/* the formula of the count, against the rule */
+/* compares the formula of the count with the rule */
 TEST(test_share_batch_told)
 {
     uint32_t  i, from, end, n;

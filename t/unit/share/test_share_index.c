@@ -5,10 +5,10 @@
 
 
 /*
- * What one table tells another of what it knows, with as many peers as there may
- * be, under other numbers there: holders and their ages are the same; peers that
- * have the same bits in a line's ids are told apart; a line that says nonsense
- * names nobody.
+ * One table publishes its entries to another one, which has as many peers as
+ * possible in other slots: holders and their ages are equal.  Peers with equal
+ * bits in a line's ids are distinguished.  A line with invalid words has no
+ * peers.
  */
 
 
@@ -26,7 +26,7 @@
 
 static kvr_index_t  *table[2];
 static uint64_t      chain[CHAINS][LENGTH];
-static uint16_t      number[PEERS];      /* of a peer in the second table */
+static uint16_t      number[PEERS];      /* slot in the second table */
 static util_rng_t    rng;
 
 
@@ -96,7 +96,7 @@ insert(unsigned c, unsigned peer)
 }
 
 
-/* the first table tells all that it knows; returns how many entries */
+/* publishes all entries of the first table; returns their number */
 static unsigned
 tell(void)
 {
@@ -131,7 +131,7 @@ tell(void)
 }
 
 
-/* each chain has holders whose numbers differ by 128, 256 and by little */
+/* each chain has holders whose slots differ by 128, 256 and by little */
 TEST(test_share_index_same)
 {
     unsigned  c, k, peer, known, gone;
@@ -153,7 +153,7 @@ TEST(test_share_index_same)
         }
     }
 
-    util_check(tell() > CHAINS * LENGTH, "all that is known is told");
+    util_check(tell() > CHAINS * LENGTH, "all entries are published");
 
     known = 0;
     gone = 0;
@@ -172,7 +172,7 @@ TEST(test_share_index_same)
 
     util_check(known > 3 * CHAINS && gone, "%u, %u", known, gone);
 
-    /* and is as old: both forget it at the same time */
+    /* equally old: both forget it at the same time */
 
     for (peer = 0; peer < PEERS; peer++) {
         kvr_index_extend(table[0], &chain[0][0], 0, 0, CAPACITY - 100, peer, 0);
@@ -190,7 +190,7 @@ TEST(test_share_index_same)
 }
 
 
-/* only of the peer that is meant, and only as young as that */
+/* only the peer in question, and only if as recent */
 TEST(test_share_index_undo)
 {
     unsigned  n;
@@ -216,8 +216,8 @@ TEST(test_share_index_undo)
 
 
 /*
- * Who was killed between ids and stamp may leave a number that no peer has: the
- * seven bits of one and the two of another.
+ * A process that is killed between ids and stamp can leave a slot that no peer
+ * has: seven bits of one slot and two of another.
  */
 TEST(test_share_index_nonsense)
 {
@@ -229,7 +229,7 @@ TEST(test_share_index_nonsense)
     insert(0, 127);
     told = 0;
 
-    /* what stands behind the peers looks like one of them */
+    /* memory after the peers looks like one of them */
 
     util_check((uint8_t *) (kvr_index_peer(table[0], 511) + 1)
                <= (uint8_t *) table[0] + kvr_index_size(LINES, PEERS), "room");

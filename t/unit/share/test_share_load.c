@@ -5,8 +5,9 @@
 
 
 /*
- * What hosts tell that a decision weighs, beside what caches hold: the load of
- * others, unless it is old; how many ask for a beginning; who has had work.
+ * Published state of a decision besides cached blocks: the load of other
+ * hosts, unless it is old; the number of requests with a prefix; the peers
+ * that got work.
  */
 
 
@@ -14,7 +15,7 @@
 #include "share/hosts.h"
 
 
-/* requests of the last minute that had the beginning c, at a host */
+/* returns a host's requests of the last minute with the prefix c */
 static double
 hot(unsigned h, const uint64_t *c)
 {
@@ -31,7 +32,7 @@ TEST(test_share_load)
     unsigned        h, i;
     kvr_load_sum_t  sum;
 
-    /* all know each other */
+    /* all hosts know each other */
 
     for (h = 0; h < HOSTS; h++) {
         flush(h, 0);
@@ -41,10 +42,10 @@ TEST(test_share_load)
                      kvr_registry_resident(host[h].zone.registry,
                                            host[h].number[1]), 1, 5000);
         util_check(kvr_share_due(&host[h].self, &host[h].owner, now),
-                   "it has changed");
+                   "a change is due");
         flush(h, 0);
         util_check(!kvr_share_due(&host[h].self, &host[h].owner, now),
-                   "nothing is to be told");
+                   "nothing is due");
     }
 
     for (i = 0; i < 3; i++) {
@@ -56,14 +57,14 @@ TEST(test_share_load)
                        "host %u: %u, %lu", h, sum.active,
                        (unsigned long) sum.pending);
             util_check(kvr_load_get(host[h].zone.load, host[h].number[1])
-                       .active == 6, "all that there is");
+                       .active == 6, "requests of all hosts");
             util_check(kvr_load_here(host[h].zone.load, host[h].number[1])
-                       .active == h + 1, "what is here");
-            util_check(elsewhere(h, 2).active == 0, "of another peer");
+                       .active == h + 1, "requests of this host");
+            util_check(elsewhere(h, 2).active == 0, "another peer");
             util_check(kvr_get(&host[h].self.share->stats.hosts) == 2, "hosts");
         }
 
-        /* what is heard is not told as one's own */
+        /* loads of others are not published as its own */
 
         now += KVR_SHARE_BEAT;
 
@@ -74,7 +75,7 @@ TEST(test_share_load)
         }
     }
 
-    /* one is silent, one says good-bye */
+    /* one host is silent, one leaves */
 
     now += LEASE;
     flush(0, 0);
@@ -82,8 +83,8 @@ TEST(test_share_load)
     kvr_share_tick(&host[0].self, &host[0].owner, now);
     kvr_share_tick(&host[2].self, &host[2].owner, now);
 
-    util_check(elsewhere(0, 1).active == 0, "both are gone");
-    util_check(elsewhere(2, 1).active == 1, "one is here");
+    util_check(elsewhere(0, 1).active == 0, "both have left");
+    util_check(elsewhere(2, 1).active == 1, "one is left");
 
     now += KVR_SHARE_FORGET;
     kvr_share_tick(&host[0].self, &host[0].owner, now);
@@ -100,7 +101,7 @@ TEST(test_share_load)
 }
 
 
-/* it counts when it is heard, not when somebody looks around */
+/* loads count when they are read, not only at a tick */
 TEST(test_share_load_now)
 {
     kvr_load_add(host[0].zone.load, host[0].zone.row, host[0].number[3], 4,
@@ -120,7 +121,7 @@ TEST(test_share_load_now)
     util_check(elsewhere(1, 3).active == 2 && elsewhere(1, 3).pending == 1500,
                "%u", elsewhere(1, 3).active);
 
-    /* who says good-bye has nothing in flight */
+    /* a host that leaves has nothing in flight */
 
     flush(0, KVR_SHARE_BYE);
     util_check(elsewhere(1, 3).active == 1, "%u", elsewhere(1, 3).active);
@@ -128,14 +129,14 @@ TEST(test_share_load_now)
 
 
 /*
- * Loads that come too late are worse than none: a host that hears late by what
- * it tells itself believes nobody's, and one that tells late is not believed.
+ * Old loads are worse than none.  A host that reads its own batches late uses
+ * no other host's loads, and a host that publishes late is not used.
  */
 TEST(test_share_load_late)
 {
     size_t  len;
 
-    /* all are heard of */
+    /* all hosts know each other */
 
     flush(0, 0);
     flush(1, 0);
@@ -144,9 +145,9 @@ TEST(test_share_load_late)
     kvr_load_add(host[0].zone.load, host[0].zone.row, host[0].number[3], 4,
                  4000);
     flush(0, 0);
-    util_check(elsewhere(1, 3).active == 4, "told");
+    util_check(elsewhere(1, 3).active == 4, "published");
 
-    /* host 1 has told something that does not come back to it */
+    /* host 1 has published a batch that it does not read back */
 
     len = kvr_share_frame(&host[1].self, &host[1].owner, buffer, 0, now, 1000);
     kvr_share_acked(&host[1].self, &host[1].owner);
@@ -157,9 +158,9 @@ TEST(test_share_load_late)
     now++;
     kvr_share_tick(&host[1].self, &host[1].owner, now);
     util_check(elsewhere(1, 3).active == 0, "late");
-    util_check(kvr_get(&host[1].self.share->stats.late) == 1, "and said so");
+    util_check(kvr_get(&host[1].self.share->stats.late) == 1, "and reported");
 
-    /* it comes after all, which says how late all else is */
+    /* it reads its batch after all, and knows the lag of all others */
 
     (void) kvr_share_apply(&host[1].self, &host[1].owner, (uint8_t *) buffer,
                            len, now, 1000);
@@ -169,31 +170,31 @@ TEST(test_share_load_late)
                == KVR_SHARE_OLD + 1, "%lu ms", (unsigned long)
                kvr_get(&host[1].self.share->stats.lag_ms));
 
-    /* it says so too, and is not believed */
+    /* its lag is published, so its loads are not used */
 
     kvr_load_add(host[1].zone.load, host[1].zone.row, host[1].number[2], 7, 70);
     len = kvr_share_frame(&host[1].self, &host[1].owner, buffer, 0, now, 1000);
     kvr_share_acked(&host[1].self, &host[1].owner);
     (void) kvr_share_apply(&host[0].self, &host[0].owner, (uint8_t *) buffer,
                            len, now, 1000);
-    util_check(elsewhere(0, 2).active == 0, "not believed");
+    util_check(elsewhere(0, 2).active == 0, "not used");
 
-    /* lessons are */
+    /* its index updates are */
 
     util_check(kvr_get(&host[0].self.share->stats.batches_applied) >= 3,
                "heard");
 
-    /* what comes back at once ends that */
+    /* a batch that returns at once ends this */
 
     (void) kvr_share_apply(&host[1].self, &host[1].owner, (uint8_t *) buffer,
                            len, now, 1000);
     util_check(elsewhere(1, 3).active == 4, "in time again");
     flush(1, 0);
-    util_check(elsewhere(0, 2).active == 7, "and believed");
+    util_check(elsewhere(0, 2).active == 7, "and used");
 }
 
 
-/* a beginning that a third of the requests here have had counts as often */
+/* a prefix of a third of the requests here counts for all hosts */
 TEST(test_share_hot)
 {
     double              there;
@@ -224,13 +225,13 @@ TEST(test_share_hot)
     }
 
     util_check(hot(0, chain[2]) > 0 && hot(1, chain[2]) < 0.5,
-               "what nobody told");
+               "not published");
     util_check(kvr_get(&host[0].self.share->stats.applied) == 0,
-               "it is no lesson");
+               "not an index update");
 }
 
 
-/* a peer that another host gives work does not rest, nor is it the next one */
+/* a peer with work from another host does not rest, and is not next */
 TEST(test_share_given)
 {
     uint32_t           a, b;

@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_counter: the table of the status's numbers, and its reset */
+/* kvr_counter: the table of the status's counters, and its reset */
 
 
 #include "util.h"
@@ -38,7 +38,7 @@ TEST(test_counter_rows)
 
         util_check((a->n == 0) == (a->name == NULL)
                    && (a->n == 0) == (a->by == NULL),
-                   "row %u: places have names", i);
+                   "row %u: values have names", i);
 
         if (a->metric == NULL) {
             util_check(a->help == NULL && a->label == NULL, "row %u", i);
@@ -52,7 +52,7 @@ TEST(test_counter_rows)
         util_check(a->help || (a->label && a->metric_type == a[-1].metric_type),
                    "row %u: \"%s\" has no label", i, a->metric);
 
-        /* as Prometheus would have it */
+        /* as Prometheus requires */
 
         k = (uint32_t) strlen(a->metric);
         util_check((a->metric_type == KVR_COUNTER_COUNT
@@ -61,7 +61,7 @@ TEST(test_counter_rows)
                    "row %u: \"%s\" is no counter", i, a->metric);
     }
 
-    /* nothing is called as another is */
+    /* all names differ */
 
     for (i = 0; i < kvr_counter_rows; i++) {
         for (k = 0; k < i; k++) {
@@ -124,7 +124,7 @@ TEST(test_counter_values)
         util_check(kvr_counter_get(row, NULL, 0) == 0, "nothing: row %u", i);
 
         if (same(row->json, "responses") && row->group == KVR_COUNTER_MEMBER) {
-            util_check(kvr_counter_get(row, &member, 1) == 0, "a place");
+            util_check(kvr_counter_get(row, &member, 1) == 0, "a value");
             util_check(kvr_counter_get(row, &member, 2) == 9, "the next");
 
         } else if (same(row->json, "requests")
@@ -133,7 +133,7 @@ TEST(test_counter_values)
             util_check(kvr_counter_get(row, &member, 0) == 7, "8 bytes");
 
         } else if (same(row->json, "header_time")) {
-            util_check(kvr_counter_get(row, &member, 0) == 4, "how many");
+            util_check(kvr_counter_get(row, &member, 0) == 4, "the count");
             util_check(kvr_counter_sum(row, &member) == 1000, "their time");
 
         } else if (same(row->json, "running")) {
@@ -149,7 +149,7 @@ TEST(test_counter_values)
 }
 
 
-/* whether all of a part of a structure has this byte */
+/* returns whether all bytes of a part of a structure have this value */
 static int
 filled(const void *p, size_t size, uint8_t byte)
 {
@@ -163,7 +163,7 @@ filled(const void *p, size_t size, uint8_t byte)
 }
 
 
-/* a counter without a row would stay, and other fields are kept */
+/* a counter without a row would stay; other fields are kept */
 TEST(test_counter_reset)
 {
     size_t             padding;
@@ -179,10 +179,10 @@ TEST(test_counter_reset)
     padding = offsetof(kvr_member_t, received) + sizeof(member.received);
 
     util_check(filled(&member, offsetof(kvr_member_t, requests), 0xff),
-               "a seat's names");
+               "a member's names");
     util_check(filled(&member.requests,
                       padding - offsetof(kvr_member_t, requests), 0),
-               "a seat's counters");
+               "a member's counters");
 
     memset((void *) &stats, 0xff, sizeof(kvr_stats_t));
     kvr_counter_reset(KVR_COUNTER_STATS, &stats);
@@ -200,7 +200,7 @@ TEST(test_counter_reset)
     util_check(filled((uint8_t *) &feedback + offsetof(kvr_feedback_t, clock),
                       offsetof(kvr_feedback_t, bytes)
                       - offsetof(kvr_feedback_t, clock), 0xff),
-               "what was learned");
+               "learned state");
 
     memset((void *) &s, 0xff, sizeof(kvr_engine_t));
     kvr_counter_reset(KVR_COUNTER_HEALTH, &s);
@@ -209,7 +209,7 @@ TEST(test_counter_reset)
     kvr_counter_reset(KVR_COUNTER_ENGINE, &s);
     util_check(s.asked == 0 && s.failed == 0, "probes");
     util_check(s.hits && s.queries && s.preemptions && s.running && s.health,
-               "what the engine told");
+               "the engine's reports");
 }
 
 

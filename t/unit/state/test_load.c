@@ -5,9 +5,9 @@
 
 
 /*
- * kvr_load: words and rows in one process, and then many processes that count,
- * claim, sweep and are killed while they do; test_steps.c does the same step by
- * step.
+ * kvr_load: words and rows in one process, then many processes that count,
+ * claim, sweep and are killed meanwhile; test_load_steps.c does the same step
+ * by step.
  */
 
 
@@ -34,7 +34,7 @@
 #define SERIALS     4096
 
 
-/* a table that ends where its memory ends */
+/* makes a table at the end of its memory */
 static kvr_load_t *
 table(uint32_t rows, uint32_t columns)
 {
@@ -89,7 +89,7 @@ TEST(test_load_words)
 
     for (n = 0; n < 2; n++) {
 
-        /* a row of its own, then the shared one */
+        /* rows of its own, then the shared one */
 
         for (k = 0, row = 0; k < (n ? ROWS : 1); k++) {
             row = kvr_load_claim(load, OWNER(k + n), 1);
@@ -106,7 +106,7 @@ TEST(test_load_words)
         check_sum(load, 4, 0, 0);
         check_sum(load, 6, 0, 0);
 
-        /* neither half borrows from the other */
+        /* neither half of a word borrows from the other */
 
         kvr_load_add(load, row, 5, 0, -601);
         check_sum(load, 5, 3, 0);
@@ -125,7 +125,7 @@ TEST(test_load_words)
                      -(int64_t) KVR_LOAD_BYTES_MASK);
         check_sum(load, 5, 0, 0);
 
-        /* against plain numbers */
+        /* compared with plain numbers */
 
         a = 0;
         p = 0;
@@ -184,7 +184,7 @@ TEST(test_load_layout)
                       + (uint64_t) column * (rows + 1));
         }
 
-        /* owners write all the time: none to the cache line of another */
+        /* processes write often: no cache line has words of two of them */
 
         util_check(load->stride % 8 == 0 && load->stride >= columns,
                    "stride %u", load->stride);
@@ -194,7 +194,7 @@ TEST(test_load_layout)
 }
 
 
-/* simulated processes: those from a number on are alive */
+/* simulated processes: those from this number on are alive */
 
 typedef struct {
     uint64_t         dead[4];
@@ -203,9 +203,9 @@ typedef struct {
     unsigned         told;
     uint64_t         active;
     uint64_t         pending;
-    unsigned         others;     /* count in the same columns */
+    unsigned         others;     /* processes that count in the same columns */
     unsigned         dropped;
-    unsigned  busy;              /* postpones after so many bytes */
+    unsigned  busy;              /* postpones after this many bytes */
     kvr_load_t      *load;
 } world_t;
 
@@ -238,7 +238,7 @@ drop(void *data, kvr_load_row_t *row)
     w->dropped++;
 
     util_check(row->held == 5, "held %llu", (unsigned long long) row->held);
-    util_check(row->sweeper != 0 && row->owner != 0, "the row was given up");
+    util_check(row->sweeper != 0 && row->owner != 0, "the row was released");
 
     if (w->busy) {
         return KVR_AGAIN;
@@ -258,12 +258,12 @@ heal(void *data, kvr_load_row_t *row, uint32_t column, _Atomic uint64_t *word)
 
     w = data;
 
-    util_check(row->sweeper != 0 && row->owner != 0, "the row was given up");
+    util_check(row->sweeper != 0 && row->owner != 0, "the row was released");
     util_check(row->generation == 9, "generation %llu",
                (unsigned long long) row->generation);
-    util_check(row->held == 0 || w->busy, "it is held still");
+    util_check(row->held == 0 || w->busy, "it is still held");
 
-    /* what it subtracts before is gone, the rest stays */
+    /* the part that it subtracts first is gone, the rest stays */
 
     if (w->busy) {
         *word -= w->busy;
@@ -317,7 +317,7 @@ TEST(test_load_sweep)
     util_check(kvr_load_sweep(load, OWNER(0), alive, drop, heal, &w) == 2,
                "two");
     util_check(w.told == 4 && w.active == 4 && w.pending == 101 + 103 + 14,
-               "told %u: %llu %llu", w.told, (unsigned long long) w.active,
+               "reported %u: %llu %llu", w.told, (unsigned long long) w.active,
                (unsigned long long) w.pending);
     util_check(kvr_load_sweep(load, OWNER(0), alive, drop, heal, &w) == 0,
                "again");
@@ -328,7 +328,7 @@ TEST(test_load_sweep)
         util_check(load->row[n].sweeper == 0, "sweeper of %u", n);
     }
 
-    /* the lowest free row is next; without a healer nothing is called */
+    /* the lowest free row is next; without a healer there are no calls */
 
     util_check(kvr_load_claim(load, OWNER(4), 9) == 1, "lowest");
     kvr_load_add(load, 1, 3, 5, 5);
@@ -339,7 +339,7 @@ TEST(test_load_sweep)
                && w.told == 0, "no healer");
     check_sum(load, 3, 0, 0);
 
-    /* a process does not sweep its own row, dead as it may look */
+    /* a process does not sweep its own row, even if it looks dead */
 
     w.dead[0] = OWNER(0);
     util_check(kvr_load_sweep(load, OWNER(0), alive, drop, heal, &w) == 0,
@@ -348,7 +348,7 @@ TEST(test_load_sweep)
 }
 
 
-/* postponed work is done by another sweep, once */
+/* another sweep does the postponed work, once */
 TEST(test_load_sweep_again)
 {
     world_t      w = { 0 };
@@ -363,7 +363,7 @@ TEST(test_load_sweep_again)
     kvr_load_add(load, 0, 3, 2, 10);
     kvr_load_add(load, 0, 5, 1, 20);
 
-    /* the living are left alone */
+    /* live processes are left alone */
 
     kvr_load_hold(load, 0, 5);
     kvr_load_sweep(load, OWNER(2), alive, drop, heal, &w);
@@ -380,13 +380,13 @@ TEST(test_load_sweep_again)
     check_sum(load, 3, 2, 7);
     check_sum(load, 5, 1, 17);
 
-    /* so another process may do it */
+    /* so another process can do it */
 
     w.busy = 0;
 
     util_check(kvr_load_sweep(load, OWNER(3), alive, drop, heal, &w) == 1
                && w.dropped == 2, "now");
-    util_check(w.active == 3 && w.pending == 30, "told %llu %llu",
+    util_check(w.active == 3 && w.pending == 30, "reported %llu %llu",
                (unsigned long long) w.active, (unsigned long long) w.pending);
     util_check(load->row[0].owner == 0 && load->row[0].held == 0
                && !kvr_load_used(load, 7), "free");
@@ -411,7 +411,7 @@ TEST(test_load_sweep_again)
 }
 
 
-/* a process id is used again: the start time distinguishes them */
+/* a process id is reused: the start time differs */
 TEST(test_load_pid_reuse)
 {
     world_t           w = { 0 };
@@ -457,7 +457,7 @@ TEST(test_load_exhausted)
                    "claim %u", n);
     }
 
-    /* processes without a row share one, which counts and is never swept */
+    /* processes without a row share one; it counts, and is never swept */
 
     kvr_load_add(load, 2, 9, 3, 300);
     kvr_load_add(load, 2, 9, -1, -100);
@@ -473,7 +473,7 @@ TEST(test_load_exhausted)
                "one");
     check_sum(load, 9, 2, 200);
 
-    /* it keeps all names that any of its processes has had */
+    /* it keeps all names that any of its processes had */
 
     memset(names, 0, sizeof(names));
     names[2] = 1ULL << 62;
@@ -487,10 +487,10 @@ TEST(test_load_exhausted)
                "names");
 
     kvr_load_release(load, 2);
-    util_check(kvr_load_used(load, 190), "shared names are not given back");
+    util_check(kvr_load_used(load, 190), "shared names are kept");
     check_sum(load, 9, 2, 200);
 
-    /* a process that starts when there is room again has its own row */
+    /* a process that starts when there is a free row gets its own */
 
     util_check(kvr_load_claim(load, OWNER(7), 9) == 0, "row");
 }
@@ -498,8 +498,8 @@ TEST(test_load_exhausted)
 
 /*
  * Processes.  A worker claims a row, which must be clean and stay its own, and
- * counts; sweepers sweep all the time; any of them can be killed at any moment.
- * In the end the sums equal the counts of the survivors.
+ * counts.  Sweepers sweep all the time.  Any process can be killed at any
+ * time. In the end the sums equal the counts of the survivors.
  */
 
 typedef struct {
@@ -508,7 +508,7 @@ typedef struct {
     _Atomic uint32_t   errors;
     _Atomic uint32_t   swept;
     _Atomic uint32_t   live[SERIALS];    /* by serial number: not yet reaped */
-    _Atomic uint32_t   counts[SERIALS];  /* it has a row */
+    _Atomic uint32_t   counts[SERIALS];  /* process with a row */
     _Atomic uint64_t  active[SERIALS];   /* its count when it stops */
     _Atomic uint64_t   pending[SERIALS];
 } yard_t;
@@ -583,7 +583,7 @@ worker(uint32_t serial)
             }
         }
 
-        /* in and out; some of it stays */
+        /* in and out; some requests stay */
 
         column = util_below(&r, COLUMNS);
         a = util_below(&r, 3);
@@ -621,7 +621,7 @@ hire(uint32_t serial, unsigned sweeps)
 
     if (pid == 0) {
 
-        /* or the one that kills has no turn among all these */
+        /* otherwise the killing process gets no CPU among all these */
 
         (void) !nice(10);
 
@@ -666,7 +666,7 @@ TEST(test_load_kills)
 
     kills = util_cases(500);
 
-    /* one or several at a time, since each needs a turn to die */
+    /* one or several at a time: each needs CPU time to die */
 
     for (k = 0; k < kills; k += last - first) {
 
@@ -684,7 +684,7 @@ TEST(test_load_kills)
             atomic_store(&yard->live[who[i]], 0);
         }
 
-        /* there are more rows than workers, once the dead ones are swept */
+        /* there are more rows than workers, once dead ones are swept */
 
         kvr_load_sweep(yard->load, kvr_load_owner(getpid(), 0), yard_alive,
                        NULL, NULL, NULL);
@@ -734,9 +734,9 @@ TEST(test_load_kills)
                (unsigned long long) sum_pending, (unsigned long long) active,
                (unsigned long long) pending);
 
-    util_check(yard->swept || kills < 100, "nothing was ever swept");
+    util_check(yard->swept || kills < 100, "no row was swept");
 
-    /* the last ones go too: nothing is left of any */
+    /* the last workers end too: no count is left */
 
     for (i = 0; i < WORKERS; i++) {
         yard->live[who[i]] = 0;

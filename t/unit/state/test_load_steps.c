@@ -5,13 +5,13 @@
 
 
 /*
- * kvr_index, kvr_load and kvr_registry while processes overtake each other, or
- * are killed, between any two of their accesses to shared memory.
+ * kvr_index, kvr_load and kvr_registry, while processes overtake each other or
+ * are killed between any two accesses to shared memory.
  *
- * The three files are compiled into this one with atomic accesses at which the
- * scheduler below may switch to another coroutine, or never return to this
- * one. A seed repeats a run exactly.  Accesses happen in program order;
- * reordering by weaker machines is not tried here.
+ * The three files are compiled into this one, with atomic accesses at which
+ * the scheduler below can switch to another coroutine, or never return to this
+ * one.  A seed repeats a run exactly.  Accesses happen in program order;
+ * reordering by weaker machines is not tested.
  */
 
 
@@ -88,12 +88,12 @@ typedef struct {
 
 static thread_t     threads[THREADS];
 static ucontext_t   scheduler;
-static unsigned     current = THREADS;  /* no steps but in a thread */
+static unsigned     current = THREADS;  /* no steps outside a thread */
 static util_rng_t   rng;
 
-static unsigned  turn_rate;      /* a switch at one of so many accesses */
-static unsigned  kill_rate;      /* a kill at one of so many switches */
-static unsigned  stop_at;        /* or one switch, after so many accesses */
+static unsigned  turn_rate;      /* a switch at one of this many accesses */
+static unsigned  kill_rate;      /* a kill at one of this many switches */
+static unsigned  stop_at;        /* or one switch after so many accesses */
 static unsigned     steps;
 
 
@@ -166,7 +166,7 @@ start(unsigned n, void (*run)(unsigned self))
 }
 
 
-/* until it gives way, ends or is killed */
+/* runs a thread until it yields, ends or is killed */
 static void
 resume(unsigned n)
 {
@@ -176,7 +176,7 @@ resume(unsigned n)
 }
 
 
-/* all of the first n, in any order, until none is left running */
+/* runs the first n threads in random order until none is left */
 static void
 run_all(unsigned n)
 {
@@ -205,7 +205,7 @@ run_all(unsigned n)
 /*
  * The index: few lines and slots, many keys and peers.  For each key and peer
  * the test knows whether the block was inserted since the peer's last restart,
- * or is just being inserted.
+ * or is being inserted now.
  */
 
 #define KEYS        12
@@ -223,11 +223,11 @@ typedef struct {
 static kvr_index_t  *ix;
 static uint64_t      keys[KEYS];
 static uint8_t       given[KEYS][PEERS];
-static uint32_t      inserted[KEYS][PEERS];  /* how often, to see changes */
+static uint32_t      inserted[KEYS][PEERS];  /* counts, to see changes */
 static lesson_t  flying[THREADS];    /* inserts in progress: n is not 0 */
 
 static uint64_t      credits;
-static uint64_t      tags;                 /* wrong ones */
+static uint64_t      tags;                 /* wrong hints */
 
 
 static void
@@ -258,7 +258,7 @@ index_start(unsigned prompts)
         kvr_index_capacity(ix, i, CAPACITY, KVR_INDEX_ASSUMED);
     }
 
-    /* every other time one of two, for lines that are full */
+    /* half of the time one of two keys, so that lines are full */
 
     for (i = 0; i < prompts; i++) {
         k = util_below(&rng, i & 1 ? KEYS : 2);
@@ -303,7 +303,7 @@ index_learn(unsigned self)
 }
 
 
-    /* an insert from before a flush is forgotten when it ends */
+    /* an insert from before a flush does not count when it ends */
 static void
 index_flush(void)
 {
@@ -380,7 +380,7 @@ index_thread(unsigned self)
 }
 
 
-/* at rest: each line is sound and true */
+/* at rest: each line is valid and right */
 static void
 index_check(void)
 {
@@ -408,9 +408,9 @@ index_check(void)
             /* void */
         }
 
-        util_check(k < KEYS, "line %u has a strange key", i);
+        util_check(k < KEYS, "line %u has an unknown key", i);
         util_check(((line->ids ^ line->key) & KVR_INDEX_TAG) == 0,
-                   "line %u has the ids of another block", i);
+                   "line %u has ids of another block", i);
         util_check(line->mask >> PEERS == 0, "line %u: mask", i);
 
         for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
@@ -422,7 +422,7 @@ index_check(void)
                "%llu wrong hints are left though nobody was killed",
                (unsigned long long) (tags - before));
 
-    /* claims of the dead go, then there is room for anything */
+    /* claims of killed processes expire, then there is room again */
 
     ix->clock += 2 * KVR_INDEX_CLAIM;
 
@@ -438,7 +438,7 @@ index_check(void)
 
     kvr_index_insert(ix, keys, 1, 1, 3, 0, &undo);
     (void) kvr_index_lookup(ix, keys, 1, util_set(1U << 3), matched);
-    util_check(matched[3] == 1, "a lesson was not taken");
+    util_check(matched[3] == 1, "an insert was not stored");
 }
 
 
@@ -482,8 +482,8 @@ TEST(test_steps_index)
 
 
 /*
- * Kills as well: a wrong holder takes two processes in a window of a few steps,
- * one of which dies there.  Measured: 1 in 2 * 10^7.
+ * With kills: a wrong holder needs two processes in a window of a few steps,
+ * and one of them dies there.  Measured: 1 in 2 * 10^7.
  */
 TEST(test_steps_index_kills)
 {
@@ -494,8 +494,8 @@ TEST(test_steps_index_kills)
 
 
 /*
- * One is stopped after each of its steps in turn, another completes its work,
- * then the first one continues, or does not.
+ * One thread is stopped after each of its steps in turn, another one does all
+ * its work, then the first one continues, or does not.
  */
 
 static uint64_t  first_seed, second_seed;
@@ -582,8 +582,8 @@ TEST(test_steps_index_each)
 
 
 /*
- * The load table: processes that claim a row, count, sweep the dead, and are
- * killed or exit.
+ * The load table: processes that claim a row, count, sweep dead processes, and
+ * are killed or exit.
  */
 
 #define ROWS        3
@@ -596,20 +596,20 @@ static uint8_t       lives[SERIALS];
 static unsigned      owner_of[THREADS];
 
 
-/* a lock like nginx's: readers, or -1; and what its holders have noted */
+/* a lock like nginx's: readers, or -1; and its holders' records */
 
 #define WRITER  ((uint64_t) -1)
 
 typedef enum {
     AWAY = 0,
-    UNNOTED,        /* held, and not noted yet */
+    UNNOTED,        /* held, not recorded yet */
     NOTED
 } holding_e;
 
 static uint64_t      lock;
 static holding_e     holding[THREADS + 1];
 static uint64_t  inside[THREADS];    /* the mode of the lock */
-static int           lost;              /* by one that was killed unnoted */
+static int           lost;              /* by one killed before it recorded */
 
 
 static int
@@ -651,7 +651,7 @@ load_drop(void *data, kvr_load_row_t *row)
 }
 
 
-/* takes the lock if it can be had, and is never in it with another's writer */
+/* takes the lock if it is free, and is never in it with a writer */
 static void
 lock_use(unsigned self, uint32_t row)
 {
@@ -682,7 +682,7 @@ lock_use(unsigned self, uint32_t row)
     kvr_load_hold(load, row, 0);
     holding[self] = UNNOTED;
 
-        /* others may enter before it continues */
+        /* others can enter before it continues */
 
     step();
     inside[self] = 0;
@@ -739,11 +739,11 @@ load_thread(unsigned self)
 
         for (column = 0; column < COLUMNS; column++) {
             util_check(__atomic_load_n(&words[column], SC) == word[column],
-                       "row %u was changed by another", row);
+                       "another process changed row %u", row);
         }
 
         util_check(__atomic_load_n(&load->row[row].owner, SC) == owner,
-                   "row %u was taken", row);
+                   "another process took row %u", row);
     }
 
     if (util_below(&rng, 2)) {
@@ -793,7 +793,7 @@ load_case(const char *name, unsigned i, unsigned turns, unsigned kills)
         start(t, load_thread);
     }
 
-    /* the dead are followed by others */
+    /* new processes replace the dead ones */
 
     for ( ;; ) {
         live = 0;
@@ -868,8 +868,8 @@ TEST(test_steps_load_kills)
 
 
 /*
- * The registry: one that has the mutex is killed at each of its steps, and the
- * next one gets it.
+ * The registry: a process with the mutex is killed at each of its steps, and
+ * the next process gets the mutex.
  */
 
 #define REG_PEERS   3
@@ -907,7 +907,7 @@ reg_thread(unsigned self)
 }
 
 
-/* a name has one number, a number one name, a member one peer and upstream */
+/* a name has one slot, a slot one name, a member one peer and one upstream */
 static void
 reg_check(void)
 {
@@ -923,7 +923,7 @@ reg_check(void)
                             reg->peer[k].len) == 0);
         }
 
-        util_check(n <= 1, "%s is there %u times", reg_name[i], n);
+        util_check(n <= 1, "%s has %u slots", reg_name[i], n);
     }
 
     for (k = 0; k < REG_PEERS; k++) {
@@ -940,7 +940,7 @@ reg_check(void)
             }
         }
 
-        util_check(i < 8, "peer %u has a strange name", k);
+        util_check(i < 8, "peer %u has an unknown name", k);
     }
 
     for (i = 0; i < reg->max_members; i++) {
@@ -957,7 +957,7 @@ reg_check(void)
             t = &reg->member[k];
 
             util_check(!t->used || t->peer != s->peer
-                       || t->upstream != s->upstream, "seats %u and %u", i, k);
+                       || t->upstream != s->upstream, "members %u, %u", i, k);
         }
     }
 }
@@ -1000,7 +1000,7 @@ TEST(test_steps_registry)
             (void) kvr_load_claim(load, kvr_load_owner(1, 1), 1);
             (void) kvr_load_claim(load, kvr_load_owner(2, 1), 1);
 
-            /* three peers of row 0, of which it keeps the first one */
+            /* three peers of row 0, which keeps the first one */
 
             for (p = 0; p < REG_PEERS; p++) {
                 util_check(reg_enter(0, p, p) == p, "%u", p);
@@ -1028,14 +1028,14 @@ TEST(test_steps_registry)
 
             reg_check();
 
-            /* it is swept, as if by the next one, which then has its turn */
+            /* the next process sweeps it, and then has its turn */
 
             lives[1] = 1;
             lives[2] = 0;
             kvr_load_sweep(load, kvr_load_owner(1, 1), load_alive, NULL, NULL,
                            NULL);
 
-            util_check(reg_enter(0, 0, 0) == 0, "the one that is named");
+            util_check(reg_enter(0, 0, 0) == 0, "the peer in use");
 
             for (p = 3; p < 5; p++) {
                 id = reg_enter(0, p, 2);
@@ -1047,7 +1047,7 @@ TEST(test_steps_registry)
                                                strlen(reg_name[p]));
                 util_check(found == id, "%u, not %u", found, id);
 
-            /* what was known of the old one does not count for the new one */
+            /* the old peer's blocks do not count for the new one */
 
                 block = (1ULL << 40) + id;
                 (void) kvr_index_lookup(ix, &block, 1, kvr_set_of(id),
@@ -1059,7 +1059,7 @@ TEST(test_steps_registry)
 
             block = 1ULL << 40;
             (void) kvr_index_lookup(ix, &block, 1, util_set(1), matched);
-            util_check(matched[0] == 1, "the one that is named was flushed");
+            util_check(matched[0] == 1, "the peer in use was flushed");
         }
 
         most = kvr_max(most, k);

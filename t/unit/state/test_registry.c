@@ -5,9 +5,9 @@
 
 
 /*
- * kvr_registry: numbers that stay with their names, and to whom they go when
- * there are no others.  What a writer killed halfway leaves is made by hand
- * here; test_steps.c kills one at each step.
+ * kvr_registry: slots stay with their names; which slots are reused when none
+ * is free.  This test makes the state of a writer that was killed halfway by
+ * hand; test_load_steps.c kills one at each step.
  */
 
 
@@ -78,7 +78,7 @@ find(zone_t *z, const char *name)
 }
 
 
-/* the row names nothing any more */
+/* the row has no more names */
 static void
 unname(zone_t *z, uint32_t row)
 {
@@ -88,7 +88,7 @@ unname(zone_t *z, uint32_t row)
 }
 
 
-/* what the index knows of a peer: one block */
+/* inserts a block of a peer, to see whether the index keeps it */
 static void
 teach(zone_t *z, uint32_t id, uint64_t block)
 {
@@ -114,7 +114,7 @@ TEST(test_registry_peers)
 
     zone_make(&z, 64);
 
-    util_check(find(&z, "10.0.0.1:8000") == NONE, "nobody yet");
+    util_check(find(&z, "10.0.0.1:8000") == NONE, "none yet");
 
     a = peer(&z, 0, "10.0.0.1:8000");
     b = peer(&z, 0, "10.0.0.1:80");
@@ -126,23 +126,23 @@ TEST(test_registry_peers)
     util_check(find(&z, "10.0.0.1:800") == NONE, "a part of it");
     util_check(find(&z, "") == NONE, "nothing");
 
-    /* noted in the rows of the callers */
+    /* recorded in the callers' rows */
 
     util_check(kvr_load_names(z.load, 0)[0] == (1ULL << a | 1ULL << b), "row 0");
     util_check(kvr_load_names(z.load, 1)[0] == 1ULL << a, "row 1");
 
-    /* found, but not noted */
+    /* found, but not recorded */
 
     unname(&z, 0);
     unname(&z, 1);
     (void) find(&z, "10.0.0.1:8000");
-    util_check(!kvr_load_used(z.load, a), "find names it");
+    util_check(!kvr_load_used(z.load, a), "find records it");
 
-    /* a removed peer that returns finds what was known */
+    /* a removed peer that returns has its blocks */
 
     teach(&z, a, 777777777777ULL);
 
-    util_check(peer(&z, 0, "10.0.0.1:8000") == a, "another number");
+    util_check(peer(&z, 0, "10.0.0.1:8000") == a, "another slot");
     util_check(knows(&z, a, 777777777777ULL) == 1, "forgotten");
 
     zone_free(&z);
@@ -174,10 +174,10 @@ TEST(test_registry_capacity)
     util_check(peer(&z, 0, "a:1") == a && kvr_index_peer(z.ix, a)->capacity == CAPACITY,
                "changed again");
 
-    /* but the engine knows best */
+    /* the engine's report counts most */
 
     kvr_index_capacity(z.ix, a, 3000, KVR_INDEX_REPORTED);
-    util_check(peer(&z, 0, "a:1") == a, "number");
+    util_check(peer(&z, 0, "a:1") == a, "slot");
     util_check(kvr_index_peer(z.ix, a)->capacity == 3000 && kvr_index_peer(z.ix, a)->source == KVR_INDEX_REPORTED,
                "reported");
 
@@ -208,7 +208,7 @@ TEST(test_registry_names)
     util_check(kvr_registry_find_peer(z.reg, name, KVR_REGISTRY_NAME_LEN - 1)
                == NONE, "cut");
 
-    /* a zero byte is one like any other */
+    /* a zero byte is an ordinary one */
 
     name[1] = '\0';
     b = kvr_registry_peer(z.reg, z.load, 0, z.ix, name, 3, 1);
@@ -216,7 +216,7 @@ TEST(test_registry_names)
     util_check(b != NONE
                && kvr_registry_find_peer(z.reg, name, 3) == NONE, "binary");
 
-    /* upstreams: long ones that differ in their last byte are two */
+    /* upstreams: long names that differ in the last byte are different */
 
     memset(name, 'u', sizeof(name));
 
@@ -253,13 +253,14 @@ TEST(test_registry_seats)
     s[3] = member(&z, 1, b, "two");
 
     for (i = 0; i < 4; i++) {
-        util_check(s[i] < z.reg->max_members, "seat %u", s[i]);
+        util_check(s[i] < z.reg->max_members, "member %u", s[i]);
         util_check(i == 0 || s[i] != s[i - 1], "the same");
         util_check(z.reg->member[s[i]].peer == (i & 1 ? b : a), "peer");
         util_check(kvr_registry_column(z.reg, s[i]) >= z.reg->max_peers
                    && kvr_registry_column(z.reg, s[i]) < kvr_registry_columns(z.reg->max_peers),
                    "column");
-        util_check(kvr_load_used(z.load, kvr_registry_column(z.reg, s[i])), "named");
+        util_check(kvr_load_used(z.load, kvr_registry_column(z.reg, s[i])),
+                   "recorded");
     }
 
     util_check(member(&z, 1, a, "one") == s[0], "another process's");
@@ -269,7 +270,7 @@ TEST(test_registry_seats)
                && z.reg->member[s[2]].upstream != z.reg->member[s[0]].upstream,
                "upstreams");
 
-    /* counters stay as long as the name does */
+    /* counters stay as long as the name */
 
     kvr_add(&z.reg->member[s[0]].requests, 5);
     unname(&z, 0);
@@ -277,7 +278,7 @@ TEST(test_registry_seats)
     util_check(member(&z, 0, a, "one") == s[0]
                && z.reg->member[s[0]].requests == 5, "counters");
 
-    /* unused slots are reused, but only if there are no free ones */
+    /* unused slots are reused only if there are no free ones */
 
     unname(&z, 0);
 
@@ -290,9 +291,9 @@ TEST(test_registry_seats)
                    || z.reg->member[s[0]].requests == 5, "too early: %u", i);
     }
 
-    /* the first four are not named by any row: they went to others, clean */
+    /* no row names the first four: they went to others, cleared */
 
-    util_check(z.reg->member[s[0]].requests == 0, "requests of another");
+    util_check(z.reg->member[s[0]].requests == 0, "requests of another peer");
 
     zone_free(&z);
 }
@@ -309,7 +310,7 @@ TEST(test_registry_reserved)
     a = peer(&z, 0, "a:1");
     s = member(&z, 0, a, "one");
 
-    /* a request that is let in, and not sent yet */
+    /* an admitted request that is not sent yet */
 
     kvr_load_add(z.load, 1, kvr_registry_reserved(z.reg, s), 1, 0);
     unname(&z, 0);
@@ -332,13 +333,13 @@ TEST(test_registry_reserved)
         unname(&z, 0);
     }
 
-    util_check(i < 2 * z.reg->max_members, "it is never used again");
+    util_check(i < 2 * z.reg->max_members, "it is never reused");
 
     zone_free(&z);
 }
 
 
-/* a number is given away only when nothing names it and nothing counts there */
+/* a slot is reused only if no row names it and nothing is counted there */
 TEST(test_registry_reuse)
 {
     unsigned  i;
@@ -355,7 +356,7 @@ TEST(test_registry_reuse)
         util_check(id[i] == i, "%u", id[i]);
         teach(&z, i, 1000000000000ULL + i);
 
-        /* given work in the order c a d b, so that c rests for longest */
+        /* work was given in the order c a d b, so c rests longest */
 
         z.reg->peer[i].given = "\2\4\1\3"[i];
     }
@@ -363,17 +364,17 @@ TEST(test_registry_reuse)
     *z.reg->given = 4;
     s = member(&z, 0, id[2], "up");
 
-    /* all are named: no room, and nothing is changed */
+    /* all are named: no room, and no change */
 
     util_check(peer(&z, 1, "new:1") == NONE, "no room");
-    util_check(kvr_load_names(z.load, 1)[0] == 0, "it is named");
+    util_check(kvr_load_names(z.load, 1)[0] == 0, "it is recorded");
 
     for (i = 0; i < 4; i++) {
         util_check(find(&z, name[i]) == i && knows(&z, i, 1000000000000ULL + i),
                    "%u", i);
     }
 
-    /* c is not named any more, but it has a request; then some bytes */
+    /* c is not named any more, but has a request; then some bytes */
 
     names[0] = 0xb;
     kvr_load_rename(z.load, 0, names);
@@ -397,18 +398,18 @@ TEST(test_registry_reuse)
 
     util_check(n == id[2], "%u", n);
     util_check(find(&z, "c:1") == NONE && find(&z, "new:1") == n, "names");
-    util_check(knows(&z, n, 1000000000002ULL) == 0, "what c knew");
+    util_check(knows(&z, n, 1000000000002ULL) == 0, "blocks of c");
     util_check(kvr_index_peer(z.ix, n)->capacity == CAPACITY && kvr_index_peer(z.ix, n)->source == KVR_INDEX_ASSUMED,
                "c's capacity");
     util_check(z.reg->peer[n].given == 100, "c's rest");
-    util_check(!z.reg->member[s].used, "c's seat");
-    util_check(kvr_load_used(z.load, n), "not named");
+    util_check(!z.reg->member[s].used, "c's member");
+    util_check(kvr_load_used(z.load, n), "not recorded");
 
     /* the others are unchanged */
 
     util_check(knows(&z, 0, 1000000000000ULL) && find(&z, "a:1") == 0, "a");
 
-    /* of several given up it is that which rests for longest: a, d, b */
+    /* of several unused slots, the one that rests longest: a, d, b */
 
     unname(&z, 0);
 
@@ -421,7 +422,7 @@ TEST(test_registry_reuse)
 }
 
 
-/* a number never used before one given up */
+/* a slot that was never used comes before an unused one */
 TEST(test_registry_fresh)
 {
     unsigned  i;
@@ -440,7 +441,7 @@ TEST(test_registry_fresh)
 
     zone_free(&z);
 
-    /* all the numbers there are */
+    /* all slots */
 
     zone_make(&z, KVR_PEERS);
 
@@ -457,7 +458,7 @@ TEST(test_registry_fresh)
 }
 
 
-/* the limit that keeps a server from a slot is returned */
+/* returns the limit that keeps a server from a slot */
 TEST(test_registry_limit)
 {
     char      name[KVR_REGISTRY_TITLE_LEN + 2];
@@ -483,9 +484,9 @@ TEST(test_registry_limit)
     util_check(kvr_registry_limit(z.reg, "more", 4, 0, "u", 1)
                == KVR_REGISTRY_LIMIT_PEERS, "peers");
     util_check(kvr_registry_limit(z.reg, "p0", 2, 1, "u", 1)
-               == KVR_REGISTRY_LIMIT_PEERS, "a rank of one that has a number");
+               == KVR_REGISTRY_LIMIT_PEERS, "a rank of a server with a slot");
 
-    /* one in each upstream that there may be, then others in all of them */
+    /* one in each possible upstream, then others in all of them */
 
     a = 0;
 
@@ -503,7 +504,7 @@ TEST(test_registry_limit)
         util_check(member(&z, 0, 1, name) != NONE, "%u", i);
     }
 
-    util_check(member(&z, 0, 2, "u0") == NONE, "a seat too many");
+    util_check(member(&z, 0, 2, "u0") == NONE, "a member too many");
     util_check(kvr_registry_limit(z.reg, "p2", 2, 0, "u0", 2)
                == KVR_REGISTRY_LIMIT_MEMBERS, "seats");
 
@@ -511,7 +512,7 @@ TEST(test_registry_limit)
 }
 
 
-/* configurations come and go, with other upstreams each time */
+/* configurations come and go, each with other upstreams */
 TEST(test_registry_upstreams)
 {
     char      name[32];
@@ -529,11 +530,11 @@ TEST(test_registry_upstreams)
 
         s = member(&z, 0, peer(&z, 0, "a:1"), name);
 
-        util_check(s != NONE && s != first, "%u: no seat", i);
+        util_check(s != NONE && s != first, "%u: no member", i);
         util_check(z.reg->member[s].requests == 0, "%u: not clean", i);
         kvr_add(&z.reg->member[s].requests, 1);
 
-        util_check(member(&z, 0, a, name) == s, "%u: another seat", i);
+        util_check(member(&z, 0, a, name) == s, "%u: another member", i);
     }
 
     util_check(member(&z, 0, a, "stays") == first, "the named one was lost");
@@ -553,7 +554,7 @@ TEST(test_registry_upstreams)
 }
 
 
-/* ranks have names of their own, and share the address's properties */
+/* ranks have names of their own, and the properties of the address */
 TEST(test_registry_ranks)
 {
     zone_t    z;
@@ -578,7 +579,7 @@ TEST(test_registry_ranks)
 
     util_check(kvr_registry_ranks(z.reg, a, 4) == 1
                && kvr_registry_ranks(z.reg, a, 4) == 0
-               && kvr_get(z.reg->ranked) == 1, "a change is told once");
+               && kvr_get(z.reg->ranked) == 1, "a change is reported once");
 
     kvr_set(&z.reg->peer[a].engine.health, KVR_HEALTH_DOWN);
     kvr_set(&z.reg->peer[a].engine.waiting, 9);
@@ -587,12 +588,12 @@ TEST(test_registry_ranks)
 
     util_check(kvr_get(&z.reg->peer[r1].engine.health) == KVR_HEALTH_DOWN
                && kvr_get(&z.reg->peer[b].engine.health) == KVR_HEALTH_UP,
-               "health is the address's");
+               "health by address");
     util_check(kvr_drain_on(&z.reg->peer[r12].drain)
                && kvr_drain_over(&z.reg->peer[r12].drain, 1500)
-               && !kvr_drain_on(&z.reg->peer[b].drain), "so is draining");
+               && !kvr_drain_on(&z.reg->peer[b].drain), "draining by address");
     util_check(kvr_get(&z.reg->peer[r1].engine.waiting) == 0,
-               "what waits is the rank's");
+               "waiting requests by rank");
 
     kvr_drain_end(&z.reg->peer[a].drain);
     kvr_registry_share(z.reg, a);
@@ -602,7 +603,7 @@ TEST(test_registry_ranks)
 }
 
 
-/* the size of a zone with its peers, without lines */
+/* size of a zone with its peers, without lines */
 static size_t
 memory(uint32_t max_peers, uint32_t processes)
 {
@@ -613,7 +614,7 @@ memory(uint32_t max_peers, uint32_t processes)
 }
 
 
-/* bytes of one more */
+/* bytes of another peer */
 static size_t
 memory_each(uint32_t processes)
 {
@@ -623,8 +624,8 @@ memory_each(uint32_t processes)
 
 
 /*
- * As in docs/setup.md: 512 peers take at most 1 MB, and the rows of processes,
- * whose number can vary.
+ * As in docs/setup.md: 512 peers take at most 1 MB, without the rows of
+ * processes, whose number can vary.
  */
 TEST(test_registry_memory)
 {

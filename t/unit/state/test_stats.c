@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_stats: histograms, and the ring of receipts under many writers */
+/* kvr_stats: histograms, and the ring of receipts with many writers */
 
 
 #include "util.h"
@@ -53,7 +53,7 @@ TEST(test_stats_observe)
 
     for (i = 0; i < n; i++) {
 
-        /* a bound belongs to its bucket, larger values to the next one */
+        /* a bound belongs to its bucket, a larger value to the next one */
 
         kvr_stats_observe(&stats, KVR_STATS_TTFT, bound[i]);
         kvr_stats_observe(&stats, KVR_STATS_TTFT, bound[i] + 1);
@@ -68,7 +68,7 @@ TEST(test_stats_observe)
     kvr_stats_observe(&stats, KVR_STATS_TTFT, UINT64_MAX / 2);
     util_check(h->bucket[n] == 2, "beyond all");
 
-    /* others are not touched */
+    /* other histograms are unchanged */
 
     for (k = 1; k < KVR_STATS_HISTOGRAMS; k++) {
         for (i = 0; i <= KVR_STATS_BUCKETS; i++) {
@@ -92,7 +92,7 @@ TEST(test_stats_observe)
 }
 
 
-/* all that is in it follows from one number */
+/* all fields of a receipt follow from its number */
 static void
 receipt_make(kvr_receipt_t *rc, uint64_t n)
 {
@@ -150,7 +150,7 @@ TEST(test_stats_receipts)
     util_check(kvr_receipt_get(&ring, n, &out) == KVR_DECLINED, "gone");
     kvr_receipt_ttft(&ring, n, 77, 1);
     util_check(kvr_receipt_get(&ring, n + KVR_RECEIPTS, &out) == KVR_OK
-               && out.ttft == 1 && out.stream == 0, "its successor's stays");
+               && out.ttft == 1 && out.stream == 0, "its successor changed");
 
     n += KVR_RECEIPTS;
 
@@ -175,7 +175,7 @@ TEST(test_stats_receipts)
     kvr_receipt_usage(&ring, n - 1, 70, 70, 70);
     kvr_receipt_usage(&ring, n - KVR_RECEIPTS, 80, 80, 80);
     util_check(kvr_receipt_get(&ring, n, &out) == KVR_OK
-               && out.tokens[0] == 71, "of this one only");
+               && out.tokens[0] == 71, "this one only");
 }
 
 
@@ -208,7 +208,7 @@ TEST(test_stats_readers)
 
     util_check(pthread_create(&tid, NULL, receipts_write, NULL) == 0, "thread");
 
-    /* a reader beside a writer never sees half of one and half of another */
+    /* a reader next to a writer never sees a mix of two receipts */
 
     good = 0;
 

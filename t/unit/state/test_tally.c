@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_tally: traffic by name, in a fixed size, whatever the names are */
+/* kvr_tally: traffic by name, in a fixed size, with any names */
 
 
 #include <stdio.h>
@@ -74,7 +74,7 @@ TEST(test_tally_names)
     /* a name that no server has answered has no entry */
 
     take(KVR_TALLY_MODEL, 1, "m", 0, 1000);
-    util_check(requests(KVR_TALLY_MODEL, 1, "m") == -1, "not yet");
+    util_check(requests(KVR_TALLY_MODEL, 1, "m") == -1, "no entry yet");
     util_check(tally.other[KVR_TALLY_MODEL][1].requests == 1, "but counted");
 
     take(KVR_TALLY_MODEL, 1, "m", 1, 1000);
@@ -89,7 +89,7 @@ TEST(test_tally_names)
     util_check(requests(KVR_TALLY_MODEL, 1, "m") == 2, "upstreams, kinds");
     util_check(requests(KVR_TALLY_MODEL, 2, "m") == 1, "another upstream");
     util_check(requests(KVR_TALLY_TENANT, 1, "m") == 1, "a tenant");
-    util_check(requests(KVR_TALLY_TENANT, 2, "m") == -1, "of one only");
+    util_check(requests(KVR_TALLY_TENANT, 2, "m") == -1, "one upstream only");
 
     take(KVR_TALLY_MODEL, 1, "", 1, 1000);
     util_check(tally.other[KVR_TALLY_MODEL][1].requests == 2, "no name");
@@ -109,7 +109,7 @@ TEST(test_tally_names)
     util_check(requests(KVR_TALLY_MODEL, 1, "m") == 0
                && tally.other[KVR_TALLY_MODEL][1].requests == 0, "reset");
 
-    /* its slot goes to another upstream */
+    /* its slot gets another upstream */
 
     take(KVR_TALLY_MODEL, 1, "", 1, 1000);
     kvr_tally_forget(&tally, 1);
@@ -119,7 +119,7 @@ TEST(test_tally_names)
 }
 
 
-/* what is shown has each name once, and ends with what has none */
+/* the list has each name once, and ends with the rest */
 
 TEST(test_tally_list)
 {
@@ -169,7 +169,7 @@ TEST(test_tally_many)
 
     memset((void *) &tally, 0, sizeof(tally));
 
-    /* a name that was first and returns stays, whatever others send */
+    /* a name that came first stays, whatever others send */
 
     for (i = 0; i < 1000; i++) {
         (void) snprintf(name, sizeof(name), "m%d", i);
@@ -181,7 +181,7 @@ TEST(test_tally_many)
     util_check(requests(KVR_TALLY_TENANT, 3, "m0") == 1, "so are the first");
     util_check(requests(KVR_TALLY_TENANT, 3, "m999") == -1, "all are taken");
 
-    /* an idle entry is replaced, and its counts are kept */
+    /* an idle entry is replaced, and its counts go to the rest */
 
     take(KVR_TALLY_TENANT, 3, "always", 1, 1000 + KVR_TALLY_IDLE);
     take(KVR_TALLY_TENANT, 3, "young", 1, 1000 + KVR_TALLY_IDLE);
@@ -206,12 +206,12 @@ TEST(test_tally_killed)
 
     memset((void *) &tally, 0, sizeof(tally));
 
-    /* all were being claimed by processes that were killed */
+    /* all entries were being claimed by processes that were killed */
 
     for (i = 0; i < KVR_TALLY_ENTRIES; i++) {
         tally.key[KVR_TALLY_MODEL][i] = 1000 << 1 | 1;
         util_check(!kvr_tally_get(&tally, KVR_TALLY_MODEL, i, 0, &view),
-                   "shown to nobody");
+                   "not listed");
     }
 
     take(KVR_TALLY_MODEL, 0, "m", 1, 1000 + KVR_TALLY_CLAIM - 1);

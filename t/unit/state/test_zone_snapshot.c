@@ -5,9 +5,9 @@
 
 
 /*
- * A zone as a file: it restores what was known, in a table of any size; a bad
- * file is reported and leaves the zone empty; whatever other processes do
- * meanwhile, no peer gets a block that was not inserted for it.
+ * A zone's snapshot restores the state, in a table of any size; a bad file is
+ * reported and leaves the zone empty; whatever other processes do meanwhile,
+ * no peer gets a block that was not inserted for it.
  */
 
 
@@ -128,7 +128,7 @@ load(kvr_zone_t *z, const util_buf_t *file, kvr_zone_snapshot_read_t *r)
 }
 
 
-/* after a change: the digest that the owner of the key would write */
+/* a changed file with the digest that the key's owner would write */
 static void
 forge(util_buf_t *file)
 {
@@ -175,7 +175,7 @@ setup(kvr_zone_t *z)
 }
 
 
-/* the held part of each chain, or nothing if they differ */
+/* the cached part of each chain, or nothing if they differ */
 static unsigned
 same(kvr_zone_t *a, kvr_zone_t *b)
 {
@@ -208,7 +208,7 @@ TEST(test_again)
 
     setup(&a);
 
-    /* a number that was given to another name, and a flush */
+    /* a slot that another peer got, and a flush */
 
     atomic_store(&a.registry->peer[3].generation, 7);
     kvr_index_flush(a.index, 5);
@@ -235,7 +235,7 @@ TEST(test_again)
     ck_assert_uint_eq(kvr_index_bound(b.index, 992, NOW + 1, &generation),
                       KVR_PEERS);
 
-    /* in another order they have the numbers that they had */
+    /* peers in another order keep their blocks */
 
     for (i = PEERS; i > 0; i--) {
         ck_assert_uint_eq(peer(&b, i - 1), i - 1);
@@ -244,7 +244,7 @@ TEST(test_again)
     ck_assert_uint_eq(same(&a, &b), CHAINS * PEERS);
     ck_assert_uint_eq(peer(&b, 77), PEERS);
 
-    /* and later inserts work as before */
+    /* later inserts work as before */
 
     for (i = 0; i < CHAINS; i++) {
         teach(&a, i, i % PEERS);
@@ -259,7 +259,7 @@ TEST(test_again)
 }
 
 
-/* more than eight holders are a mask */
+/* more than eight holders: a mask */
 TEST(test_mask)
 {
     unsigned                  i;
@@ -332,9 +332,9 @@ TEST(test_sizes)
 
 
 /*
- * A zone for 128 peers, where a bit of a mask names two of them, is read by
- * one for 64, where masks name none of the peers without a slot, and by one
- * for 512, where all are found.
+ * A snapshot of a zone for 128 peers, where a bit of a mask stands for two of
+ * them.  A zone for 64 peers finds no peers by masks, except those with a slot
+ * in the line.  A zone for 512 peers finds all.
  */
 TEST(test_narrow)
 {
@@ -419,7 +419,7 @@ TEST(test_refused)
     refused(VERSION);
     file.p[8]--;
 
-    /* of another time */
+    /* another time */
 
     ck_assert_int_eq(kvr_zone_snapshot_read(&b, secret[0], file.p, file.len,
                                             NOW + KVR_ZONE_SNAPSHOT_AGE + 1,
@@ -449,7 +449,7 @@ TEST(test_refused)
 
     file.len = n;
 
-    /* lengths that lie, of all and of one record, with a good digest */
+    /* wrong lengths, of the file and of a record, with a good digest */
 
     file.p[n - 16]++;
     forge(&file);
@@ -464,7 +464,7 @@ TEST(test_refused)
                       kvr_index_size(LINES, KVR_PEERS_FEW)) == 0
                && memcmp(b.registry->peer, fresh.registry->peer,
                          KVR_PEERS_FEW * sizeof(kvr_peer_t)) == 0,
-               "a file that is refused touches nothing");
+               "a rejected file changes nothing");
 
     for (i = 0; i < KVR_ZONE_SNAPSHOT_RESULTS; i++) {
         ck_assert_ptr_nonnull(kvr_zone_snapshot_why((kvr_zone_snapshot_e) i));
@@ -477,7 +477,7 @@ TEST(test_refused)
 }
 
 
-/* an engine that was restarted meanwhile, by its first answer */
+/* an engine that restarted meanwhile: its first answer shows this */
 TEST(test_start)
 {
     kvr_metrics_t             m = { 0 };
@@ -513,7 +513,7 @@ TEST(test_start)
 }
 
 
-/* a number that is given to another peer while it is written */
+/* a slot that gets another peer during the write */
 TEST(test_renamed)
 {
     size_t                    n;
@@ -535,7 +535,7 @@ TEST(test_renamed)
 
         if (s.line >= LINES && !s.done && peer(&a, 100) == KVR_REGISTRY_NONE) {
 
-    /* all were named by this process: one is removed, another added */
+    /* this process had named all: one is removed, another added */
 
             kvr_load_release(a.load, a.row);
             a.row = kvr_load_claim(a.load, kvr_load_owner(2, 1), 2);
@@ -591,7 +591,7 @@ by_key(const void *a, const void *b)
 }
 
 
-/* others insert and evict all the time, each chain for one peer only */
+/* others insert and evict all the time, each chain for one peer */
 TEST(test_torn)
 {
     size_t           n;

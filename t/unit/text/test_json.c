@@ -90,14 +90,14 @@ seek_case(kvr_json_t *j, const void *arg)
         at = util_below(&r, (unsigned) len + 2);
 
         if (at >= len) {
-            util_check(kvr_json_seek(j, at) == KVR_AGAIN, "beyond the end");
+            util_check(kvr_json_seek(j, at) == KVR_AGAIN, "after the end");
             util_check(kvr_json_seek(j, 0) == KVR_OK, "back");
             continue;
         }
 
         util_check(kvr_json_seek(j, at) == KVR_OK, "to %llu",
                    (unsigned long long) at);
-        util_check(kvr_json_offset(j) == at, "at another place");
+        util_check(kvr_json_offset(j) == at, "wrong offset");
         util_check(j->p < j->e && *j->p == (uint8_t) text[at],
                    "another byte");
 
@@ -353,7 +353,7 @@ escape_range(kvr_json_t *j, const char *text, size_t len)
                        && dst[0] == 0xee,
                        "%.12s: \"%s\", not \"%s\"", text + start,
                        util_show(dst + 1, n - 1), util_show(out.p, out.len));
-            util_check(kvr_json_offset(j) == start + used, "at another place");
+            util_check(kvr_json_offset(j) == start + used, "wrong offset");
         }
     }
 
@@ -391,7 +391,7 @@ TEST(test_json_escape)
                     0xdbf0 + util_below(&r, 0x420));
     }
 
-    /* the byte after the last one must be there, as in any string */
+    /* the byte after the last one must exist, as in any string */
 
     util_puts(&text, "\\n");
 

@@ -14,7 +14,7 @@
 #include "util.h"
 
 
-/* the kernel of other processors, built here with scalar XXH3 */
+/* the kernel of other CPUs, built here with scalar XXH3 */
 
 #undef __x86_64__
 
@@ -45,7 +45,7 @@ typedef struct {
     size_t        len;
     size_t        start;          /* offset in the text */
     size_t        fill;           /* bytes in the stream before it */
-    int           mark;           /* mark it there, rewind it later */
+    int           mark;           /* marks it there, rewinds it later */
 } job_t;
 
 
@@ -644,7 +644,7 @@ raw_is(const char *text, int rc, const char *want)
 
             if (rc == KVR_OK) {
                 stream_check(&b, &buf, "raw");
-                util_check(kvr_json_peek(&j) == ',', "at another place");
+                util_check(kvr_json_peek(&j) == ',', "wrong offset");
             }
 
             util_unfeed(&f);
@@ -709,7 +709,7 @@ TEST(test_text_ops)
     for (n = 0; kvr_text_ops_nth(n); n++) {
         util_check(n < 8, "no end of kernels");
         util_check(n == 0 || kvr_text_ops_nth(n) != kvr_text_ops_nth(n - 1),
-                   "the same twice");
+                   "a kernel twice");
     }
 
     util_check(strcmp(kvr_text_ops_nth(n - 1)->name, "base") == 0, "no base");

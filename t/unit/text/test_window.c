@@ -14,7 +14,7 @@
 #include "core/text/kvr_window.h"
 
 
-/* a text in pieces: a place is an element of an array */
+/* a text in pieces; an offset is an element of an array */
 
 typedef struct pieces_s  pieces_t;
 
@@ -30,12 +30,12 @@ struct pieces_s {
     part_t           *part;
     size_t            n;
     uint64_t          read;      /* bytes, from files */
-    size_t            most;      /* maximum bytes of a read, or 0 */
+    size_t            most;      /* limit of a read in bytes, or 0 */
     unsigned          broken:1;  /* reads of files fail */
 };
 
 
-/* pieces that are in a file */
+/* pieces in a file */
 
 typedef enum {
     PIECES_MEMORY = 0,
@@ -145,7 +145,7 @@ fetch(reader_t *r, const util_buf_t *text, uint64_t offset)
     p = kvr_window_fetch(&r->w, offset, &len);
 
     if (offset >= text->len) {
-        util_check(p == NULL && len == 0, "bytes behind the end");
+        util_check(p == NULL && len == 0, "bytes after the end");
         return;
     }
 
@@ -360,12 +360,12 @@ TEST(test_window_step)
                        (unsigned long) (r.w.gathered - gathered));
             util_check(r.w.steps - steps
                        <= KVR_WINDOW_LEN + 2 * KVR_WINDOW_NEAR + 6,
-                       "%lu pieces looked at",
+                       "%lu pieces visited",
                        (unsigned long) (r.w.steps - steps));
 
             if (r.w.gathered == gathered) {
                 util_check(r.w.steps - steps <= KVR_WINDOW_NEAR + 4,
-                           "%lu pieces looked at, and none taken",
+                           "%lu pieces visited, and none used",
                            (unsigned long) (r.w.steps - steps));
             }
         }
@@ -379,8 +379,8 @@ TEST(test_window_step)
 
 
 /*
- * Reads the worst bodies, in pieces of all kinds.  No piece is read, and no
- * byte is gathered, more than three times, and the prompt is the same as in one
+ * Reads the worst bodies in pieces of all kinds.  No piece is read, and no
+ * byte is copied, more than three times, and the prompt is the same as in one
  * piece.
  */
 
@@ -472,7 +472,7 @@ work(const util_buf_t *body, const size_t *sizes, pieces_e kind,
                (double) r.w.gathered / (double) body->len);
     }
 
-    /* in a short text a step per hundred bytes is allowed */
+    /* a short text may take a step per hundred bytes */
 
     util_check(r.w.steps <= 3 * p.n + body->len / 100,
                "%lu steps for %zu pieces", (unsigned long) r.w.steps, p.n);

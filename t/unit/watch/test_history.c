@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_history: samples by step, the last minute, resets, processes killed */
+/* kvr_history: samples by step, the last minute, resets, killed processes */
 
 
 #include "util_registry.h"
@@ -91,7 +91,7 @@ TEST(test_history_steps)
                && sample[0].p95 >= sample[0].p50, "%u ms", sample[0].p50);
     util_check(kvr_history_samples(h, &zone, 0, sample) == 0, "the other has none");
 
-    /* the ring has the last ones, the oldest first */
+    /* the ring has the last ones, oldest first */
 
     for (i = 2; i < 2 + 2 * KVR_HISTORY_SAMPLES; i++) {
         util_check(kvr_history_step(h, 5 + i * STEP) == 1, "step %u", i);
@@ -126,7 +126,7 @@ TEST(test_history_steps)
 }
 
 
-/* the last window that has five streams */
+/* the last window with five streams */
 TEST(test_history_window)
 {
     uint32_t              i;
@@ -135,7 +135,7 @@ TEST(test_history_window)
     make();
 
     kvr_history_member(h, &zone, 1, &m);
-    util_check(m.window == 0, "nothing is known");
+    util_check(m.window == 0, "unknown");
 
     for (i = 0; i < 3 * KVR_HISTORY_PARTS; i++) {
         (void) kvr_history_step(h, 1 + i * STEP);
@@ -192,7 +192,7 @@ TEST(test_history_rejects)
 }
 
 
-/* the queue keeps its counters when a zone is made anew */
+/* the queue keeps its counters when a zone is recreated */
 TEST(test_history_first)
 {
     kvr_verdict_server_t  m;
@@ -212,7 +212,7 @@ TEST(test_history_first)
     util_check(kvr_history_rejects(h, &zone, 1, 6317) == 0, "after it");
     util_check(kvr_history_rejects(h, &zone, 1, 6320) == 3, "since then");
 
-    /* the slot goes to another upstream, and a member's slot to another */
+    /* the slot gets another upstream, and a member's slot another member */
 
     kvr_set(&reg->upstream[1].looked, 0);
     kvr_set(&reg->member[1].looked, 0);
@@ -240,7 +240,7 @@ TEST(test_history_first)
 }
 
 
-/* a reset is no minus; a 5xx that was a failure as well is one error */
+/* a reset gives no negative number; a failed 5xx counts once */
 TEST(test_history_counters)
 {
     make();
@@ -262,7 +262,7 @@ TEST(test_history_counters)
                && sample[1].rejects == 4, "%u %u %u", sample[1].requests,
                sample[1].errors, sample[1].rejects);
 
-    /* failures of long ago do not hide errors of now */
+    /* old failures do not hide new errors */
 
     kvr_set(&reg->member[1].fails, 1000000);
     (void) kvr_history_step(h, 1 + 2 * STEP);
@@ -278,7 +278,7 @@ TEST(test_history_counters)
 }
 
 
-/* the process that took the step was killed before or during its look */
+/* the process with the step was killed before or during its look */
 TEST(test_history_killed)
 {
     uint32_t              i, n;
@@ -307,7 +307,7 @@ TEST(test_history_killed)
     util_check(m.requests >= KVR_HISTORY_PARTS - 1
                && m.requests <= KVR_HISTORY_PARTS + 1, "%lu", m.requests);
 
-    /* a reused slot brings no counts of the old server */
+    /* a reused slot has no counts of the old server */
 
     kvr_set(&reg->member[1].used, 0);
 

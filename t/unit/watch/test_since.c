@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_since: since when a server has its state, and a cause holds */
+/* kvr_since: since when a server has its state, and a cause exists */
 
 
 #include "util_registry.h"
@@ -50,7 +50,9 @@ drop(void)
 }
 
 
-/* judges an upstream with two causes; returns since when the last one holds */
+/*
+ * judges an upstream with two causes; returns since when the last one exists
+ */
 static uint32_t
 judge(kvr_verdict_reason_e first, kvr_verdict_reason_e last, uint32_t which,
     uint32_t now)
@@ -119,7 +121,7 @@ TEST(test_since_causes)
     util_check(judge(KVR_VERDICT_LOCKED, KVR_VERDICT_HOT, 1, NOW + 9)
                == NOW + 9, "another cause");
 
-    /* a short end is none; then it begins anew */
+    /* a short interruption does not count; a long one starts again */
 
     util_check(judge(KVR_VERDICT_LOCKED, KVR_VERDICT_SLOW, 1,
                      NOW + 9 + KVR_SINCE_HOLD) == NOW, "a minute");
@@ -127,7 +129,7 @@ TEST(test_since_causes)
                      NOW + 10 + 2 * KVR_SINCE_HOLD)
                == NOW + 10 + 2 * KVR_SINCE_HOLD, "more than a minute");
 
-    /* this one knows itself */
+    /* this cause has a time of its own */
 
     util_check(judge(KVR_VERDICT_LOCKED, KVR_VERDICT_SILENT, 1, NOW) == NOW - 95,
                "of the request");

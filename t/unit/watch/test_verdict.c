@@ -19,7 +19,7 @@ static kvr_verdict_upstream_t  upstream;
 static kvr_verdict_t           v;
 
 
-/* a good day */
+/* an upstream without incidents */
 static void
 day(void)
 {
@@ -68,7 +68,7 @@ TEST(test_verdict_green)
     day();
     good();
 
-    /* little proves nothing */
+    /* few requests prove nothing */
 
     server[1].errors = KVR_VERDICT_FEW - 1;
     server[1].requests = KVR_VERDICT_FEW - 1;
@@ -88,7 +88,7 @@ TEST(test_verdict_fails)
 {
     kvr_verdict_why_t  *why;
 
-    /* one fails, but gets few requests: an operator should look */
+    /* one server fails, but gets few requests: an operator should look */
 
     day();
     server[7].errors = 20;
@@ -97,13 +97,13 @@ TEST(test_verdict_fails)
     util_check(why->server[0] == 7 && why->percent == 80 && why->n == 25
                && why->of_all == 2, "%u%% %u%%", why->percent, why->of_all);
 
-    /* it swallows the fleet */
+    /* it attracts the fleet's requests */
 
     server[7].errors = server[7].requests = 1800;
     why = is(KVR_VERDICT_RED, KVR_VERDICT_ERRORS);
     util_check(why->percent == 100 && why->of_all == 72, "%u%%", why->of_all);
 
-    /* a minute's errors may be of requests from before it */
+    /* errors in this minute can be of earlier requests */
 
     server[7].requests = 0;
     server[7].errors = 50;
@@ -137,7 +137,7 @@ TEST(test_verdict_states)
 
     (void) is(KVR_VERDICT_RED, KVR_VERDICT_NONE_UP);
 
-    /* by hand */
+    /* drained by an operator */
 
     day();
     server[3].up = 0;
@@ -179,7 +179,7 @@ TEST(test_verdict_rejected)
 }
 
 
-/* red causes come first, and are never dropped for lack of room */
+/* red causes come first, and are never dropped to save room */
 TEST(test_verdict_worst)
 {
     uint32_t  i;
@@ -191,7 +191,7 @@ TEST(test_verdict_worst)
     util_check(v.n == 2 && v.why[1].reason == KVR_VERDICT_NOT_UP
                && v.why[1].state == KVR_VERDICT_AMBER, "%u", v.n);
 
-    /* 8 servers with errors of a few, and 5 reasons more */
+    /* 8 servers with a few errors each, and 5 more reasons */
 
     day();
 
@@ -228,7 +228,7 @@ TEST(test_verdict_slow)
     util_check(why->server[0] == 6 && why->n == 1900 && why->all == 300,
                "%lu ms, %lu ms", why->n, why->all);
 
-    /* three times of next to nothing is nothing */
+    /* three times a very small time is no cause */
 
     day();
     server[6].ttft = server[6].firsts * 200;
@@ -247,7 +247,7 @@ TEST(test_verdict_hot)
     why = is(KVR_VERDICT_AMBER, KVR_VERDICT_HOT);
     util_check(why->server[0] == 4 && why->n == 40, "%lu", why->n);
 
-    /* one of one is not hot, nor is a backup that waits */
+    /* a single request is not hot, nor is a backup without requests */
 
     day();
     server[4].active = 5;
@@ -256,13 +256,13 @@ TEST(test_verdict_hot)
 }
 
 
-/* a server gets few requests, and what explains it */
+/* a server gets few requests, and a cause that explains it */
 TEST(test_verdict_starved)
 {
     uint32_t            i;
     kvr_verdict_why_t  *why;
 
-    /* its share is 88: it gets a tenth, and its first tokens are late */
+    /* its share is 88: it gets a tenth, and its first tokens are slow */
 
     day();
     server[3].requests = 10;
@@ -286,14 +286,14 @@ TEST(test_verdict_starved)
     server[3].weight = 11;
     good();
 
-    /* no other is late: affinity, in a quiet upstream */
+    /* the others are not slow: affinity, in a quiet upstream */
 
     day();
     server[3].requests = 0;
     server[3].active = 0;
     good();
 
-    /* the others are busy, and it has none */
+    /* the others are busy, and it has no requests */
 
     for (i = 0; i < SERVERS; i++) {
         server[i].active += 4 * (i != 3);
@@ -302,7 +302,7 @@ TEST(test_verdict_starved)
     why = is(KVR_VERDICT_AMBER, KVR_VERDICT_STARVED);
     util_check(why->server[0] == 3 && why->n == 0, "%lu", why->n);
 
-    /* it has just come, is a backup, or not up */
+    /* it is new, a backup, or not up */
 
     server[3].steady = 0;
     good();
@@ -324,7 +324,7 @@ TEST(test_verdict_starved)
 }
 
 
-/* a good day: requests go anywhere, and some server has more of them by chance */
+/* a good day: by chance some server has more requests */
 TEST(test_verdict_chance)
 {
     uint32_t  i, k, n, hot;
@@ -356,7 +356,7 @@ TEST(test_verdict_chance)
 }
 
 
-/* in any combination, the causes that fit are listed, and the worst state */
+/* with any combination, matching causes are listed, and the worst state */
 TEST(test_verdict_all)
 {
     uint32_t  i;
@@ -391,7 +391,7 @@ TEST(test_verdict_silent)
     util_check(why->server[0] == 2 && why->n == 95 && why->all == 1, "%lu s",
                why->n);
 
-    /* its state says more */
+    /* its state has priority */
 
     server[2].up = 0;
     (void) is(KVR_VERDICT_AMBER, KVR_VERDICT_NOT_UP);
