@@ -51,7 +51,7 @@ uint64_t *kvs_route_chain(const uint64_t *chain, uint32_t units, uint32_t *n);
 void kvs_route_match(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
     double now);
 
-/* adds the number of requests that share the matched part */
+/* counts the requests that share the matched prefixes; matched is set */
 void kvs_route_hot(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
     const uint64_t *entries, uint32_t best, double now);
 

@@ -19,21 +19,21 @@
 
 
 /*
- * The emulated engine: an HTTP server that stands for one or many replicas,
- * each on its own port, each with its own replica model behind it.
+ * The emulated engine: an HTTP server for one or many replicas, each on its
+ * own port, each with its own replica model.
  *
- * base/      flags, servers, connections; what can go wrong
+ * base/      flags, servers, connections, faults
  * body/      a request body of any API -> fields and prompts
- * reply/     replies, in each API's words and framing
- * metrics/   /metrics, as each engine has them
- * job/       a request's life, from its arrival to its end
- * events/    KV events: what the cache stores and drops, published
+ * reply/     replies, in each API's format
+ * metrics/   /metrics of each engine
+ * job/       a request from its arrival to its end
+ * events/    KV events: stored and removed blocks
  *
- * The files beside this one answer all other paths.
+ * The files in this folder answer all other paths.
  */
 
 
-/* the models are looked at no more often than this, in real seconds */
+/* the shortest interval between two steps of the models, in real seconds */
 
 #define KVE_TICK  0.001
 

@@ -11,9 +11,9 @@
 
 
 /*
- * GET /control: what a replica has seen.  POST /control: how it behaves from
- * now on.  "?replica=N" speaks to another replica of the process, which may
- * be down; "?log=1" adds the log of requests.
+ * GET /control: counters of a replica.  POST /control: its behaviour from now
+ * on.  "?replica=N" addresses another replica of the process, also one that is
+ * down; "?log=1" adds the log of requests.
  */
 
 
@@ -121,7 +121,7 @@ kve_control_metrics(kve_server_t *s, const char *mode)
 }
 
 
-/* one member of the body; non-zero: not understood */
+/* one member of the body; returns non-zero for an unknown one */
 
 static int
 kve_control_apply(kve_server_t *s, const cJSON *v)
@@ -200,7 +200,9 @@ kve_control_apply(kve_server_t *s, const cJSON *v)
         return 0;
     }
 
-    /* one rank forgets, which real ones do by reset_prefix_cache only */
+    /*
+     * one rank drops its cache; real engines do so by reset_prefix_cache only
+     */
 
     if (strcmp(name, "reset_rank") == 0) {
         return v->valueint >= 0 && v->valueint < s->ranks
@@ -208,7 +210,7 @@ kve_control_apply(kve_server_t *s, const cJSON *v)
                ? 0 : -1;
     }
 
-    /* these are for later, when the reply is out of the way */
+    /* these run after the reply is sent */
 
     if (strcmp(name, "restart") == 0 || strcmp(name, "down") == 0
         || strcmp(name, "down_s") == 0)

@@ -1,5 +1,5 @@
 /*
- * What a test asks of a replica, and tells it.
+ * Commands and counters for tests.
  */
 
 #ifndef KVE_ENGINE_CONTROL_H

@@ -1,5 +1,5 @@
 /*
- * What an engine tells of itself: models, tokens, slots, loads.
+ * Information about an engine: models, tokens, slots, loads.
  */
 
 #ifndef KVE_ENGINE_INFO_H
@@ -9,7 +9,7 @@
 #include "base/engine_server.h"
 
 
-/* 0: the path is not of these */
+/* returns 0 for other paths */
 int kve_info_handle(kve_server_t *s, kve_conn_t *c,
     struct evhttp_request *req, const char *path);
 

@@ -1,5 +1,5 @@
 /*
- * Responses that are kept, asked for by their id.
+ * Stored responses, by id.
  */
 
 #ifndef KVE_ENGINE_RESPONSES_H
@@ -9,7 +9,7 @@
 #include "base/engine_server.h"
 
 
-/* 0: the path is not of these */
+/* returns 0 for other paths */
 int kve_responses_handle(kve_server_t *s, kve_conn_t *c,
     struct evhttp_request *req, const char *path);
 

@@ -79,7 +79,7 @@ kve_server_deafen(kve_server_t *s, double seconds)
 }
 
 
-/* as if the process had died and another one had taken its place */
+/* like the death of the process and the start of a new one */
 
 void
 kve_server_restart(kve_server_t *s, const kve_conn_t *except)

@@ -1,5 +1,5 @@
 /*
- * A replica begins, and begins again.
+ * Start and restart of a replica.
  */
 
 #ifndef KVE_ENGINE_RESTART_H
@@ -11,13 +11,13 @@
 
 void kve_server_begin(kve_server_t *s);
 
-/* its ports are open; -1: somebody else has them */
+/* opens its ports; -1: another process has them */
 int kve_server_listen(kve_server_t *s);
 
-/* connections are refused, for good or for some seconds */
+/* refuses connections, for ever or for some seconds */
 void kve_server_deafen(kve_server_t *s, double seconds);
 
-/* all connections are cut, but for the one that asks for it */
+/* cuts all connections except that of the request */
 void kve_server_restart(kve_server_t *s, const kve_conn_t *except);
 
 

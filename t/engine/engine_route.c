@@ -70,7 +70,7 @@ kve_route(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
         path = "/";
     }
 
-    /* our own ones work whatever the engine's state, and are not counted */
+    /* our own paths work in any state of the engine, and do not count */
 
     if (strcmp(path, "/control") == 0) {
         kve_control_handle(s, c, req);

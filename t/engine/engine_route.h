@@ -1,5 +1,5 @@
 /*
- * Which part of the engine a path belongs to.
+ * The handler of each path.
  */
 
 #ifndef KVE_ENGINE_ROUTE_H

@@ -24,7 +24,7 @@ typedef enum {
 
 /* the key of a home */
 typedef enum {
-    KVS_HOME_CROWD = 0,      /* as the prefix of hot traffic ends */
+    KVS_HOME_CROWD = 0,      /* end of the traffic's shared prefix */
     KVS_HOME_USER,           /* the end of the first message of the user */
     KVS_HOME_BEGIN,          /* the first units */
     KVS_HOME_MAX
@@ -115,7 +115,8 @@ void kvs_router_admitted(void *data, kvs_request_t *rq, double now);
 void kvs_router_headers(void *data, kvs_request_t *rq, double now);
 void kvs_router_first(void *data, kvs_request_t *rq, double now);
 void kvs_router_restarted(void *data, uint32_t replica, double now);
-/* the replicas' own state, and what is on its way to them */
+
+/* looks up the replicas' own state, and requests on their way to them */
 void kvs_router_true(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
     double now);
 

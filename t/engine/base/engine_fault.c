@@ -5,8 +5,8 @@
 
 
 /*
- * A fault is a name and perhaps "=" and a number: a status, or how many tokens
- * go out before it, or milliseconds.
+ * A fault is a name, or a name, "=" and a number: a status, the tokens that
+ * are sent before it, or milliseconds.
  */
 
 typedef struct {

@@ -10,9 +10,9 @@
 
 
 /*
- * What libevent does not do: it takes no notice of a client that goes away
- * while its reply is being made, closes a connection by one timeout whatever
- * its state, and knows no way to break off a reply.
+ * libevent does not notice a client that closes the connection while its reply
+ * is being made; it closes a connection by one timeout in any state; and it
+ * cannot cut a reply.  This file does.
  */
 
 
@@ -86,7 +86,7 @@ kve_conn_get(kve_server_t *s, struct evhttp_request *req)
 }
 
 
-/* while a reply is being made, only the other side's going is of interest */
+/* while a reply is being made, only the end of the connection matters */
 
 static void
 kve_conn_busy(kve_conn_t *c, struct evhttp_request *req)
@@ -105,7 +105,7 @@ kve_conn_busy(kve_conn_t *c, struct evhttp_request *req)
 }
 
 
-/* the reply is out, or not: the connection waits for the next request */
+/* the reply is sent, or cut: the connection waits for the next request */
 
 static void
 kve_conn_complete(struct evhttp_request *req, void *data)
@@ -146,7 +146,9 @@ kve_conn_closed(struct evhttp_connection *evcon, void *data)
         c->gone(job, c->closing);
     }
 
-    /* if the client closed it the request is ours now, else libevent's */
+    /*
+     * after a close by the client we free the request, otherwise libevent does
+     */
 
     if (req && !c->closing) {
         evhttp_request_free(req);
@@ -215,7 +217,7 @@ kve_conn_doomed(evutil_socket_t fd, short what, void *data)
 
     c = data;
 
-    /* what was written before has to arrive first */
+    /* data written before has to arrive first */
 
     if (evbuffer_get_length(bufferevent_get_output(c->bev)) == 0
         || ++c->doom_ticks > 500)
@@ -225,7 +227,7 @@ kve_conn_doomed(evutil_socket_t fd, short what, void *data)
 }
 
 
-/* not at once, as libevent may be at work on the connection further up */
+/* not at once: a caller in libevent can be using the connection */
 
 void
 kve_http_doom(kve_conn_t *c, int reset)
@@ -244,7 +246,7 @@ kve_http_doom(kve_conn_t *c, int reset)
 }
 
 
-/* all connections of a replica, as when its process dies */
+/* closes all connections of a replica, like the death of its process */
 
 void
 kve_conns_kill(kve_server_t *s, const kve_conn_t *except)
@@ -306,7 +308,7 @@ kve_http_raw(kve_conn_t *c, const void *data, size_t len)
 }
 
 
-/* headers that every reply has */
+/* headers of every reply */
 
 void
 kve_http_headers(struct evhttp_request *req, kve_conn_t *c)
@@ -337,7 +339,7 @@ kve_http_headers(struct evhttp_request *req, kve_conn_t *c)
         evhttp_add_header(h, "Keep-Alive", s);
     }
 
-    /* HTTP/1.0 has no other way to end a reply of unknown length */
+    /* HTTP/1.0 has no other end of a reply of unknown length */
 
     if ((set->keepalive_max && c->requests >= set->keepalive_max)
         || (req->major == 1 && req->minor == 0
@@ -382,7 +384,7 @@ kve_http_json(struct evhttp_request *req, kve_conn_t *c, int status,
 }
 
 
-/* each engine words its errors in its own way, each API too */
+/* each engine, and each API, has its own form of errors */
 
 void
 kve_http_error(struct evhttp_request *req, kve_conn_t *c, int status,

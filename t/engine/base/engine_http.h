@@ -1,5 +1,5 @@
 /*
- * Connections, and replies to whoever asks.
+ * Connections, and replies to requests.
  */
 
 #ifndef KVE_ENGINE_HTTP_H
@@ -33,11 +33,11 @@ struct kve_conn_s {
     kve_conn_t         *prev, *next;
     struct bufferevent *bev;
     struct evhttp_connection  *evcon;
-    struct evhttp_request     *http;        /* not replied to yet */
+    struct evhttp_request     *http;        /* without a reply so far */
     kve_job_t          *job;
     void              (*gone)(kve_job_t *job, int killed);
-    struct event       *doom;               /* to be closed when drained */
-    struct event       *later;              /* a reply put off */
+    struct event       *doom;               /* closes it when drained */
+    struct event       *later;              /* a delayed reply */
     kve_handler_pt      handler;
     int                 doom_ticks;
     int                 requests;
@@ -46,7 +46,7 @@ struct kve_conn_s {
 };
 
 
-/* requests go to the handler */
+/* the handler gets the requests */
 void kve_http_setup(kve_server_t *s, kve_handler_pt handler);
 const char *kve_http_header(struct evhttp_request *req, const char *name);
 void kve_http_reply(struct evhttp_request *req, kve_conn_t *c, int status,

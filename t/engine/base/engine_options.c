@@ -37,21 +37,21 @@ static const kve_opt_t  kve_opts[] = {
 
     KVE_OPT("port", KVE_OPT_INT, port, "first port (8000)"),
     KVE_OPT("count", KVE_OPT_INT, count, "replicas, on ports in a row (1)"),
-    KVE_OPT("data-parallel-size", KVE_OPT_INT, count, "the same"),
+    KVE_OPT("data-parallel-size", KVE_OPT_INT, count, "same as --count"),
     KVE_OPT("data-parallel", KVE_OPT_INT, ranks,
             "ranks behind each port, with a cache each (1)"),
     KVE_OPT("host", KVE_OPT_STR, host, "address (127.0.0.1)"),
     KVE_OPT("engine", KVE_OPT_STR, dialect_name,
             "vllm, vllm-old, sglang, trtllm, llamacpp or tgi"),
-    KVE_OPT("model", KVE_OPT_STR, model, "its name (emulated)"),
+    KVE_OPT("model", KVE_OPT_STR, model, "name of the model (emulated)"),
     KVE_OPT("served-model-name", KVE_OPT_LIST, served,
             "names for the API (the model's)"),
     KVE_OPT("lora-modules", KVE_OPT_LIST, loras,
             "names, or JSON objects with a name"),
 
     KVE_OPT("hardware", KVE_OPT_STR, hw_name,
-            "model and card; \"list\" shows them"),
-    KVE_OPT("speed", KVE_OPT_NUM, speed, "times faster than real (1)"),
+            "model and GPU; \"list\" shows them"),
+    KVE_OPT("speed", KVE_OPT_NUM, speed, "factor: faster than real time (1)"),
     KVE_OPT("prefill-overhead", KVE_OPT_TIME, prefill_overhead, "likewise"),
     KVE_OPT("prefill-time-per-token", KVE_OPT_TIME, prefill_per_token,
             "likewise"),
@@ -59,24 +59,24 @@ static const kve_opt_t  kve_opts[] = {
 
     KVE_OPT("block-size", KVE_OPT_INT, block_size, "tokens (16)"),
     KVE_OPT("kv-cache-size", KVE_OPT_INT, blocks,
-            "blocks (what the hardware holds)"),
-    KVE_OPT("num-gpu-blocks-override", KVE_OPT_INT, blocks, "the same"),
+            "blocks (as the hardware can hold)"),
+    KVE_OPT("num-gpu-blocks-override", KVE_OPT_INT, blocks, "same as above"),
     KVE_OPT("kv-host-size", KVE_OPT_INT, host_blocks,
-            "blocks in host memory, below those (0)"),
+            "blocks in host memory, a lower tier (0)"),
     KVE_OPT("hybrid-blocks", KVE_OPT_INT, state_blocks,
-            "hybrid model: a state at the end of so many, where a step ends"),
-    KVE_OPT("max-num-seqs", KVE_OPT_INT, max_seqs, "in a batch"),
+            "hybrid model: blocks from one state to the next"),
+    KVE_OPT("max-num-seqs", KVE_OPT_INT, max_seqs, "sequences in a batch"),
     KVE_OPT("max-model-len", KVE_OPT_LONG, max_model_len,
             "prompt and reply (131072)"),
     KVE_OPT("max-num-queued-reqs", KVE_OPT_INT, max_queued,
-            "vLLM: 503 beyond so many that run or wait (no limit)"),
+            "vLLM: limit of requests, else 503 (no limit)"),
     KVE_OPT("enable-prefix-caching", KVE_OPT_FLAG, caching, "(true)"),
     KVE_OPT("continue", KVE_OPT_FLAG, continues,
-            "completions whose prompt ends with its own reply continue that"),
+            "completions continue a reply at the prompt's end"),
 
     KVE_OPT("bytes-per-token", KVE_OPT_INT, bytes_per_token, "(4)"),
     KVE_SET("output-tokens", KVE_OPT_NUM, output_tokens,
-            "of a reply, when the request leaves it open (128)"),
+            "tokens of a reply, by default (128)"),
 
     KVE_OPT("enable-prompt-tokens-details", KVE_OPT_FLAG,
             prompt_tokens_details, "vLLM: cached tokens in usage"),
@@ -86,7 +86,7 @@ static const kve_opt_t  kve_opts[] = {
             "SGLang: cached tokens in usage"),
     KVE_OPT("disable-log-stats", KVE_OPT_FLAG, no_log_stats,
             "vLLM: /metrics without vllm: names"),
-    KVE_OPT("disable-metrics", KVE_OPT_FLAG, no_metrics, "/metrics is 404"),
+    KVE_OPT("disable-metrics", KVE_OPT_FLAG, no_metrics, "404 for /metrics"),
     KVE_OPT("metrics-engines", KVE_OPT_INT, metrics_engines,
             "vLLM: series per gauge, to be summed (1)"),
 
@@ -105,9 +105,9 @@ static const kve_opt_t  kve_opts[] = {
             "bytes/s of a replica's link, over which transfers come one after "
             "the other (0: at once)"),
     KVE_OPT("kv-bytes-per-token", KVE_OPT_NUM, kv_bytes,
-            "that are transferred of a prompt (131072)"),
+            "bytes of a token's KV, for transfers (131072)"),
     KVE_OPT("kv-transfers", KVE_OPT_STR, kv_transfers,
-            "file that processes share, to know each other's (none)"),
+            "file with the transfers of several processes"),
     KVE_OPT("disaggregation-mode", KVE_OPT_STR, disaggregation,
             "prefill or decode, as SGLang's (none)"),
 
@@ -272,7 +272,7 @@ kve_options_tier(kve_config_t *cf, kve_tier_e tier, int blocks, double rate)
 }
 
 
-/* fixed latencies take the place of the card */
+/* fixed latencies replace those of the hardware */
 
 static int
 kve_options_config(kve_options_t *opt)
@@ -378,7 +378,7 @@ kve_options_check(kve_options_t *opt)
 
     strcpy(set->metrics, "ok");
 
-    /* llama.cpp wants to know of an error first */
+    /* llama.cpp must know of an error first */
 
     set->first_token_headers = opt->dialect == KVE_LLAMACPP;
 

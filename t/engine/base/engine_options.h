@@ -1,5 +1,5 @@
 /*
- * Flags: what they set for a process, and what for each of its replicas.
+ * Flags: settings of a process, and of each of its replicas.
  */
 
 #ifndef KVE_ENGINE_OPTIONS_H
@@ -26,7 +26,7 @@ typedef enum {
 } kve_dialect_e;
 
 
-/* what a flag sets for all and POST /control for one replica */
+/* settings by flags for all replicas, by POST /control for one */
 
 typedef struct {
     double              retry_after;        /* s, negative: none */
@@ -34,7 +34,7 @@ typedef struct {
     char                fault[48];          /* name[=number], or empty */
     double              fault_rate;
     int64_t             fault_count;        /* negative: any number */
-    double              stall_ms;           /* 0: until the client goes */
+    double              stall_ms;           /* 0: until the client leaves */
 
     double              delay_ms;           /* before a request is read */
     int                 health_status;      /* 0: by the engine's state */
@@ -47,13 +47,13 @@ typedef struct {
 
     double              output_tokens;
 
-    int                 kv_lose;            /* messages to come */
+    int                 kv_lose;            /* next messages to drop */
     int                 kv_double;
     int                 kv_swap;
     int                 kv_replay_silent;
 
     int                 transfer_lost;      /* 1: left out, 2: null */
-    int                 transfer_blocks;    /* more than there are */
+    int                 transfer_blocks;    /* more blocks than it has */
 } kve_settings_t;
 
 
@@ -93,9 +93,9 @@ typedef struct {
     int                 kv_replay;
     const char         *kv_encoding_name;
     int                 kv_encoding;        /* events/engine_encode.h */
-    double              kv_bandwidth;       /* bytes/s of a transfer, 0: any */
+    double              kv_bandwidth;       /* bytes/s of transfers, 0: no limit */
     double              kv_bytes;           /* of a token */
-    const char         *kv_transfers;       /* file of those that were given */
+    const char         *kv_transfers;       /* file of all descriptors */
     const char         *disaggregation;     /* SGLang: prefill, decode */
     int                 seed;
 
@@ -119,7 +119,7 @@ typedef struct {
 int kve_options_parse(kve_options_t *opt, int argc, char **argv);
 void kve_options_free(kve_options_t *opt);
 
-/* so many bytes of a prompt are how many tokens */
+/* converts bytes of a prompt into tokens */
 uint32_t kve_tokens(const kve_options_t *opt, size_t bytes);
 
 

@@ -67,7 +67,7 @@ kve_server_stats(const kve_server_t *s, kve_stats_t *st)
 }
 
 
-/* something has changed: look as soon as whatever runs now is done */
+/* something has changed: runs as soon as the current event is done */
 
 void
 kve_engine_wake(kve_engine_t *e)

@@ -1,6 +1,5 @@
 /*
- * A replica as its process sees it, and the process.  One thread; everything
- * belongs to it.
+ * A replica in its process, and the process, which has one thread.
  */
 
 #ifndef KVE_ENGINE_SERVER_H
@@ -25,7 +24,7 @@ typedef struct kve_events_s  kve_events_t;
 typedef struct kve_transfer_s  kve_transfer_t;
 typedef struct kve_meet_s      kve_meet_t;
 
-/* what answers a request; it may do so later */
+/* answers a request, now or later */
 
 typedef void (*kve_handler_pt)(kve_server_t *s, kve_conn_t *c,
     struct evhttp_request *req);
@@ -36,13 +35,13 @@ typedef struct {
     uint64_t            generate_requests;
     uint64_t            body_bytes;
     uint64_t            completed;
-    uint64_t            aborted;            /* the client went first */
+    uint64_t            aborted;            /* the client left first */
     uint64_t            failed;             /* replied with an error */
     uint64_t            rejected;           /* of these: too many wait */
-    uint64_t            prefills;           /* for a decode elsewhere */
-    uint64_t            pulls;              /* of a prefill elsewhere */
-    uint64_t            corrupt;            /* of these: of what is no more */
-    uint64_t            transferred;        /* tokens that came with others */
+    uint64_t            prefills;           /* for another replica's decode */
+    uint64_t            pulls;              /* of another replica's prefill */
+    uint64_t            corrupt;            /* of these: invalid ones */
+    uint64_t            transferred;        /* tokens received by transfers */
     uint64_t            faults;
     uint64_t            connections;
     uint64_t            tokens_sent;
@@ -78,7 +77,7 @@ typedef struct {
 typedef struct {
     char               *id;                 /* NULL: free */
     char               *object;             /* JSON */
-    cJSON              *messages;           /* to go on from, or NULL */
+    cJSON              *messages;           /* to continue, or NULL */
 } kve_stored_t;
 
 
@@ -88,14 +87,14 @@ struct kve_server_s {
     int                 port;
     struct evhttp      *http;
     struct evhttp_bound_socket  *socket;
-    struct event       *up;                 /* end of a "down" time */
+    struct event       *up;                 /* end of "down" */
 
     kve_replica_t      *model;              /* of rank 0 */
     kve_replica_t      *rank[KVE_RANKS];
     int                 ranks;
-    int                 turn;               /* the rank that is next */
+    int                 turn;               /* next rank */
     double              wake;               /* virtual */
-    double              link;               /* virtual: when it is free */
+    double              link;               /* virtual: end of its use */
     kve_job_t          *jobs;               /* generating */
     kve_handler_pt      handler;            /* of requests */
     kve_conn_t         *conns[KVE_CONN_SLOTS];
@@ -140,13 +139,13 @@ struct kve_engine_s {
 };
 
 
-/* of all ranks together */
+/* sums of all ranks */
 void kve_server_stats(const kve_server_t *s, kve_stats_t *st);
 
-/* the models' time, which the clock goes through at --speed */
+/* the models' time, which runs at --speed */
 double kve_virtual(kve_engine_t *e);
 
-/* the models are looked at in so many seconds, unless that is far off */
+/* advances the models in this many seconds, unless something is due earlier */
 void kve_engine_arm(kve_engine_t *e, double seconds);
 void kve_engine_wake(kve_engine_t *e);
 

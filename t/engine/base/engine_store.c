@@ -5,8 +5,8 @@
 
 
 /*
- * Responses that are kept: by one replica, in its memory, for as long as its
- * process lives.  A later one may go on from them, and they can be asked for.
+ * Stored responses, of one replica, in memory, while its process lives.
+ * Requests can read them and continue them.
  */
 
 

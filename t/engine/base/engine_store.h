@@ -1,5 +1,5 @@
 /*
- * Responses that are kept.
+ * Stored responses.
  */
 
 #ifndef KVE_ENGINE_STORE_H
@@ -9,7 +9,7 @@
 #include "base/engine_server.h"
 
 
-/* takes the messages; an id that is there already is given new contents */
+/* takes the messages; an existing id gets new contents */
 void kve_store_add(kve_server_t *s, const char *id, cJSON *messages,
     const char *object);
 kve_stored_t *kve_store_find(kve_server_t *s, const char *id);

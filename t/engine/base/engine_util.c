@@ -180,7 +180,7 @@ kve_json_num(const cJSON *o, const char *key, double missing)
 }
 
 
-/* a number of any size, made to fit */
+/* returns a number, limited to the range */
 
 int64_t
 kve_json_whole(double x)

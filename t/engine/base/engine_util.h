@@ -1,5 +1,5 @@
 /*
- * Small tools of the emulated engine: a growing byte buffer, JSON look-ups,
+ * Helpers of the emulated engine: a growing byte buffer, JSON look-ups,
  * histograms, a random sequence.
  */
 
@@ -37,7 +37,7 @@ void kve_buf_str(kve_buf_t *b, const char *s);
 void kve_buf_printf(kve_buf_t *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* the inside of a JSON string; kve_buf_quote() with its quotes */
+/* appends the inside of a JSON string; kve_buf_quote() with its quotes */
 void kve_buf_escape(kve_buf_t *b, const char *data, size_t len);
 void kve_buf_quote(kve_buf_t *b, const char *s);
 

@@ -5,7 +5,7 @@
 
 
 /*
- * Bodies of other APIs become the messages and tools of a chat completion.
+ * Converts bodies of other APIs into the messages and tools of a chat.
  */
 
 
@@ -70,9 +70,9 @@ kve_message_call(cJSON *m, const char *id, const char *name, const char *args)
 
 
 /*
- * Anthropic messages, as vLLM turns them into chat messages: every system
- * text joined into one message in front, tool results before the text of
- * their message, the billing header of Claude Code dropped.
+ * Anthropic's messages, as vLLM converts them: all system texts become one
+ * message in front, tool results come before the text of their message, and
+ * the billing header of Claude Code is removed.
  */
 
 static void

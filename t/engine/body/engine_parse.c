@@ -174,7 +174,7 @@ kve_parse_root(kve_server_t *s, kve_parsed_t *p)
 }
 
 
-/* vLLM computes a prompt anew to tell how likely each of its tokens was */
+/* vLLM computes the whole prompt again to return log probabilities of it */
 
 static void
 kve_parse_skip(kve_server_t *s, kve_parsed_t *p)
@@ -201,7 +201,7 @@ kve_parse_skip(kve_server_t *s, kve_parsed_t *p)
 }
 
 
-/* the last so many tokens are all that is left of a prompt */
+/* keeps only the last tokens of a prompt */
 
 static void
 kve_parse_cut(kve_server_t *s, kve_parsed_t *p)

@@ -37,7 +37,7 @@ kve_parsed_free(kve_parsed_t *p)
     free(p->prompts);
 
     if (p->api != KVE_CHAT) {
-        /* of a chat they are part of the body */
+        /* a chat has them in the body */
         cJSON_Delete(p->messages);
         cJSON_Delete(p->tools);
     }

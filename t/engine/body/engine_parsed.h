@@ -1,5 +1,5 @@
 /*
- * A request body, understood: what all APIs have in common.
+ * A parsed request body: the common part of all APIs.
  */
 
 #ifndef KVE_ENGINE_PARSED_H
@@ -15,10 +15,10 @@
 typedef struct {
     kve_api_e           api;
     cJSON              *body;
-    cJSON              *messages;           /* as chat completions has them */
+    cJSON              *messages;           /* as in chat completions */
     cJSON              *tools;
     const char         *model;
-    uint64_t            root;               /* what all hashes start from */
+    uint64_t            root;               /* start of all hashes */
 
     kve_buf_t          *prompts;            /* rendered */
     int                 nprompts;
@@ -30,11 +30,11 @@ typedef struct {
     unsigned            stream:1;
     unsigned            include_usage:1;
     unsigned            continuous_usage:1;
-    unsigned            continues:1;        /* its own reply, maybe */
+    unsigned            continues:1;        /* can continue its own reply */
     unsigned            ignore_eos:1;
     unsigned            timings_per_token:1;
     unsigned            tools_allowed:1;
-    unsigned            skip_cache:1;       /* all is computed anew */
+    unsigned            skip_cache:1;       /* computes all again */
     unsigned            background:1;
     unsigned            single:1;           /* reply is not an array */
 

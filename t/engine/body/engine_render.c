@@ -8,9 +8,9 @@
 
 
 /*
- * A ChatML template in the manner of Qwen 3: one system block (the system
- * text, then the tools), reasoning of turns before the last question left
- * out, tool results in user blocks.
+ * A ChatML template like Qwen 3's: one system block (the system text, then the
+ * tools); no reasoning of turns before the last question; tool results in user
+ * blocks.
  */
 
 
@@ -21,7 +21,7 @@ kve_render_media(kve_buf_t *b, const char *data, size_t len,
     int       i;
     uint64_t  h;
 
-    /* the same picture is the same tokens, whatever its size in bytes */
+    /* the same picture gives the same tokens, at any size in bytes */
 
     h = XXH3_64bits(data, len);
 

@@ -1,5 +1,5 @@
 /*
- * Messages -> the text of a prompt, as a chat template would have it.
+ * Messages -> the text of a prompt, like a chat template.
  */
 
 #ifndef KVE_ENGINE_RENDER_H
@@ -11,7 +11,7 @@
 
 typedef struct {
     int                 image_bytes;
-    int                 thinking;           /* -1: not said */
+    int                 thinking;           /* -1: not set */
     unsigned            no_generation_prompt:1;
     unsigned            continue_final:1;
 } kve_render_t;

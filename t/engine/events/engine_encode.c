@@ -43,7 +43,7 @@ kve_encode_hash(kve_buf_t *b, kve_kv_encoding_e encoding, uint64_t hash)
 
     case KVE_KV_VLLM_BYTES:
 
-        /* who wants 64 bits of it takes the last ones */
+        /* a reader of 64 bits uses the last ones */
 
         memset(bytes, 0x5a, sizeof(bytes));
 
@@ -67,7 +67,7 @@ kve_encode_hash(kve_buf_t *b, kve_kv_encoding_e encoding, uint64_t hash)
 }
 
 
-/* no text stands behind a hash, but the same tokens always do */
+/* a hash has no text, so its tokens are derived from it */
 
 static void
 kve_encode_tokens(kve_buf_t *b, const kve_stored_event_t *ev)
@@ -96,7 +96,7 @@ kve_encode_lora_id(kve_buf_t *b, const kve_stored_event_t *ev)
 }
 
 
-/* the five fields that all have, in this order; with their names in a map */
+/* the five fields of all encodings, in this order; a map has their names */
 
 static void
 kve_encode_common(kve_buf_t *b, kve_kv_encoding_e encoding,

@@ -1,5 +1,5 @@
 /*
- * KV events as engines write them.
+ * KV events in the formats of engines.
  */
 
 #ifndef KVE_ENGINE_ENCODE_H
@@ -11,10 +11,10 @@
 
 typedef enum {
     KVE_KV_VLLM_MAP = 0,        /* maps: vLLM, about 0.24 and later */
-    KVE_KV_VLLM_ARRAY,          /* arrays with a name in front: before */
-    KVE_KV_VLLM_BYTES,          /* the same, and hashes of 32 bytes */
+    KVE_KV_VLLM_ARRAY,          /* arrays, name first: earlier vLLM */
+    KVE_KV_VLLM_BYTES,          /* the same, with hashes of 32 bytes */
     KVE_KV_SGLANG,              /* maps, signed hashes: SGLang 0.5.23 */
-    KVE_KV_SGLANG_ARRAY,        /* arrays, signed hashes: before */
+    KVE_KV_SGLANG_ARRAY,        /* arrays, signed hashes: earlier SGLang */
     KVE_KV_TRTLLM               /* maps, signed hashes */
 } kve_kv_encoding_e;
 
@@ -30,7 +30,7 @@ typedef struct {
 } kve_stored_event_t;
 
 
-/* a number, or -1 */
+/* returns a kve_kv_encoding_e, or -1 */
 int kve_encoding(const char *name);
 
 void kve_encode_stored(kve_buf_t *b, kve_kv_encoding_e encoding,
@@ -39,7 +39,7 @@ void kve_encode_removed(kve_buf_t *b, kve_kv_encoding_e encoding,
     uint64_t hash);
 void kve_encode_cleared(kve_buf_t *b, kve_kv_encoding_e encoding);
 
-/* a message of n events, which are written already */
+/* writes a message of n encoded events */
 void kve_encode_batch(kve_buf_t *b, double time, const kve_buf_t *events,
     uint32_t n, int rank);
 

@@ -10,19 +10,19 @@
 
 
 /*
- * The model tells what its cache does, and when a step is over: then all that
- * was told of it is one message, as with vLLM.  A flood is blocks that no
- * request has: each is stored once, and removed when so many others were as
- * the cache has room for.
+ * The model reports changes of its cache, and the end of each step: then the
+ * changes of the step are sent as one message, as in vLLM.  A flood is blocks
+ * that no request has: each is stored once, and removed after as many others
+ * as fit into the cache.
  */
 
 
 #define KVE_FLOOD_TICK   10000      /* us */
 #define KVE_FLOOD_RUN    32         /* blocks in an event */
-#define KVE_FLOOD_BATCH  256        /* in a message */
+#define KVE_FLOOD_BATCH  256        /* blocks in a message */
 
 
-/* of a rank; a server has an array of them */
+/* events of a rank; a server has an array of these */
 
 struct kve_events_s {
     kve_server_t       *server;
@@ -39,8 +39,8 @@ struct kve_events_s {
     struct event       *flood;
     double              rate;               /* blocks a second */
     double              begun;
-    uint64_t            flooded;            /* since then */
-    uint64_t            next;               /* block, of all floods */
+    uint64_t            flooded;            /* blocks since then */
+    uint64_t            next;               /* next block of all floods */
 };
 
 
@@ -386,7 +386,7 @@ kve_events_control(kve_server_t *s, const cJSON *v)
 }
 
 
-/* of all ranks together */
+/* sums of all ranks */
 
 void
 kve_events_show(kve_buf_t *b, kve_server_t *s)

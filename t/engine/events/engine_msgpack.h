@@ -1,4 +1,4 @@
-/* MessagePack, written to the engine's buffers: pack_uint() and so on. */
+/* Writes MessagePack to the engine's buffers: pack_uint() and so on. */
 
 #ifndef KVE_ENGINE_MSGPACK_H
 #define KVE_ENGINE_MSGPACK_H

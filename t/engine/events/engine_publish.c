@@ -23,9 +23,9 @@ struct kve_message_s {
 
 struct kve_publisher_s {
     kve_server_t       *server;
-    int                 number;             /* of all ranks and replicas */
+    int                 number;             /* among all ranks and replicas */
 
-    /* a context of its own: when it ends the ports are free again */
+    /* a context of its own: when it ends, its ports are free again */
 
     void               *ctx;
     void               *pub;
@@ -35,9 +35,9 @@ struct kve_publisher_s {
 
     kve_message_t     **kept;               /* a ring, by number */
     uint64_t            nkept;              /* its size */
-    uint64_t            seq;                /* of the next message */
+    uint64_t            seq;                /* number of the next message */
 
-    kve_message_t      *swapped;            /* waits for the one behind it */
+    kve_message_t      *swapped;            /* is sent after the next one */
 
     kve_published_t     told;
     uint64_t            random;
@@ -127,7 +127,7 @@ kve_frame_seq(void *socket, uint64_t seq)
 }
 
 
-/* subscribers come and go; their number is what tests wait for */
+/* subscribers come and go; tests wait for their number */
 
 static void
 kve_publisher_subscribers(evutil_socket_t fd, short what, void *data)
@@ -199,7 +199,7 @@ kve_publisher_replay(kve_publisher_t *p, const void *id, size_t len,
 }
 
 
-/* [identity, empty, number]; all else is not answered */
+/* [identity, empty, number]; other requests get no answer */
 
 static void
 kve_publisher_asked(evutil_socket_t fd, short what, void *data)
@@ -279,7 +279,7 @@ kve_publisher_socket(kve_publisher_t *p, int type, int port,
 
     zmq_getsockopt(socket, ZMQ_FD, &fd, &size);
 
-    /* told once: whoever uses the socket looks at all that there is */
+    /* edge-triggered: a reader of the socket must read everything */
 
     *ev = event_new(p->server->engine->base, fd, EV_READ | EV_PERSIST,
                     handler, p);
@@ -442,10 +442,10 @@ kve_publisher_renumber(kve_publisher_t *p)
 
 
 /*
- * Too few frames, too many, a short number; and with the right frames, where
- * a message belongs: noise, a payload that ends too soon, one that says it is
- * longer than anything, arrays in arrays, values of other types.  They have
- * the number of the next message and do not use it up.
+ * Invalid messages: too few frames, too many, a short number.  And with the
+ * right frames: noise, a payload that ends too early, one with a wrong length,
+ * arrays in arrays, values of other types.  They have the number of the next
+ * message and do not use it up.
  */
 
 void

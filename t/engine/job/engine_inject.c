@@ -11,8 +11,7 @@
 
 
 /*
- * Misbehaviour.  A request asks for it in a header, or it befalls a share of
- * all requests.
+ * Faults.  A header asks for one, or a share of all requests gets it.
  */
 
 
@@ -123,7 +122,7 @@ kve_inject_garbage(kve_job_t *job)
 }
 
 
-/* a reply of 200 that is none */
+/* a reply of 200 without an answer */
 
 static void
 kve_inject_body(kve_job_t *job)
@@ -203,7 +202,7 @@ kve_inject_at_start(kve_job_t *job)
         return 0;
 
     case KVE_FAULT_HANG:
-        /* the job stays, and nobody ever looks at it */
+        /* the job stays for ever */
         return 1;
 
     default:

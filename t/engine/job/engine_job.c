@@ -9,9 +9,9 @@
 
 
 /*
- * A request's life.  Its sequences are the model's requests; what the model
- * says about them is only noted down when its events are read, and acted upon
- * when all of them are, as acting may end other requests.
+ * The life of a request.  Its sequences are the model's requests.  While the
+ * model's events are read, results are only recorded; they are handled after
+ * all events, because handling can end other requests.
  */
 
 
@@ -171,7 +171,7 @@ kve_job_headers(kve_job_t *job)
 }
 
 
-/* jobs that no connection takes along */
+/* ends jobs without a connection */
 
 void
 kve_jobs_background(kve_server_t *s)

@@ -1,5 +1,5 @@
 /*
- * Stations of every job: headers, an error, its end.
+ * Stages of each job: headers, an error, the end.
  */
 
 #ifndef KVE_ENGINE_JOB_H
@@ -9,16 +9,16 @@
 #include "reply/engine_request.h"
 
 
-/* only once, and the beginning of a stream with them */
+/* sends the headers once, and the start of a stream */
 void kve_job_headers(kve_job_t *job);
 
-/* after these there is no job any more */
+/* the job has ended after these */
 void kve_job_error(kve_job_t *job, int status, const char *type,
     const char *message);
 void kve_job_end(kve_job_t *job, int status, const char *how);
 void kve_job_gone(kve_job_t *job, int killed);
 
-/* those that no connection takes along */
+/* ends jobs without a connection */
 void kve_jobs_background(kve_server_t *s);
 
 

@@ -16,11 +16,11 @@
 
 
 /*
- * From the model's time to the sockets: events, tokens that are due, ends.
+ * From the model's time to the sockets: events, due tokens, ends.
  */
 
 
-/* what a Responses request can be continued from */
+/* stores a Responses request, so that it can be continued */
 
 static void
 kve_job_store(kve_job_t *job)
@@ -132,8 +132,8 @@ kve_sub_time(kve_sub_t *sub, uint32_t n)
 
 
 /*
- * Tokens due go out; *due is lowered to when the next one is.  Non-zero when
- * the job is no more.
+ * Sends the tokens that are due; lowers *due to the time of the next one.
+ * Returns non-zero if the job has ended.
  */
 
 static int
@@ -260,7 +260,7 @@ kve_job_pump(kve_job_t *job, double now, double real, double *due)
 }
 
 
-/* what the model has to say */
+/* reads the model's events */
 
 static void
 kve_server_events(kve_server_t *s, const kve_event_t *ev, size_t n)
@@ -282,7 +282,7 @@ kve_server_events(kve_server_t *s, const kve_event_t *ev, size_t n)
         case KVE_DONE:
             sub->done = 1;
 
-            /* the model forgets, and some are not due yet */
+            /* the model forgets the times, and some tokens are not due yet */
 
             left = ev->req->output_tokens - sub->sent;
             sub->times_from = sub->sent + 1;

@@ -15,7 +15,7 @@
 #include "reply/engine_transfer.h"
 
 
-/* s, between two looks for the other one of a meeting */
+/* s between two checks for the other request of a meeting */
 #define KVE_JOB_MEET  0.002
 
 
@@ -34,10 +34,9 @@ kve_job_header(kve_job_t *job, const char *name, int64_t missing)
 
 
 /*
- * The rank that a header names, else the one with the least to do, by vLLM's
- * measure.  vLLM and SGLang have the same header; what is no number is passed
- * over, as vLLM does it, and so is the header where there are no ranks: other
- * engines know of none.
+ * Returns the rank that a header names, else the one with the least work, by
+ * vLLM's measure.  vLLM and SGLang have the same header.  A header that is not
+ * a number is ignored, as in vLLM, and so is any header if there are no ranks.
  */
 
 static int
@@ -116,7 +115,7 @@ kve_job_timer_set(kve_job_t *job, double seconds, short flags)
 }
 
 
-/* it goes on without its client, who may ask for it later */
+/* it continues without its client, who can read it later */
 
 static void
 kve_job_background(kve_job_t *job)
@@ -313,7 +312,7 @@ kve_job_check(kve_job_t *job)
 
     kve_server_stats(job->server, &st);
 
-    /* vLLM names no time */
+    /* vLLM sends no Retry-After */
 
     if (opt->max_queued >= 0
         && st.running + st.waiting + (uint32_t) job->parsed.n

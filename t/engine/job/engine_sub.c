@@ -11,8 +11,8 @@
 
 
 /*
- * One sequence of a request: its reply is decided before it runs, so that
- * its blocks have names from the start.
+ * A sequence of a request.  Its reply is chosen before it runs, so its blocks
+ * have names from the start.
  */
 
 
@@ -37,7 +37,7 @@ kve_job_tool(kve_job_t *job, uint64_t seed)
 }
 
 
-/* how many tokens the reply has, and why it ends there */
+/* chooses the length of the reply, and its finish reason */
 
 static uint32_t
 kve_job_length(kve_job_t *job, int64_t prompt, int64_t given,
@@ -69,7 +69,7 @@ kve_job_length(kve_job_t *job, int64_t prompt, int64_t given,
     }
 
     if (job->want_output > 0) {
-        /* the header knows better than the body */
+        /* the header has priority over the body */
         n = job->want_output;
         max = job->server->engine->opt.max_model_len - prompt;
     }
@@ -85,7 +85,7 @@ kve_job_length(kve_job_t *job, int64_t prompt, int64_t given,
 }
 
 
-/* block hashes over the bytes of the prompt and the reply behind it */
+/* hashes the blocks of the prompt and the reply */
 
 static void
 kve_sub_hash(kve_sub_t *sub, const kve_buf_t *prompt, uint64_t root)
@@ -142,8 +142,8 @@ kve_sub_hash(kve_sub_t *sub, const kve_buf_t *prompt, uint64_t root)
 
 
 /*
- * Tokens at the end of the prompt that are the beginning of its own reply: of a
- * chat that is to be continued, or of a completion.
+ * Returns the tokens at the end of the prompt that are the start of its own
+ * reply: a chat to continue, or a completion.
  */
 
 static uint32_t

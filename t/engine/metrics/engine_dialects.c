@@ -8,11 +8,11 @@
 
 
 /*
- * What each engine exports, under the names and with the labels it uses.
+ * The metrics of each engine, with its names and labels.
  */
 
 
-/* tokens found in GPU memory, not loaded from below */
+/* tokens found in GPU memory, without those loaded from lower tiers */
 
 static uint64_t
 kve_dialect_device(const kve_scrape_t *m)
@@ -266,7 +266,7 @@ kve_metrics_sglang(kve_scrape_t *m)
                       m->st.busy > 0 ? m->st.generation_tokens / m->st.busy
                                      : 0);
 
-    /* a decode report sets it to zero, as the real one does */
+    /* a report during decode sets it to zero, as in SGLang */
 
     kve_metrics_gauge(m, "sglang:cache_hit_rate", "The prefix cache hit "
                       "rate.", rate);
@@ -364,7 +364,7 @@ kve_metrics_trtllm(kve_scrape_t *m)
 }
 
 
-/* no labels at all, integers as such */
+/* no labels, and integers without a fraction */
 
 static void
 kve_metrics_llamacpp_one(kve_scrape_t *m, const char *name, const char *type,

@@ -1,5 +1,5 @@
 /*
- * What each engine exports, under the names and with the labels it uses.
+ * The metrics of each engine, with its names and labels.
  */
 
 #ifndef KVE_ENGINE_DIALECTS_H

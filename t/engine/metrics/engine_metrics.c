@@ -9,7 +9,7 @@
 
 
 /*
- * GET /metrics, with its faults: a router has to live through all of them.
+ * GET /metrics, with faults that a router must survive.
  */
 
 
@@ -76,7 +76,7 @@ kve_metrics_write(kve_server_t *s, kve_buf_t *b)
 }
 
 
-/* real ones have the series of a name together; nobody here minds */
+/* real ones group the series of a name; here the order does not matter */
 
 static void
 kve_metrics_rank(kve_server_t *s, kve_buf_t *b, int rank)

@@ -1,5 +1,5 @@
 /*
- * GET /metrics, and what it is made of.
+ * GET /metrics, and its parts.
  */
 
 #ifndef KVE_ENGINE_METRICS_H

@@ -7,8 +7,8 @@
 
 
 /*
- * The text format of Prometheus, as Python's client writes it: labels in the
- * order of the alphabet, all numbers floating, large ones in Go's spelling.
+ * Prometheus' text format, as Python's client writes it: labels in
+ * alphabetical order, all numbers as floats, large ones in Go's spelling.
  */
 
 
@@ -70,8 +70,8 @@ kve_metrics_head(kve_scrape_t *m, const char *name, const char *type,
 
 
 /*
- * One series.  "extra" is one more label, as it is written, which goes where
- * the alphabet wants it; "" for none.
+ * Writes a series.  "extra" is another label with its value, which is sorted
+ * in; "" for none.
  */
 
 void
@@ -120,7 +120,7 @@ kve_metrics_series(kve_scrape_t *m, const char *name, const char *suffix,
 }
 
 
-/* an integer is dealt out to the ranks, a fraction is the same for all */
+/* an integer is divided among the ranks, a fraction is the same for all */
 
 double
 kve_metrics_share(kve_scrape_t *m, int engine, double value)

@@ -1,5 +1,5 @@
 /*
- * A scrape being written, in Prometheus' format.
+ * A response in Prometheus' format, while it is written.
  */
 
 #ifndef KVE_ENGINE_PROM_H

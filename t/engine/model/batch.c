@@ -212,7 +212,7 @@ kve_replica_leave(kve_replica_t *r, kve_req_t *req)
     kve_list_remove(&r->running, req);
     r->nrunning--;
 
-    /* its tail is the first of them to be evicted */
+    /* its last blocks are evicted first */
 
     while (req->nblocks) {
         if (req->nblocks <= req->named && req->nblocks <= req->nhashes) {
@@ -290,7 +290,7 @@ kve_replica_keep(kve_replica_t *r, kve_req_t *req)
 }
 
 
-/* what was kept goes, the tail first */
+/* releases the kept blocks, the last first */
 
 void
 kve_replica_let(kve_replica_t *r, kve_req_t *req)
@@ -330,7 +330,7 @@ kve_replica_finish(kve_replica_t *r, kve_req_t *req, double t)
 }
 
 
-/* the prefill is over: the step has put out a token too */
+/* the prefill is done: the step has made a token, too */
 
 void
 kve_replica_join(kve_replica_t *r, kve_req_t *req, double t)
@@ -414,8 +414,8 @@ kve_replica_preempt(kve_replica_t *r, kve_req_t *req, double t)
 
 
 /*
- * A chunk is given to a prefilling request.  Its blocks can be found from now
- * on: whoever is scheduled after it runs after it, or in the same step.
+ * Gives a chunk to a prefilling request.  Its blocks can be found from now on,
+ * because requests that are scheduled later run later, or in the same step.
  */
 
 uint32_t
@@ -479,8 +479,8 @@ kve_replica_admit(kve_replica_t *r, kve_req_t *req, double t, uint32_t budget)
     }
 
     /*
-     * While it is at the head nobody else is admitted, so what it can share
-     * with running requests, and by that its need, only gets worse.
+     * While it is at the head no other request is admitted, so it can share
+     * less and less with running requests, and its need can only grow.
      */
 
     if (req->need > kve_blocks_free(r->blocks)) {

@@ -24,7 +24,7 @@ struct kve_blocks_s {
     uint32_t           *bucket;
     uint32_t            slots;
     uint32_t            shift;      /* 64 - log2(buckets) */
-    uint32_t            total;      /* what resize asked for */
+    uint32_t            total;      /* as requested by resize */
     uint32_t            live;       /* not retired */
     uint32_t            nfree;
     uint32_t            head;       /* next victim */
@@ -45,7 +45,7 @@ static int kve_blocks_grow(kve_blocks_t *b, uint32_t slots);
 static inline uint32_t
 kve_blocks_slot(const kve_blocks_t *b, uint64_t key)
 {
-    /* callers may hand in small numbers, so they are spread first */
+    /* callers can use small numbers as hashes, so they are spread first */
 
     return (uint32_t) ((key * UINT64_C(0x9e3779b97f4a7c15)) >> b->shift);
 }
@@ -359,7 +359,7 @@ kve_blocks_release(kve_blocks_t *b, uint32_t id)
         return;
     }
 
-    /* nobody can find a nameless block again: it is the first to go */
+    /* a nameless block cannot be found again: it is evicted first */
 
     kve_blocks_push(b, id, !(b->block[id].flags & KVE_BLOCK_HASHED));
 }

@@ -2,8 +2,8 @@
  * A paged prefix cache: a fixed pool of KV blocks, found by 64-bit hash.
  *
  * A block is held (reference count above zero: a running request reads or
- * writes it) or free (in the LRU list, still findable by its name until it
- * is handed out again).  Only free blocks are evicted.
+ * writes it) or free (in the LRU list; it can be found by its name until it is
+ * reused).  Only free blocks are evicted.
  */
 
 #ifndef KVE_BLOCKS_H
@@ -19,7 +19,7 @@
 
 typedef struct kve_blocks_s  kve_blocks_t;
 
-/* a name is nobody's any more, as its block was wanted for something else */
+/* a name is removed, because its block is reused */
 typedef void (*kve_blocks_removed_pt)(void *data, uint64_t hash);
 
 
@@ -29,26 +29,26 @@ void kve_blocks_destroy(kve_blocks_t *b);
 void kve_blocks_watch(kve_blocks_t *b, kve_blocks_removed_pt removed,
     void *data);
 
-/* every name is forgotten; held blocks stay held */
+/* removes all names; held blocks stay held */
 void kve_blocks_clear(kve_blocks_t *b);
 
-/* shrinking below what is held takes effect as the holders let go */
+/* shrinking below the held blocks takes effect as they are released */
 int kve_blocks_resize(kve_blocks_t *b, uint32_t total);
 
 uint32_t kve_blocks_find(const kve_blocks_t *b, uint64_t hash);
 int kve_blocks_is_held(const kve_blocks_t *b, uint32_t id);
 
-/* a recurrent state is kept at the end of this block, as long as it has a name */
+/* notes that the block has a recurrent state at its end, while it has a name */
 void kve_blocks_mark(kve_blocks_t *b, uint32_t id);
 int kve_blocks_is_marked(const kve_blocks_t *b, uint32_t id);
 
-/* uses a name that nobody holds: stores it, or makes it the most recent one */
+/* uses a name of a free block: stores it, or makes it the most recent one */
 void kve_blocks_touch(kve_blocks_t *b, uint64_t hash);
 
-/* a nameless held block, the least recently used one's place */
+/* takes the least recently used block as a nameless held one */
 uint32_t kve_blocks_alloc(kve_blocks_t *b);
 
-/* a hash that another block bears already is not given twice: 0 */
+/* names a block; 0: another block has this hash already */
 int kve_blocks_name(kve_blocks_t *b, uint32_t id, uint64_t hash);
 
 void kve_blocks_hold(kve_blocks_t *b, uint32_t id);
@@ -58,7 +58,7 @@ uint32_t kve_blocks_total(const kve_blocks_t *b);
 uint32_t kve_blocks_free(const kve_blocks_t *b);
 uint32_t kve_blocks_held(const kve_blocks_t *b);
 
-/* the i-th block that would be evicted, KVE_BLOCK_NONE past the end */
+/* the i-th block to be evicted, KVE_BLOCK_NONE past the end */
 uint32_t kve_blocks_next_victim(const kve_blocks_t *b, uint32_t i);
 int kve_blocks_hash(const kve_blocks_t *b, uint32_t id, uint64_t *hash);
 

@@ -5,9 +5,9 @@
 
 
 /*
- * Only what is published or measured stands here; the coefficients are worked
- * out from it: linear parts reach 65% of the peak (2.6% of it lost with each
- * doubling of the cards), attention 45%, weights 75% and the KV cache 80% of
+ * The table has published or measured values only; the coefficients follow
+ * from them.  Linear parts reach 65% of the peak (less 2.6% of it for each
+ * doubling of the GPUs), attention 45%, weights 75% and the KV cache 80% of
  * the memory's bandwidth.
  */
 
@@ -18,8 +18,8 @@ typedef struct {
     double       layers;
     double       dq;            /* query heads * head size */
     double       kv_bytes;      /* per token, all layers */
-    double       peak;          /* bf16 TFLOPS of one card */
-    double       bandwidth;     /* TB/s of one card */
+    double       peak;          /* bf16 TFLOPS of one GPU */
+    double       bandwidth;     /* TB/s of one GPU */
     double       tp;
     uint64_t     kv_tokens;
     uint32_t     max_seqs;
@@ -61,7 +61,7 @@ static const kve_hw_facts_t  kve_hw_facts[] = {
     { "demo-cpu",               0.0065, 4, 1, 1000, 2048,
       0.2, 0.01, 1, 13000, 5, 2048 },
 
-    /* no time passes: for tests of everything but time */
+    /* no time passes: for tests in which time does not matter */
 
     { "none", 0, 0, 0, 0, 0, 1, 1, 1, 450000, 1024, 8192 }
 };

@@ -1,6 +1,6 @@
 /*
- * What a step of a model on a card costs.  A step carries n tokens: one for
- * each decoding sequence and the prefill chunks' a tokens at context c each:
+ * The time of a model's step on a GPU.  A step has n tokens: one for each
+ * decoding sequence, and the prefill chunks' a tokens at context c each:
  *
  *     max(floor, n * linear) + step + request * requests
  *         + kv * (context tokens of the decoding sequences)
@@ -26,7 +26,7 @@ typedef struct {
     double       request;       /* s per request in the batch */
 
     double       api;           /* s per request before it is queued */
-    double       output;        /* s per output token, off the card */
+    double       output;        /* s per output token, on the CPU */
 
     double       kv_bytes;      /* per token */
     uint64_t     kv_tokens;     /* capacity */

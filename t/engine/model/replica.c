@@ -305,7 +305,7 @@ kve_replica_restart(kve_replica_t *r, double t, const kve_event_t **events)
 
     kve_blocks_clear(r->blocks);
 
-    /* files stay, and what is in another process */
+    /* files keep their blocks, and so do other processes */
 
     if (r->tier[KVE_HOST] && r->cf.tier[KVE_HOST].shared == NULL) {
         kve_blocks_clear(r->tier[KVE_HOST]);

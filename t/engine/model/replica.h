@@ -1,31 +1,32 @@
 /*
- * One engine replica, in virtual time: a scheduler over a paged prefix cache
+ * One engine replica, in virtual time: a scheduler over a paged prefix cache,
  * and a step time model.  A pure library: it reads no clock, opens no socket,
  * draws no random number and keeps no global state, so equal calls give equal
- * results.  The caller hands time (seconds, never going back) and gets events.
+ * results.  The caller passes the time (seconds, never going back) and gets
+ * events.
  *
  *     kve_replica_submit(r, &req, t)       a request arrives
- *     t = kve_replica_next(r)              when something may happen next
+ *     t = kve_replica_next(r)              when something can happen next
  *     n = kve_replica_advance(r, t, &ev)   what happened up to t
  *
  * The request belongs to the caller and must stay where it is, with its
  * hashes, until its KVE_DONE or KVE_ABORTED event.  Events stay valid until
  * the next call that takes a time.
  *
- * Below the GPU's memory there may be tiers (host memory, disk).  What gets a
- * name is stored in all of them, and each forgets by use, for itself.  A prompt
- * that goes on in a lower tier is loaded before it is computed; the others go on
- * meanwhile.
+ * Below the GPU's memory there can be tiers (host memory, disk).  A block with
+ * a name is stored in all of them; each tier has its own LRU order.  A prompt
+ * that continues in a lower tier is loaded before it is computed; other
+ * requests continue meanwhile.
  *
- * A request may name another replica: what that one has further on of its
- * prompt comes from there, over the links of both, one prompt after the other.
+ * A request can name another replica: the part of its prompt that only that
+ * one has comes from there, over the links of both, one prompt after another.
  *
- * A hybrid model resumes only where a recurrent state was kept: the tokens of
- * "state" each, at the last such place that a step reaches, or at all of them.
+ * A hybrid model resumes only where a recurrent state was stored: each "state"
+ * tokens, at the last such place that a step reaches, or at all of them.
  * States are in the GPU's memory only.
  *
- * All tokens of one engine step come out at the same engine time; ev->time is
- * when the client sees them, which is later by the cost of the API server.
+ * All tokens of a step come out at the same engine time.  ev->time is when the
+ * client gets them, which is later by the cost of the API server.
  */
 
 #ifndef KVE_REPLICA_H
@@ -47,7 +48,7 @@ typedef enum {
     KVE_GPU = 0,
     KVE_HOST,
     KVE_DISK,
-    KVE_PEER,               /* no tier of its own: another replica */
+    KVE_PEER,               /* not a tier: another replica */
     KVE_TIERS
 } kve_tier_e;
 
@@ -61,7 +62,7 @@ typedef enum {
     KVE_FIRST,              /* the first token */
     KVE_PREEMPTED,          /* back to the queue's head */
     KVE_DONE,
-    KVE_ABORTED             /* by restart, or can never fit */
+    KVE_ABORTED             /* by a restart, or too large */
 } kve_event_e;
 
 
@@ -73,9 +74,9 @@ typedef struct {
 
 
 typedef struct {
-    uint32_t            blocks;         /* 0: there is no such tier */
+    uint32_t            blocks;         /* 0: no such tier */
     double              load;           /* s a token */
-    kve_blocks_t       *shared;         /* of several replicas, or NULL */
+    kve_blocks_t       *shared;         /* by several replicas, or NULL */
 } kve_tier_t;
 
 
@@ -88,12 +89,12 @@ typedef struct {
     uint32_t            max_batched;    /* default hw.max_batched */
     uint32_t            max_run;        /* steps advanced in bulk, 0: any */
     kve_tier_t          tier[KVE_TIERS];    /* below the first one */
-    uint32_t            state;          /* hybrid: blocks from one place where
-                                           it can resume to the next; 0: any */
+    uint32_t            state;          /* hybrid: blocks between two places
+                                           to resume; 0: resumes anywhere */
 
-    unsigned            states:1;       /* one is kept at each of them */
-    unsigned            no_cache:1;     /* nothing is ever found */
-    unsigned            token_log:1;    /* token times can be asked for */
+    unsigned            states:1;       /* each place has a state */
+    unsigned            no_cache:1;     /* the cache finds nothing */
+    unsigned            token_log:1;    /* keeps token times for queries */
 } kve_config_t;
 
 
@@ -106,9 +107,9 @@ typedef struct {
 struct kve_req_s {
 
     /*
-     * The caller's.  Hash i names the block of the tokens [i * block_size,
-     * (i + 1) * block_size) of the prompt and the reply that follows it, and
-     * everything before them; blocks past the last hash are never found
+     * Set by the caller.  Hash i names the block of the tokens
+     * [i * block_size, (i + 1) * block_size) of the prompt and the reply, and
+     * all tokens before them.  Blocks past the last hash are never found
      * again.
      */
 
@@ -125,24 +126,24 @@ struct kve_req_s {
     kve_replica_t      *source;         /* has more of the prompt, or NULL */
     void               *data;
 
-    /* what came of it */
+    /* results */
 
     uint32_t            cached_tokens;
-    uint32_t            loaded[KVE_TIERS];  /* tokens of these */
+    uint32_t            loaded[KVE_TIERS];  /* tokens loaded from these */
     uint32_t            preemptions;
     double              submit_time;
     double              admit_time;
     double              first_time;     /* as the client sees it */
     double              done_time;
 
-    /* the replica's own */
+    /* for the replica */
 
     uint32_t            state;
     uint32_t            generated;      /* at "joined" */
     uint64_t            joined;
     uint64_t            finish;         /* step count at its last token */
     uint32_t            heap;
-    uint32_t            resume;         /* tokens to have before decoding */
+    uint32_t            resume;         /* tokens it needs before decoding */
     uint32_t            todo;           /* of them, not computed yet */
     uint32_t            depth;          /* of them, in the cache already */
     uint32_t            chunk;          /* computed by the current step */
@@ -189,12 +190,11 @@ typedef struct {
 
 
 /*
- * What the cache tells, if anybody wants to know; an engine's KV events are
- * made of it.  Blocks [first, first + n) of a request have got a name; a
- * name is gone; all are gone, as they were reset.  moved: a lower tier has stored
- * a name, or has dropped it.  A restart is not told: the
- * process is another one.  step: all that was told since the last time is of
- * a step that was over at t, which may be in the past by then.
+ * Reports of the cache, from which KV events are made.  Blocks [first, first +
+ * n) of a request have got a name; a name was removed; all were removed by a
+ * reset.  moved: a lower tier has stored or removed a name.  A restart is not
+ * reported, because the process is another one.  step: all reports since the
+ * last one belong to a step that ended at t, which can be in the past.
  */
 typedef struct {
     void              (*stored)(void *data, const kve_req_t *req,
@@ -208,22 +208,24 @@ typedef struct {
 } kve_watch_t;
 
 
-/* all of hw's defaults; the caller changes what it wants */
+/* sets hw's defaults, which the caller can change */
 void kve_config_init(kve_config_t *cf, const kve_hw_t *hw);
 
 kve_replica_t *kve_replica_create(const kve_config_t *cf);
 void kve_replica_destroy(kve_replica_t *r);
 
-/* all of its functions are there; it stays where it is */
+/* the watch has all functions, and must stay in memory */
 void kve_replica_watch(kve_replica_t *r, const kve_watch_t *watch);
 
 void kve_replica_submit(kve_replica_t *r, kve_req_t *req, double t);
 
-/* no event follows; legal until DONE or ABORTED */
+/* aborts a request, which has not ended yet; no event follows */
 void kve_replica_abort(kve_replica_t *r, kve_req_t *req, double t);
 
-/* a request with "keep" has ended: its blocks may go; a further call does
-   nothing.  To be called before a restart. */
+/*
+ * Releases the blocks of a request with "keep" that has ended.  A second call
+ * does nothing.  Must be called before a restart.
+ */
 void kve_replica_release(kve_replica_t *r, kve_req_t *req, double t);
 
 /* INFINITY when idle; kve_replica_next_step() never skips a step's end */
@@ -237,20 +239,20 @@ size_t kve_replica_advance(kve_replica_t *r, double t,
 size_t kve_replica_restart(kve_replica_t *r, double t,
     const kve_event_t **events);
 
-/* as vLLM does it: refused (0) while blocks are in use */
+/* like vLLM: refused (0) while blocks are in use */
 int kve_replica_reset_cache(kve_replica_t *r, double t);
 
 int kve_replica_set_blocks(kve_replica_t *r, uint32_t blocks, double t);
 void kve_replica_set_speed(kve_replica_t *r, double speed, double t);
 
 /*
- * Leading tokens of a prompt that an admission would find, as of the last
- * time handed in.
+ * Returns the leading tokens of a prompt that an admission would find at the
+ * last time passed.
  */
 uint32_t kve_replica_match(const kve_replica_t *r, const uint64_t *hashes,
     uint32_t nhashes, uint32_t prompt_tokens);
 
-/* the same, told apart: tokens that each tier would deliver */
+/* returns the same by tier */
 void kve_replica_reach(const kve_replica_t *r, const uint64_t *hashes,
     uint32_t nhashes, uint32_t prompt_tokens, uint32_t *tokens);
 
@@ -258,22 +260,22 @@ void kve_replica_stats(const kve_replica_t *r, kve_stats_t *st);
 const kve_config_t *kve_replica_config(const kve_replica_t *r);
 const kve_blocks_t *kve_replica_blocks(const kve_replica_t *r);
 
-/* NULL: there is no such tier */
+/* NULL: no such tier */
 const kve_blocks_t *kve_replica_tier(const kve_replica_t *r, kve_tier_e tier);
 
 
-/* tokens computed so far, seen by the client or not yet */
+/* computed tokens, seen by the client or not yet */
 uint32_t kve_req_tokens(const kve_replica_t *r, const kve_req_t *req);
 
 /*
- * When the client sees tokens first .. first + n - 1 (counted from 1).  Needs
- * token_log; the tokens must have been computed, and a finished request can
- * be asked about until the next call that takes a time.
+ * Returns when the client sees tokens first .. first + n - 1 (counted from 1).
+ * Needs token_log.  The tokens must be computed; a finished request can be
+ * used until the next call that takes a time.
  */
 void kve_req_times(const kve_replica_t *r, const kve_req_t *req,
     uint32_t first, uint32_t n, double *times);
 
-/* for tests: 0 when all the bookkeeping agrees */
+/* for tests: 0 when all counters agree */
 int kve_replica_check(const kve_replica_t *r);
 
 

@@ -1,17 +1,18 @@
 /*
- * Inside the replica model: not for its callers.
+ * Internal parts of the replica model.
  *
- * Time goes in runs: one step that carries prefill chunks, or many decode
- * steps in a row during which nothing joins and nothing leaves.  Step k of a
- * run takes d + g * k seconds, as every sequence grows by a token a step, so
- * both "when is step k over" and "which step is it now" have a closed form
- * and a run costs the same whatever its length.  Only new blocks cost: the
- * sequences that start one in the same step share a list ("phase").
+ * Time advances in runs: one step with prefill chunks, or many decode steps in
+ * a row in which no request joins or leaves.  Step k of a run takes d + g * k
+ * seconds, because every sequence grows by a token a step.  So the end of step
+ * k, and the step at a time, have a closed form, and the cost of a run does
+ * not depend on its length.  Only new blocks cost: sequences that start one in
+ * the same step share a list ("phase").
  *
- * A run ends early ("is cut") after the step under way, when an arrival, an
- * abort or a change of settings may change the batch.
+ * A run is cut after the current step if an arrival, an abort or a change of
+ * settings can change the batch.
  *
- * schedule.c moves time, batch.c moves requests, tier.c finds and loads, replica.c is the interface.
+ * schedule.c advances time, batch.c moves requests, tier.c finds and loads,
+ * replica.c is the interface.
  */
 
 #ifndef KVE_REPLICA_INT_H
@@ -47,7 +48,7 @@ typedef struct {
 } kve_run_t;
 
 
-/* what a tier's table tells, and whose it is */
+/* the reports of a tier's table, and its replica */
 typedef struct {
     kve_replica_t      *r;
     kve_tier_e          tier;
@@ -65,7 +66,7 @@ struct kve_replica_s {
 
     kve_list_t          arrivals;
     kve_list_t          waiting;
-    kve_list_t          running;        /* as admitted: the last one yields */
+    kve_list_t          running;        /* by admission: the last is preempted */
     kve_list_t          prefill;        /* by pprev, pnext */
     kve_req_t         **phase;          /* [block_size], decoding */
     uint32_t           *phase_count;
@@ -99,7 +100,7 @@ struct kve_replica_s {
     kve_stats_t         st;
 
     const kve_watch_t  *watch;          /* or NULL */
-    unsigned            told;           /* something, since the last step */
+    unsigned            told;           /* reports since the last step */
 };
 
 
@@ -121,19 +122,19 @@ uint32_t kve_replica_chunk(kve_replica_t *r, kve_req_t *req,
 int kve_replica_admit(kve_replica_t *r, kve_req_t *req, double t,
     uint32_t budget);
 
-/* a name is used: it is stored in the lower tiers, or is recent there again */
+/* a name is used: stores it in the lower tiers, or makes it recent there */
 void kve_replica_below(kve_replica_t *r, uint64_t hash);
 
-/* a step brings a prompt so far: states are kept on the way */
+/* a step has computed a prompt this far: stores states on the way */
 void kve_replica_states(kve_replica_t *r, kve_req_t *req, uint32_t tokens);
 
-/* each tier's link loads one prompt after the other */
+/* each tier's link loads one prompt after another */
 void kve_replica_load(kve_replica_t *r, kve_req_t *req, const uint32_t *tier,
     double t);
 
 /*
- * Leading blocks of so many that would be found: their number, and those of
- * each tier.  ids of the first tier's go to "ids", unless NULL.
+ * Returns how many of these leading blocks would be found, and how many in
+ * each tier.  Stores ids of the first tier's in "ids", unless NULL.
  */
 uint32_t kve_replica_fetched(const kve_req_t *req, uint32_t limit,
     uint32_t found, uint32_t *tier);
@@ -141,7 +142,7 @@ int kve_replica_coming(const kve_replica_t *r, uint64_t hash);
 uint32_t kve_replica_found(const kve_replica_t *r, const uint64_t *hashes,
     uint32_t limit, uint32_t *ids, uint32_t *tier);
 
-/* when the first of those that are loading can go on; INFINITY: none is */
+/* when the first loading request can continue; INFINITY: none */
 double kve_replica_ready(const kve_replica_t *r);
 
 double kve_run_time(const kve_run_t *run, uint64_t k);

@@ -1,7 +1,7 @@
 /*
- * The replica model against cases worked out by hand.  The card of most of
- * them: 10 ms to read the weights, 0.1 ms a token, 1 us per context token of
- * a decoding sequence, 1 ms a step; so a lone decode step at context c takes
+ * The replica model in cases computed by hand.  The hardware of most: 10 ms to
+ * read the weights, 0.1 ms a token, 1 us per context token of a decoding
+ * sequence, 1 ms a step.  So a decode step of one request at context c takes
  * 11 ms + c us, and a prefill of n > 100 tokens takes n / 10 + 1 ms.
  */
 
@@ -93,7 +93,7 @@ kve_case_init(kve_case_t *c, uint64_t base, uint32_t prompt, uint32_t output)
 }
 
 
-/* everything that can happen, happens; returns the time of the last event */
+/* runs until nothing more happens; returns the time of the last event */
 
 static double
 kve_test_drain(kve_replica_t *r)
@@ -135,7 +135,7 @@ TEST(hardware)
 {
     kve_hw_t  hw;
 
-    /* the published table, to its digits */
+    /* the published table, with all its digits */
 
     ck_assert(kve_hw_find("llama-8b-bf16-h100", &hw));
     ck_assert_double_eq_tol(hw.floor, 0.0056, 0.00005);
@@ -335,7 +335,7 @@ TEST(last_token_is_computed)
     kve_test_one(r, &c, 1);
     ck_assert_uint_eq(c.req.cached_tokens, 32);
 
-    /* all 32 are there, but one must be computed: the whole last block */
+    /* all 32 are cached, but one must be computed: the whole last block */
 
     kve_case_init(&c, 1000, 32, 1);
     ck_assert_uint_eq(kve_replica_match(r, c.hash, 512, 32), 16);
@@ -392,7 +392,7 @@ TEST(lru_tail_first)
     ck_assert_uint_eq(kve_replica_match(r, a.hash, 512, 64), 32);
     ck_assert_uint_eq(kve_replica_match(r, b.hash, 512, 65), 64);
 
-    /* one more takes b's tail, not its head */
+    /* one more evicts b's last block, not its first */
 
     kve_case_init(&c, 400, 16, 1);
     kve_test_one(r, &c, 4);
@@ -752,7 +752,7 @@ TEST(abort_swallows_events)
 
 /*
  * A prefill server's request: its blocks are held until they were transferred,
- * and whoever needs their room waits.
+ * and other requests wait for their room.
  */
 
 TEST(kept_until_released)
@@ -779,13 +779,13 @@ TEST(kept_until_released)
     ck_assert(b.req.done_time == t);
     ck_assert_uint_eq(kve_blocks_held(kve_replica_blocks(r)), 0);
 
-    /* a further call is none */
+    /* a second call does nothing */
 
     kve_replica_release(r, &a.req, 3);
 }
 
 
-/* a decode server's: of what was transferred the last token is computed */
+/* a decode server's request: of the transferred tokens the last is computed */
 
 TEST(given_is_not_computed)
 {
@@ -852,12 +852,12 @@ TEST(tiers)
     ck_assert_uint_eq(c[6].req.loaded[KVE_HOST], 128);
     kve_assert_time(c[6].req.first_time, 10 + 0.064 + 0.011);
 
-    /* and are in the GPU's memory by then */
+    /* they are in the GPU's memory then */
 
     kve_replica_reach(r, c[6].hash, 512, 145, tokens);
     ck_assert_uint_eq(tokens[KVE_GPU], 144);
 
-    /* another process has what is on disk */
+    /* a new process has the blocks on disk */
 
     kve_replica_restart(r, 20, &ev);
     kve_replica_reach(r, c[6].hash, 512, 145, tokens);
@@ -867,7 +867,7 @@ TEST(tiers)
 }
 
 
-/* others go on while a prompt is loaded, and two are loaded one by one */
+/* others continue while a prompt loads; two prompts load one after another */
 
 TEST(loading)
 {
@@ -925,7 +925,7 @@ kve_test_hybrid(int all)
 
 TEST(hybrid)
 {
-    /* one at 192 of 200 tokens: who shares 150 of them finds none */
+    /* one at 192 of 200 tokens: a prompt that shares 150 of them finds none */
 
     kve_test_hybrid(0);
     ck_assert_uint_eq(kve_replica_match(r, c.hash, 9, 260), 0);
@@ -950,7 +950,7 @@ TEST(capacity)
     kve_replica_submit(r, &a.req, 0);
     kve_replica_advance(r, 0.1, &ev);
 
-    /* below what a holds; b has to wait, a goes on */
+    /* fewer than a holds; b has to wait, a continues */
 
     ck_assert_int_eq(kve_replica_set_blocks(r, 13, 0.1), 0);
     kve_replica_stats(r, &st);
@@ -1004,9 +1004,9 @@ TEST(prefix_caching_off)
 
 
 /*
- * A random life: arrivals, aborts, restarts and changes of capacity.  "how"
- * changes what must not matter: steps in bulk or one by one, advancing only
- * to events or to many times in between.
+ * Random arrivals, aborts, restarts and changes of capacity.  "how" changes
+ * what must not matter: steps in bulk or one by one, advancing to events only
+ * or to many times in between.
  */
 
 typedef struct {
@@ -1036,7 +1036,7 @@ kve_test_random(uint64_t *state)
 }
 
 
-/* the names in a cache by what it tells, and a sum of all it has told */
+/* the names in a cache by its reports, and a sum of all reports */
 
 typedef struct {
     uint64_t     name[512];
@@ -1319,7 +1319,7 @@ kve_test_life(kve_life_t *lives, uint64_t seed, uint32_t max_run, int often,
 
     kve_mirror_check(&mirror, r);
 
-    /* and it may be emptied: told with the next step */
+    /* and it can be emptied: reported with the next step */
 
     ck_assert_uint_eq(kve_blocks_held(kve_replica_blocks(r)), 0);
     ck_assert(kve_replica_reset_cache(r, t));
@@ -1385,7 +1385,7 @@ TEST_LOOP(deterministic, 4)
     kve_test_life(b, 100 + loop, 0, 0, 0);
     kve_test_same(a, b, 0);
 
-    /* nor does it matter how often anybody looks */
+    /* the number of queries does not matter either */
 
     kve_test_life(b, 100 + loop, 0, 1, 0);
     kve_test_same(a, b, 0);

@@ -15,7 +15,7 @@ kve_run_time(const kve_run_t *run, uint64_t k)
 }
 
 
-/* the end of a step: what it has stored and removed is told by now */
+/* the end of a step: its stored and removed blocks are reported */
 
 static void
 kve_replica_told(kve_replica_t *r, double t)
@@ -97,8 +97,9 @@ kve_replica_cut(kve_replica_t *r, uint64_t n)
 
 
 /*
- * Up to t; with "cut" the run ends after the step that is under way then.
- * A step that would start right at t has not, as the cause comes first.
+ * Advances to t; with "cut" the run ends after the step that is running then.
+ * A step that would start exactly at t does not, because its cause comes
+ * first.
  */
 
 void
@@ -211,7 +212,7 @@ kve_replica_log(kve_replica_t *r)
 
     if (r->nlog == r->log_size) {
 
-        /* keep what a live or a just finished request can be asked about */
+        /* keep the times that queries can ask for */
 
         oldest = r->step;
 
@@ -258,7 +259,7 @@ kve_replica_log(kve_replica_t *r)
 }
 
 
-/* what the next run carries; nothing runs at the moment */
+/* plans the next run; nothing is running now */
 
 static void
 kve_replica_plan(kve_replica_t *r, double t)
@@ -370,7 +371,7 @@ kve_replica_arrive(kve_replica_t *r, kve_req_t *req, double t)
 {
     kve_list_remove(&r->arrivals, req);
 
-    /* whoever is not first in the queue changes nothing */
+    /* requests that are not first in the queue change nothing */
 
     if (r->waiting.first == NULL && r->nrunning < r->cf.max_seqs) {
         kve_replica_settle_to(r, t, 1);
@@ -387,7 +388,7 @@ kve_replica_arrive(kve_replica_t *r, kve_req_t *req, double t)
 }
 
 
-/* what was loading until t has come */
+/* ends the loads that are due by t */
 
 static void
 kve_replica_loaded(kve_replica_t *r, double t)
@@ -420,7 +421,7 @@ kve_replica_release(kve_replica_t *r, kve_req_t *req, double t)
 
     kve_replica_let(r, req);
 
-    /* whoever waits may have waited for these alone */
+    /* requests can have waited for these only */
 
     if (!r->active) {
         kve_replica_plan(r, r->now);
@@ -506,7 +507,7 @@ kve_req_times(const kve_replica_t *r, const kve_req_t *req, uint32_t first,
 
         if (run == NULL || step > run->step + run->n || step <= run->step) {
 
-            /* the run that contains it, most often the last one */
+            /* the run with this step, usually the last one */
 
             hi = r->nlog;
             lo = r->log[hi - 1].step < step ? hi - 1 : 0;

@@ -109,7 +109,7 @@ kve_replica_found(const kve_replica_t *r, const uint64_t *hashes,
 }
 
 
-/* the blocks that are there if the source delivers what it has more */
+/* counts the blocks if the source delivers its additional ones */
 uint32_t
 kve_replica_fetched(const kve_req_t *req, uint32_t limit, uint32_t found,
     uint32_t *tier)
@@ -128,7 +128,7 @@ kve_replica_fetched(const kve_req_t *req, uint32_t limit, uint32_t found,
 }
 
 
-/* whether a block is on its way from another replica already */
+/* returns whether a block is on its way from another replica */
 int
 kve_replica_coming(const kve_replica_t *r, uint64_t hash)
 {

@@ -27,8 +27,8 @@ typedef enum {
 
 
 /*
- * A meeting: leg 0 computes the prompt, leg 1 decodes.  It is found near the
- * place that its number is of, and stays until its place is needed.
+ * A meeting: leg 0 computes the prompt, leg 1 decodes.  Its number gives its
+ * slot; it stays until the slot is needed.
  */
 
 struct kve_meet_s {
@@ -40,8 +40,8 @@ struct kve_meet_s {
 
 
 /*
- * What the file begins with: pairs that have met, and those of them that were
- * none; of Mooncake's ids, of SGLang's rooms.
+ * The head of the file: pairs that have met, and wrong pairs; of Mooncake's
+ * ids, and of SGLang's rooms.
  */
 
 typedef struct {
@@ -89,7 +89,7 @@ kve_meet_open(kve_engine_t *e)
 }
 
 
-/* who is killed while it looks gives the lock back */
+/* the lock of a process that was killed is released */
 
 static kve_meet_t *
 kve_meet_find(kve_engine_t *e, uint64_t number)

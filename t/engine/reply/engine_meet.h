@@ -1,15 +1,15 @@
 /*
- * Prefill and decode on different replicas at the same time, as SGLang and
- * vLLM's MooncakeConnector have it.
+ * Prefill and decode on different replicas at the same time, as in SGLang and
+ * in vLLM's MooncakeConnector.
  *
- * Both requests name one meeting: a room, or the id of a transfer.  Either waits
- * for the other one, as long as its client does; then one computes the prompt and
- * the other one goes on with it.  A meeting is for one pair.  Who comes to one
- * that is over, or finds another prompt there, or was sent to the wrong server,
- * answers with CORRUPT, and is counted.
+ * Both requests name a meeting: a room, or the id of a transfer.  Each waits
+ * for the other one, as long as its client does.  Then one computes the
+ * prompt, and the other one continues it.  A meeting is for one pair.  A
+ * request that names a finished one, finds another prompt, or was sent to the
+ * wrong server, answers with CORRUPT, and is counted.
  *
- * With --disaggregation-mode a replica is SGLang's: a request without a room is
- * an error there.
+ * With --disaggregation-mode a replica behaves like SGLang's: a request
+ * without a room is an error.
  */
 
 #ifndef KVE_ENGINE_MEET_H
@@ -19,13 +19,13 @@
 #include "reply/engine_request.h"
 
 
-/* the message of an error with 400, or NULL: it may start */
+/* the message of an error with 400, or NULL: it can start */
 const char *kve_meet_start(kve_job_t *job);
 
-/* whether it has to wait for the other one; asked again and again */
+/* returns whether it must wait for the other one; called repeatedly */
 int kve_meet_waits(kve_job_t *job);
 
-/* its first token is there */
+/* its first token is computed */
 void kve_meet_computed(kve_job_t *job);
 
 /* the request ends */

@@ -17,8 +17,8 @@
 
 
 /*
- * Words of lower case letters: nothing in them needs escaping in JSON, and
- * any byte of them may end a token.
+ * Words of lower case letters: they need no escapes in JSON, and any byte can
+ * end a token.
  */
 
 static void
@@ -60,8 +60,8 @@ kve_reply_add(kve_reply_t *reply, kve_part_e kind, size_t start)
 
 
 /*
- * The text is a function of the seed and fills its tokens to the byte, so
- * that it is cached as it will be rendered when it comes back.
+ * The text depends on the seed only, and fills its tokens to the byte, so it
+ * is cached as it will be rendered in the next prompt.
  */
 
 void
@@ -193,8 +193,8 @@ kve_reply_prompt_tokens(const kve_job_t *job)
 
 
 /*
- * vLLM tells what the last of several replies found, which may be the prompt
- * that the first one has computed.
+ * vLLM reports the cached tokens of the last of several replies, which can
+ * include the prompt computed by the first one.
  */
 uint32_t
 kve_reply_cached_tokens(const kve_job_t *job)
@@ -400,7 +400,7 @@ kve_reply_stop_reason(const kve_sub_t *sub)
 }
 
 
-/* an item of a Responses output; empty while it is being streamed */
+/* an item of a Responses output; empty while it is streamed */
 
 void
 kve_reply_item(kve_buf_t *b, kve_job_t *job, kve_sub_t *sub, kve_part_e kind,

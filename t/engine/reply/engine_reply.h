@@ -1,5 +1,5 @@
 /*
- * A reply's text, and what is told of it.
+ * The text of a reply, and its usage.
  */
 
 #ifndef KVE_ENGINE_REPLY_H
@@ -11,7 +11,7 @@
 
 void kve_reply_build(kve_reply_t *reply, uint64_t seed, uint32_t tokens,
     int bytes_per_token, uint32_t reasoning, const char *tool);
-/* leaves out the first bytes of a reply that is only text */
+/* omits the first bytes of a reply that is only text */
 void kve_reply_skip(kve_reply_t *reply, size_t len);
 void kve_reply_free(kve_reply_t *reply);
 void kve_reply_part(kve_buf_t *b, const kve_sub_t *sub, kve_part_e kind);

@@ -1,6 +1,6 @@
 /*
- * A request under way.  Its sequences are the model's requests; a request has
- * several when it asks for several replies, or has several prompts.
+ * A running request.  Its sequences are the model's requests; a request has
+ * several for several replies, or several prompts.
  */
 
 #ifndef KVE_ENGINE_REQUEST_H
@@ -29,7 +29,7 @@ typedef struct {
 } kve_part_t;
 
 
-/* the reply as the template would render it, and what of it is shown */
+/* the reply as the template would render it, and its visible parts */
 
 typedef struct {
     kve_buf_t           text;
@@ -41,7 +41,7 @@ typedef struct {
 } kve_reply_t;
 
 
-/* one sequence; a request may have several (n, arrays of prompts) */
+/* a sequence; a request can have several (n, arrays of prompts) */
 
 typedef struct {
     kve_req_t           req;
@@ -50,15 +50,15 @@ typedef struct {
     uint64_t           *hashes;
     kve_reply_t         reply;
     uint32_t            sent;               /* tokens */
-    double             *times;              /* of its last tokens */
+    double             *times;              /* times of its last tokens */
     uint32_t            times_from;
     unsigned            failed:1;           /* by the model */
     unsigned            done:1;             /* by the model */
     unsigned            finished:1;         /* by us */
     unsigned            begun:1;
-    unsigned            closed:1;           /* finish reason is out */
+    unsigned            closed:1;           /* finish reason sent */
     int                 part;               /* last one streamed, or -1 */
-    int                 block;              /* its number */
+    int                 block;              /* its index */
     double              last;               /* real time of last token */
 } kve_sub_t;
 
@@ -71,7 +71,7 @@ struct kve_job_s {
     kve_parsed_t        parsed;
     kve_sub_t          *subs;
     int                 nsubs;
-    int                 rank;               /* that it runs at */
+    int                 rank;               /* its rank */
     int                 lora;               /* index, or -1 */
 
     char                id[48];
@@ -82,12 +82,12 @@ struct kve_job_s {
     time_t              created;
     double              arrived;            /* real */
     double              first;              /* real, of the first token */
-    uint64_t            transfer;           /* its number, or 0 */
+    uint64_t            transfer;           /* number of its transfer, or 0 */
     kve_replica_t      *source;             /* fetches from it, or NULL */
     kve_meet_t         *meet;               /* reply/engine_meet.h, or NULL */
-    int                 leg;                /* of it */
-    int                 meet_port;          /* of the other one, if told */
-    double              arrives;            /* virtual: what is transferred */
+    int                 leg;                /* its leg there */
+    int                 meet_port;          /* of the other one, if known */
+    double              arrives;            /* virtual: end of the transfer */
     int64_t             want_output;        /* X-Engine-Output-Tokens */
     int64_t             want_reasoning;
     int                 want_tool;
@@ -95,7 +95,7 @@ struct kve_job_s {
     kve_fault_e         fault;
     int                 fault_n;
     double              stall_ms;
-    double              stalled;            /* real, 0: not, -1: over */
+    double              stalled;            /* real; 0: no stall, -1: over */
 
     struct event       *timer;              /* delay, or ping */
     int                 sequence;           /* of Responses events */
@@ -103,14 +103,14 @@ struct kve_job_s {
     kve_buf_t           head;               /* JSON around "choices" */
     kve_buf_t           tail;
 
-    unsigned            started:1;          /* headers are out */
-    unsigned            begun:1;            /* a token is out */
-    unsigned            checked:1;          /* it may start */
+    unsigned            started:1;          /* headers sent */
+    unsigned            begun:1;            /* a token sent */
+    unsigned            checked:1;          /* can start */
     unsigned            submitted:1;
     unsigned            is_stream:1;        /* counted in open_streams */
     unsigned            background:1;       /* replied to already */
-    unsigned            corrupt:1;          /* by another's transfer */
-    unsigned            given:1;            /* by its own: nothing to compute */
+    unsigned            corrupt:1;          /* uses another's transfer */
+    unsigned            given:1;            /* transferred: nothing to compute */
 };
 
 

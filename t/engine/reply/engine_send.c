@@ -17,8 +17,8 @@ kve_send_flush(kve_job_t *job)
     job->out.len = 0;
 
     /*
-     * Nearly always the socket takes it at once, which spares the rounds of
-     * asking whether it would; what is left goes libevent's way.
+     * The socket nearly always takes the data at once, which saves an event.
+     * libevent writes the rest.
      */
 
     bev = job->conn->bev;
@@ -34,7 +34,7 @@ kve_send_flush(kve_job_t *job)
 }
 
 
-/* ending a reply may end its connection: both are let go before */
+/* the end of a reply can end its connection: forget both first */
 
 void
 kve_send_end(kve_job_t *job)

@@ -1,5 +1,5 @@
 /*
- * What a job has made of its reply goes out.
+ * Sends the reply of a job.
  */
 
 #ifndef KVE_ENGINE_SEND_H

@@ -7,8 +7,8 @@
 
 
 /*
- * Streamed replies.  Every token is an event of its own, as the engines do
- * it; several of them may share a write when they fall due together.
+ * Streamed replies.  Each token is an event of its own, as in real engines;
+ * tokens due together can share a write.
  */
 
 
@@ -73,7 +73,7 @@ kve_stream_choice_end(kve_job_t *job, const char *finish)
 }
 
 
-/* the first event of a chat, and llama.cpp's news of the prefill */
+/* the first event of a chat, and llama.cpp's progress of the prefill */
 
 static void
 kve_stream_role(kve_job_t *job, kve_sub_t *sub)
@@ -122,8 +122,8 @@ kve_stream_responses_start(kve_job_t *job)
 
 
 /*
- * The headers are out.  vLLM announces a response object before it has looked
- * at the prompt, so for the Responses API the first event is no first token.
+ * Headers are sent.  vLLM sends a response object before it computes the
+ * prompt, so for the Responses API the first event is not the first token.
  */
 
 void
@@ -225,7 +225,7 @@ kve_stream_chat(kve_job_t *job, kve_sub_t *sub, kve_part_e kind,
         kve_buf_str(b, "\"");
     }
 
-    /* vLLM says why it stopped together with the last token */
+    /* vLLM sends the finish reason with the last token */
 
     if (last && kve_is_vllm(job)) {
         kve_stream_choice_end(job, sub->reply.finish);
@@ -389,7 +389,7 @@ kve_stream_responses(kve_job_t *job, kve_sub_t *sub, kve_part_e kind,
 }
 
 
-/* token n (from 1): what of it belongs to a part is shown */
+/* token n (from 1): sends the visible part */
 
 void
 kve_stream_token(kve_job_t *job, kve_sub_t *sub, uint32_t n)
@@ -472,7 +472,7 @@ kve_stream_finish(kve_job_t *job, kve_sub_t *sub)
 }
 
 
-/* all sequences are at their ends */
+/* all sequences have ended */
 
 void
 kve_stream_close(kve_job_t *job)
@@ -537,7 +537,7 @@ kve_stream_close(kve_job_t *job)
 }
 
 
-/* an engine's error once the 200 is out; code 0: SGLang's own, without one */
+/* an engine's error after the 200; code 0: SGLang's own, without one */
 
 void
 kve_stream_error(kve_job_t *job, int code, const char *message)

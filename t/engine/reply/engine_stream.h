@@ -1,5 +1,5 @@
 /*
- * Streamed replies, in each API's framing.
+ * Streamed replies, in each API's format.
  */
 
 #ifndef KVE_ENGINE_STREAM_H

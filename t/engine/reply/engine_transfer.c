@@ -17,9 +17,9 @@
 
 
 /*
- * A descriptor that was given, in the place that its number is of.  They are all
- * processes' that were given one file.  Place 0 counts them, restarts or not:
- * number is the last one, pulls how many were asked for, used how many wrongly.
+ * A descriptor, in the slot given by its number.  All processes with the same
+ * file share them.  Slot 0 counts over restarts: number is the last one, pulls
+ * the requested ones, used the wrongly used ones.
  */
 
 struct kve_transfer_s {

@@ -7,7 +7,7 @@
 
 
 /*
- * Replies that are not streamed, as each engine writes them.
+ * Replies without streaming, in each engine's format.
  */
 
 

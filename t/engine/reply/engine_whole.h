@@ -1,5 +1,5 @@
 /*
- * Replies that are not streamed.
+ * Replies without streaming.
  */
 
 #ifndef KVE_ENGINE_WHOLE_H
