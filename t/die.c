@@ -5,13 +5,12 @@
 
 
 /*
- * Ends a worker at a function of its choice, as kill -9 might do at that
- * instant.  To be preloaded.  Each worker that wakes up looks whether there is
- * a file KVROUTE_DIE; the one that can remove it puts a trap at the beginning
- * of the function that the file names, in its own copy of the code.  Instead of
- * a function there may be a number, if t/step/trap.c is linked with this; or
- * "stop": whoever wakes up while the file is there, as a worker does before it
- * is set up, stops as by SIGSTOP.
+ * Ends a worker at a chosen function, as kill -9 might do at that instant.  It
+ * is preloaded.  When a worker wakes up, it looks for the file KVROUTE_DIE.
+ * The worker that can remove the file puts a trap at the start of the function
+ * that the file names, in its own copy of the code.  Instead of a function
+ * there can be a number, if t/step/trap.c is linked with this; or "stop": then
+ * a worker that starts while the file exists stops as by SIGSTOP.
  */
 
 
@@ -33,7 +32,7 @@
 #if defined(__x86_64__) || defined(__i386__)
 #define DIE_CODE  { 0xcc }
 #else
-#define DIE_CODE  { 0, 0, 0, 0 }    /* never an instruction of ARM's */
+#define DIE_CODE  { 0, 0, 0, 0 }    /* never an instruction on ARM */
 #endif
 
 

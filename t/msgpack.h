@@ -39,7 +39,7 @@ pack_number(PACK_BUF *b, uint64_t n, unsigned bytes)
 }
 
 
-/* heads whose number has 1, 2, 4 or 8 bytes, the first of them this one */
+/* heads whose number has 1, 2, 4 or 8 bytes; this is the first of them */
 static inline void
 pack_head(PACK_BUF *b, unsigned head, uint64_t n, unsigned from)
 {

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Builds the module, an nginx that loads it and the unit tests with musl instead
-# of glibc, as Alpine has it: t/musl.sh DIR.  Libraries are built from Debian's
-# sources, since its own are glibc's; nginx is Debian's, or the tree in
-# NGINX_SRC=.  Afterwards DIR/nginx/objs has nginx and the module, and
-# DIR/t/unit the unit tests.
+# Builds the module, an nginx that loads it, and the unit tests with musl
+# instead of glibc, like Alpine: t/musl.sh DIR.  Libraries are built from
+# Debian's sources, because Debian's binaries need glibc; nginx is Debian's, or
+# the tree in NGINX_SRC=.  Afterwards DIR/nginx/objs has nginx and the module,
+# and DIR/t/unit the unit tests.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -13,7 +13,7 @@ dir=$(cd "$dir" && pwd)
 cc=musl-gcc
 test -z "${NGINX_SRC:-}" || NGINX_SRC=$(cd "$NGINX_SRC" && pwd)
 
-# $1 is the name of a log, which is shown if the rest fails
+# $1 is the name of a log, which is printed if the command fails
 
 quietly() {
     log=$dir/$1.log
@@ -25,13 +25,13 @@ for package in cjson check hiredis pcre2 zlib; do
     test -d "$dir/$package" || "$root/t/source" "$package" "$dir/$package"
 done
 
-# xxhash is used by its header only, and that of this system includes nothing
-# but the C library's
+# only the header of xxhash is used, and this system's includes nothing but the
+# C library's
 
 ln -sf /usr/include/xxhash.h "$dir/include/"
 ln -sf "$dir/cjson/cJSON.h" "$dir/include/cjson/"
 
-# Debian's musl comes without crypt(), which nginx has for passwords only
+# Debian's musl has no crypt(), which nginx uses for passwords only
 
 if [ ! -f "$dir/lib/libcrypt.a" ]; then
     echo 'char *crypt(const char *, const char *);' > "$dir/include/crypt.h"
@@ -85,7 +85,7 @@ cd "$dir/nginx"
 configure=./configure
 test -f $configure || configure=auto/configure
 
-# config finds the sources by itself: asked again when one comes or goes
+# config finds the sources itself: run it again when one is added or removed
 
 find "$root"/ngx_http_kvroute*_module -name '*.[ch]' | sort > sources.new
 
@@ -104,7 +104,7 @@ fi
 
 quietly nginx.make make -j"$(nproc)" -f objs/Makefile binary modules
 
-# nothing of glibc may have come along
+# no part may need glibc
 
 for file in objs/nginx objs/ngx_http_kvroute*_module.so; do
     if readelf -dV $file | grep -e 'GLIBC_' -e 'libc\.so\.6'; then
@@ -115,8 +115,8 @@ done
 
 objs/nginx -v
 
-# test_load_steps turns from one coroutine to another with swapcontext(), which musl
-# has not; what it looks at are atomic accesses, which are not the library's
+# test_load_steps switches between coroutines with swapcontext(), which musl does
+# not have; it tests atomic accesses, which do not depend on the library
 
 cd "$root"
 make -s -j"$(nproc)" -f t/unit/Makefile.inc unit-build CC=$cc \

@@ -15,15 +15,15 @@ cd "$dir/nginx"
 
 san="-fsanitize=address,undefined -fno-sanitize=nonnull-attribute"
 
-# nginx reads unaligned words and passes NULL to memcpy() for no bytes: those
-# two are its own habits; and what no test uses need not be compiled
+# nginx reads unaligned words and passes NULL to memcpy() for zero bytes: these
+# two checks are off.  Modules that no test uses are not compiled
 
 without=
 for m in memcached autoindex empty_gif browser userid; do
     without="$without --without-http_${m}_module"
 done
 
-# config finds the sources by itself: asked again when one comes or goes
+# config finds the sources itself: run it again when one is added or removed
 
 find "$root"/ngx_http_kvroute*_module -name '*.[ch]' | sort > sources.new
 
@@ -42,8 +42,8 @@ if [ ! -f objs/Makefile ] || [ "$root/config" -nt objs/Makefile ] \
         > configure.log 2>&1 || { tail -n 20 configure.log; exit 1; }
 fi
 
-# undefined behaviour is looked for in what is ours; compiling nginx so, too,
-# would take twice as long, and so would -O1
+# only our code is checked for undefined behaviour: nginx with these checks, or
+# with -O1, would take twice as long to compile
 
 core=$(sed -n 's/^CFLAGS = *//p' objs/Makefile | sed 's/address,undefined/address/')
 

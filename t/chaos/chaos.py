@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs nginx under random actions of operators, kernels, engines and clients, and
-checks after each batch of actions what must hold.
+checks the invariants after each batch of actions.
 
     MINUTES=8 SEED=1 [STEPS=1] t/chaos/chaos.py FILE         (make chaos)
 
@@ -36,10 +36,10 @@ from places import BUILD, ENGINE, MODULE, NGINX, modules  # noqa: E402
 from ports import free_ports                            # noqa: E402
 
 ENGINES = 6
-ROOMS = 2            # more of either kind, that meet as SGLang's do
+ROOMS = 2            # further engines of either kind, which meet like SGLang's
 CLIENTS = int(os.environ.get("CLIENTS", 24))
 BATCHES = int(os.environ.get("BATCHES", 12))
-HELD = 4             # prompts that two engines have, and never lose
+HELD = 4             # prompts that two engines have cached, and never lose
 HELD_BYTES = 40_000
 
 ACTS = (("kill", 30), ("kill_exiting", 14), ("kill_two", 4), ("reload", 42),
@@ -48,8 +48,8 @@ ACTS = (("kill", 30), ("kill_exiting", 14), ("kill_two", 4), ("reload", 42),
 
 LONG = 5 if os.environ.get("LEGS") else 1       # batches
 
-# with the module of "make step-module" workers also die before their n-th
-# store to shared memory
+# with the module of "make step-module" workers also die before their n-th store
+# to shared memory
 
 TRAP = os.path.join(BUILD, "t/step/die.so")
 
@@ -118,7 +118,7 @@ class Life:
         self.master_memory = []
         self.master_files = []
 
-    # --- beginning and end
+    # --- start and end
 
     def spawn(self, *args, **env):
         with open(os.path.join(self.dir, "out"), "a") as out:
@@ -235,7 +235,7 @@ class Life:
 
         shutil.rmtree(self.dir, ignore_errors=True)
 
-    # --- asking
+    # --- requests
 
     def read(self, name):
         with open(os.path.join(self.dir, name), errors="replace") as f:
@@ -277,13 +277,13 @@ class Life:
                         patience=5)
         return r
 
-    # --- acts
+    # --- actions
 
     async def act(self, name):
         await getattr(self, name)()
 
     def kill_pid(self, pid):
-        """Notes a worker's connections before it dies."""
+        """Records a worker's connections before it dies."""
         try:
             os.kill(pid, signal.SIGSTOP)
             self.tree.stopped(pid)
@@ -327,14 +327,14 @@ class Life:
             self.kill_pid(pid)
 
     async def kill_step(self):
-        """Makes a worker stop at some store to shared memory."""
+        """Makes a worker stop at one of its stores to shared memory."""
         with open(self.die + ".new", "w") as f:
             f.write("%d\n" % int(2 ** (11 * self.rng.random())))
         os.rename(self.die + ".new", self.die)
         await until(lambda: not os.path.exists(self.die), .5)
 
     async def reap(self):
-        """Kills the workers that have stopped there."""
+        """Kills the workers that have stopped like this."""
         while True:
             await asyncio.sleep(.01)
 
@@ -350,8 +350,9 @@ class Life:
                 await self.remedy()
 
     async def remedy(self):
-        """Applies the remedy of docs/operations.md for a lock that is not released:
-        a worker killed between lock and note leaves one."""
+        """Applies the remedy of docs/operations.md for a lock that is not released,
+        which a worker leaves that is killed between taking the lock and recording
+        it."""
         old = self.tree.workers()
         self.nginx.send_signal(signal.SIGHUP)
         await until(lambda: len(self.tree.workers().keys() - old.keys())
@@ -428,7 +429,7 @@ class Life:
             self.kill_pid(pid)
 
     def at_fault(self):
-        """Notes that requests can fail because of engines from now on."""
+        """Records that requests can fail because of engines from now on."""
         if not self.sick:
             self.judge.faults.append([time.monotonic(), float("inf")])
         self.judge.count["engine_faults"] += 1
@@ -441,7 +442,8 @@ class Life:
         await self.control(port, what)
 
     async def engine(self):
-        """Restarts an engine, or stops it: it accepts and never answers."""
+        """Restarts an engine, or stops it: then it accepts and never
+        answers."""
         i = self.rng.randrange(conf.WORKING, ENGINES)
         self.at_fault()
         self.sick.add(self.engines[i])
@@ -465,7 +467,7 @@ class Life:
         self.judge.count["api_calls"] += 1
         r = await self.ask("/api/" + path)
 
-        # the configuration of this moment need not have that server
+        # the present configuration may not have this server
 
         if r.how == "status" and r.status == 404:
             return
@@ -512,14 +514,14 @@ class Life:
         for port in self.sick:
             r = await self.control(port, WELL)
             if r.how != "ok" and not await until(lambda: listening(port), 5):
-                raise SystemExit("an engine has gone: %s" % r)
+                raise SystemExit("an engine has ended: %s" % r)
 
         if self.sick:
             self.sick.clear()
             self.judge.faults[-1][1] = time.monotonic() + 3
 
     async def quiet(self, did):
-        """Waits until no request is in flight, then checks what must hold."""
+        """Waits until no request is in flight, then checks the invariants."""
         judge, tree = self.judge, self.tree
 
         await self.well()
@@ -534,7 +536,7 @@ class Life:
 
         judge.faults = [f for f in judge.faults if f[1] > time.monotonic() - 60]
 
-        # old workers go with their last request, dead ones are replaced
+        # old workers end with their last request, dead ones are replaced
 
         if not await until(lambda: len(tree.workers()) == self.workers
                            and not any(tree.workers().values()), 20):
@@ -552,7 +554,7 @@ class Life:
             status = await self.status()
             left = judge.idle(status) if status else "no status"
 
-        # rows of the dead are swept each second
+        # rows of dead workers are swept each second
 
         while rows and time.monotonic() < start + 10:
             status = await self.status()
@@ -608,8 +610,8 @@ class Life:
         self.master_files.append(tree.files(self.nginx.pid))
 
     def transfers(self, did):
-        """No server has read by a descriptor twice, or late, and none has met
-        another than its own; the engines count that in their files
+        """No server has used a descriptor twice or too late, and none has met a
+        wrong request; the engines count these cases in files
         (t/engine/reply/engine_transfer.c, engine_meet.c)."""
         now = {}
 
@@ -640,9 +642,9 @@ class Life:
         self.known.update(now)
 
     async def index(self, did):
-        """What an engine holds of prompts that two of them were given is known
-        to be held.  Engines have room for some thousand prompts: if a batch has
-        more the engine itself says that it has lost them."""
+        """The index must know the cached part of prompts that two engines have.
+        Engines have room for some thousand prompts: if a batch has more, the
+        engine reports that it lost them."""
         for body in self.held:
             while True:
                 r = await self.ask("/held/v1/chat/completions", body,
@@ -655,18 +657,19 @@ class Life:
 
             if r.how != "ok" or best < .95 * cached * HELD_BYTES:
                 self.judge.fail("wrong_index", "after %s: %s, %d bytes known "
-                                "of %d, %.3f of them held"
+                                "of %d, %.3f of them cached"
                                 % (did, r, best, HELD_BYTES, cached))
 
     def cached(self, r):
-        """The part of its prompt that an engine says it had."""
+        """Returns the part of its prompt that an engine reports as cached."""
         usage = load.parse(r)["usage"]
 
         return (usage["prompt_tokens_details"]["cached_tokens"]
                 / usage["prompt_tokens"])
 
     def growth(self):
-        """Of the master, from the second quarter of its life to the end."""
+        """Returns the growth of the master, from the second quarter of its life
+        to the end."""
 
         def middle(values):
             return sorted(values)[len(values) // 2] if values else 0

@@ -1,9 +1,9 @@
-"""Configurations for reloads: lists of servers, policies, queues, zones.  All are
-valid, and none fails a request."""
+"""Random configurations for reloads: lists of servers, policies, queues, zones.
+All are valid, and none fails a request."""
 
 import os
 
-WORKING = 2          # engines that each list has, and that are never restarted
+WORKING = 2          # engines in each list, which are never restarted
 
 POLICIES = (
     "kv_cache", "kv_cache", "kv_cache max_pending=64k", "kv_cache slow_start=2s",
@@ -19,7 +19,7 @@ PROBES = (
     "", "kvroute_probe interval=100ms;", "kvroute_probe interval=300ms timeout=50ms;",
 )
 
-# of sessions; none rejects, and none makes a request wait for long
+# budgets of sessions; none rejects, and none makes a request wait long
 
 BUDGETS = ("", "") + tuple(
     "kvroute_budget $http_x_session zone=kept rate=%s;" % rate for rate in (
@@ -34,7 +34,7 @@ LEGS = (
 
 FIRST = ("off", "5ms 50%", "50ms 20%", "auto 10%")
 
-# many requests: none may wait for an engine as long as clients have patience
+# many requests: none may wait for an engine longer than clients do
 
 PATIENCE = "10s"
 
@@ -248,8 +248,8 @@ def servers(rng, ports, limit=""):
 
 
 def text(rng, fixed, ports, rooms):
-    """Returns a random configuration; some names are always there.
-    rooms are SGLang's servers: the first half prefills, the rest decodes."""
+    """Returns a random configuration; some names are always in it.  rooms are
+    SGLang's servers: the first half prefills, the rest decodes."""
     zone = rng.choice(("first:2m", "first:3m", "second:2m", "second:1m"))
 
     names = dict(

@@ -1,5 +1,5 @@
-"""What must always hold: the status agrees with clients and the access log; limits
-on the memory and files of processes."""
+"""Invariants: the status agrees with clients and the access log; limits on the
+memory and files of processes."""
 
 import collections
 import os
@@ -10,14 +10,15 @@ SHOWN = 40           # failures that are printed in full
 
 LISTEN = "0A"        # in /proc/net/tcp
 
-# locations, and what the access log calls them
+# locations, and their names in the access log
 
 LOGGED = {"plain": "plain", "buffered": "plain", "held": "plain",
           "queued": "queued", "legs": "plain", "turns": "queued",
           "rooms": "rooms", "other": "other", "unbroken": "unbroken",
           "pull": "unbroken"}
 
-# of these the log knows less, or nothing: leg 1 is a subrequest, and so are
+# the log has less of these: leg 1, continuations and second requests are
+# subrequests
 # continuations and second requests
 
 UNLOGGED = ("other", "prefill", "rooms_prefill", "unbroken")
@@ -34,7 +35,7 @@ class Judge:
         self.open = set()
         self.answered = collections.Counter()
         self.sent = collections.Counter()
-        self.victims = {}               # port: when its worker was killed
+        self.victims = {}               # port: time at which its worker was killed
         self.faults = []                # [from, to]
         self.cut = 0                    # since the last sums
         self.steps = False              # workers die at chosen stores
@@ -90,7 +91,7 @@ class Judge:
             if when > r.start - 2 and when < r.end))
 
     def excused(self, r):
-        """Accepts the queue's own answers, and failures during engine faults."""
+        """Accepts rejections by the queue, and failures during engine faults."""
         if (r.place in ("queued", "turns") and r.status in (429, 503)
                 and b"queue_" in r.body):
             return True
@@ -101,9 +102,10 @@ class Judge:
     # --- counters
 
     def idle(self, status):
-        """Returns counters that are not zero, as text.  nginx's
-        own count keeps one of a worker that was killed at the store between
-        that and ours (ngx_http_kvroute_choose.c), which chance never finds."""
+        """Returns the counters that are not zero, as text.  nginx's own count
+        stays one too high if a worker was killed at the store between it and
+        ours (ngx_http_kvroute_choose.c), which only happens with chosen
+        stores."""
         left = []
         keys = ("active", "pending", "unanswered_all")
 
@@ -130,8 +132,8 @@ class Judge:
                 for p in u["peers"] if "id" in p}
 
     def sums(self, before, after, log, attempts):
-        """Compares since the last call; a request of a killed worker can be counted
-        although no log has it."""
+        """Compares the counters since the last call.  The status can count a
+        request of a killed worker that no log has."""
         given = collections.Counter()
         answered = collections.Counter()
 
@@ -148,7 +150,7 @@ class Judge:
             n = after[key][1] - before[key][1]
 
             if not given[key] <= n <= given[key] + attempts * self.cut:
-                self.fail("wrong_counts", "%s %s was given %d by the status, "
+                self.fail("wrong_counts", "%s %s got %d requests by the status, "
                           "%d by the log, %d were cut" % (*key, n, given[key],
                                                           self.cut))
 
@@ -217,7 +219,7 @@ class Processes:
             return "X"
 
     def stopped(self, pid):
-        """Waits until a signal has stopped it, or it has exited."""
+        """Waits until the process has stopped or exited."""
         while self.state(pid) not in "TXZ":
             time.sleep(0.0005)
 

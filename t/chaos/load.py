@@ -18,13 +18,13 @@ PLACES = (("plain", 30), ("buffered", 15), ("queued", 25), ("legs", 15),
           ("turns", 5), ("rooms", 5), ("other", 10), ("unbroken", 15),
           ("pull", 15))
 
-# of first parts, where they are continued
+# faults of first parts, if they are continued
 
 BREAKS = ("truncate=4", "reset-mid-stream=2", "error-in-stream=6")
 
-FAMILIES = 40        # of prompts that share a prefix
+FAMILIES = 40        # groups of prompts that share a prefix
 
-# mostly for two servers: prompts that are not cached yet
+# mostly for two servers: prompts that are not cached
 
 if os.environ.get("LEGS"):
     FAMILIES = 1 << 30
@@ -33,7 +33,7 @@ if os.environ.get("LEGS"):
     PLACES = (("plain", 5), ("queued", 5), ("legs", 45), ("turns", 30),
               ("rooms", 15), ("pull", 15))
 
-PATIENCE = 45        # s without a byte: nobody waits that long for nginx
+PATIENCE = 45        # s without a byte: longer than any wait in nginx
 
 WORDS = ("the of and to in is that for it as was with be by on not he his but "
          "at are this have from or had an they which one you were all her she "
@@ -70,7 +70,7 @@ class Request:
 
 
 class Bank:
-    """Returns text for prompts: those of one family share a prefix."""
+    """Returns a prompt; prompts of one family share a prefix."""
 
     def __init__(self, rng, size=6_000_000):
         line = " ".join(rng.choice(WORDS) for _ in range(60_000))

@@ -1,9 +1,10 @@
-"""llama-cpp-python's server on this machine: gets, starts and stops it (see engines.py).
+"""llama-cpp-python's server on this machine: installs, starts and stops it (see
+engines.py).
 
     foreign.py get
     foreign.py start --count 2 --port 9101
 
-It comes from PyPI as source and is compiled.  What stands behind "--" goes to it.
+PyPI has its source, which is compiled.  Arguments after "--" are passed to it.
 """
 
 import argparse
@@ -25,7 +26,7 @@ FOLDER = os.path.join(engines.BUILD, "foreign")
 
 
 def get(folder=FOLDER):
-    """Makes sure that it is installed; returns the folder it is in."""
+    """Installs it if needed; returns its folder."""
     folder = os.path.abspath(folder)
     done = os.path.join(folder, "installed-" + VERSION)
     python = os.path.join(folder, "venv/bin/python")

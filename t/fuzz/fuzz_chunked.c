@@ -6,8 +6,8 @@
 
 /*
  * The input is a chunked body, as probes read it.  One piece and several must
- * give the same data and the same end, equal to those of a stateless reader
- * where that one accepts the body.
+ * give the same data and the same end; if a stateless reader accepts the body,
+ * its result must be the same too.
  */
 
 

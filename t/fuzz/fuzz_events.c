@@ -56,7 +56,7 @@ fuzz_aliases(void)
 }
 
 
-/* blocks told apart; and a request that ends now, as the event would have it */
+/* with aliases; and a request that ends now, with the event's values */
 static void
 fuzz_alias(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e,
     uint32_t depth)
@@ -301,7 +301,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     skip = *data++;
     size--;
 
-    /* that of the runs before, while nothing was reported */
+    /* the value of earlier runs, if nothing was reported */
 
     if (kvr_get(&e.messages) || kvr_get(&e.stored)) {
         kvr_events_reset(&e);

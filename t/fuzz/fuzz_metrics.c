@@ -5,7 +5,8 @@
 
 
 /*
- * The input is an engine's answer to a scrape.  Reading it in one piece and in pieces must find the same.
+ * The input is an engine's answer to a scrape.  One piece and several must
+ * give the same result.
  */
 
 
@@ -47,7 +48,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     util_check(!(whole.m.set & KVR_METRICS_KV)
                || (whole.m.kv >= 0 && whole.m.kv < 1.01), "kv");
 
-    /* 0, negative and absurd sizes, and what is no number, are none */
+    /* 0, negative and absurd sizes, and invalid numbers, are ignored */
 
     util_check(!(whole.m.set & KVR_METRICS_CAPACITY)
                || (whole.m.capacity >= 1

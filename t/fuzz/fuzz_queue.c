@@ -6,9 +6,9 @@
 
 /*
  * The input is a list of operations of two processes on a queue: requests of
- * any class, tenant, weight, size and deadline arrive, are admitted, leave,
- * are displaced.  After each step the shared counts must be right, and the
- * first request of a process must be one that no other in it precedes.
+ * any class, tenant, weight, size and deadline arrive, are admitted, leave, or
+ * are displaced.  After each step the shared counts must be right, and no
+ * request of a process may precede its first one.
  */
 
 
@@ -97,7 +97,7 @@ check_first(process_t *pr, kvr_queue_shared_t *shared)
 
     util_check(pr->queue.n == n && pr->queue.bytes == bytes,
                "%u wait, %u are counted", n, pr->queue.n);
-    util_check(n || first == NULL, "a first of none");
+    util_check(n || first == NULL, "a first request of an empty queue");
 }
 
 
@@ -115,7 +115,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static kvr_queue_shared_t  shared;
     static process_t          process[PROCESSES];
 
-    /* rows of no process are unchanged */
+    /* unused rows are unchanged */
 
     memset(&shared, 0, offsetof(kvr_queue_shared_t, row[PROCESSES]));
     memset(process, 0, sizeof(process));
@@ -166,13 +166,14 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             item = kvr_queue_last(&pr->queue, n);
 
             if (item) {
-                util_check(item->waiting && item->class > n, "class %u is shed "
-                           "for %u", item->class, n);
+                util_check(item->waiting && item->class > n,
+                           "class %u is displaced for %u", item->class, n);
                 kvr_queue_remove(&pr->queue, item);
 
             } else if (kvr_queue_want(&shared, n, now) == KVR_OK) {
                 util_check(kvr_queue_take(&shared, n) == KVR_OK
-                           || n < KVR_QUEUE_CLASSES, "a wish is gone");
+                           || n < KVR_QUEUE_CLASSES,
+                           "a request for room is lost");
             }
 
             break;
@@ -189,7 +190,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                     util_check(near[i]->waiting
                                && near[i]->class == item->class
                                && near[i]->tenant == item->tenant,
-                               "a stranger is near");
+                               "a wrong request is near");
                 }
 
                 (void) kvr_queue_rival(&pr->queue, item);
@@ -208,7 +209,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                    &left)
                    == KVR_OK)
             {
-                util_check(!item->waiting, "it is let in and waits");
+                util_check(!item->waiting, "it is admitted and waits");
             }
 
             util_check(left >= 0 && left < 3, "room for %d", left);
@@ -224,10 +225,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
         n = kvr_queue_depth(&shared, KVR_QUEUE_CLASSES - 1, now);
         util_check(n == process[0].queue.n + process[1].queue.n,
-                   "%u wait by the board", n);
+                   "%u wait by the shared counts", n);
 
         n = kvr_queue_retry_after(&shared, now);
-        util_check(n >= 1, "try again after %u", n);
+        util_check(n >= 1, "Retry-After %u", n);
         (void) kvr_queue_long(&shared, 4, now);
     }
 

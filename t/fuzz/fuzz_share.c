@@ -5,11 +5,12 @@
 
 
 /*
- * The input is a batch of another host: unchanged, and as the records of a
- * batch with the right head, length and digest, as a sender with the key could
- * make. It may only change peers that the batch names, and the zone must still
- * accept lookups, updates and frames.  There are 300 peers; a batch names two
- * of them, or most, whose places take two bytes: the last slots first.
+ * The input is a batch of another host.  It is read unchanged, and again as
+ * the records of a batch with the right head, length and digest, as a sender
+ * with the key could make.  It may only change peers that the batch names, and
+ * the zone must still accept look-ups, updates and batches.  There are 300
+ * peers; a batch names two of them, or most, whose places take two bytes: the
+ * last slots first.
  */
 
 
@@ -87,14 +88,14 @@ look(void)
                                 kvr_set_below(PEERS), matched);
 
         for (k = 0; k < PEERS - TOLD; k++) {
-            util_check(matched[k] == 0, "peer %u holds something", k);
+            util_check(matched[k] == 0, "peer %u has a block", k);
         }
     }
 
     for (k = 0; k < PEERS - TOLD; k++) {
         util_check(kvr_load_get(zone.load, k).active == 0
                    && !kvr_drain_on(&zone.registry->peer[k].drain),
-                   "peer %u has something", k);
+                   "peer %u has changed", k);
     }
 
     /* and the host can still publish, within its buffer */

@@ -99,7 +99,7 @@ try(const util_buf_t *file)
 
     util_check(kvr_zone_snapshot_read(&zone[1], secret, again.p, again.len,
                                       NOW, &r)
-               == KVR_ZONE_SNAPSHOT_OK, "what was written is read");
+               == KVR_ZONE_SNAPSHOT_OK, "the written file is read");
 
     util_drop(&again);
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Fuzzes what only nginx can run: requests to the API and the status, strings
-that the queue reads, and the response filter under any cuts, with gzip and
-broken gzip in it.
+"""Fuzzes code that only nginx can run: requests to the API and the status,
+strings for the queue, and the response filter with any cuts, with gzip and
+broken gzip.
 
     t/fuzz/wire.py api|strings|responses SECONDS [SEED]
 
@@ -70,7 +70,7 @@ EVENTS = (b'data: {"choices":[{"delta":{"content":"hello"}}]}\n\n',
 
 
 def mutated(rng, data):
-    """Returns it with some bytes changed, inserted or removed."""
+    """Returns the value with some bytes changed, inserted or removed."""
     data = bytearray(data)
 
     for _ in range(rng.randrange(1, 4)):
@@ -93,7 +93,7 @@ def header(value):
 
 
 def line(value):
-    """Escapes it for a request line; nginx itself rejects other bytes."""
+    """Escapes a value for a request line; nginx rejects other bytes itself."""
     return bytes(c for c in value if c > 32 and c != 127 and c != ord("#"))
 
 
@@ -124,7 +124,7 @@ class Client:
             self.s = None
 
     def answer(self):
-        """Status, headers, body of the next one."""
+        """Returns status, headers and body of the next response."""
         while b"\r\n\r\n" not in self.data:
             self.more()
 
@@ -245,7 +245,7 @@ def responses(rng, client, engine):
 # --- the engine
 
 def reply(case):
-    """Headers and body by number."""
+    """Returns headers and body by number."""
     if case == 0:
         return b"Content-Type: application/json\r\n", b'{"ok":1}'
 

@@ -4,15 +4,14 @@
 
     record.py ROUTER FILE
 
-Starts a router that is installed beside this Python, in front of servers that
-keep what they are sent, asks it for a few answers, and writes the bytes of both
-legs into FILE.  ROUTER is vllm-nixl, vllm-mooncake or sglang.
+Starts a router that is installed beside this Python, before servers that record
+their requests.  Sends it a few requests, and writes the bytes of both legs into
+FILE.  ROUTER is vllm-nixl, vllm-mooncake or sglang.
 
-make record-legs installs both routers, and records all three.
+make record-legs installs both routers, and makes all three recordings.
 
-The ports are the same each time, so that a recording made again differs from
-the one before in random numbers only.  t/legs_fixtures.t compares them with what
-we send.
+The ports are fixed, so a new recording differs from the old one in random
+numbers only.  t/legs_fixtures.t compares the recordings with our requests.
 """
 
 import http.client
@@ -80,7 +79,7 @@ DESCRIPTOR = {
 
 
 class Server(socketserver.ThreadingTCPServer):
-    """Keeps the requests for answers, byte for byte, and answers all."""
+    """Records the requests for answers, byte for byte, and answers all."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -178,7 +177,7 @@ def wait(condition, what):
 
     while not condition():
         if time.monotonic() > until:
-            sys.exit(f"{what}: waited for 120 s")
+            sys.exit(f"{what}: timed out after 120 s")
         time.sleep(0.1)
 
 

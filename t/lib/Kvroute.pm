@@ -250,9 +250,9 @@ sub upstreams {
 }
 
 
-# The modules to load: the router, and the extensions beside it: all that are
-# there, or those that KVROUTE_MODULES names, as "share events", or "router" for
-# none.  With KVROUTE_MODULE=static nginx has all of them in it.
+# The modules to load: the router, and the extensions in its folder: all of
+# them, or those that KVROUTE_MODULES names, such as "share events", or none for
+# "router".  With KVROUTE_MODULE=static nginx contains all of them.
 
 sub modules {
     my ($t) = @_;
@@ -267,9 +267,9 @@ sub modules {
 }
 
 
-# Puts directives into http {}, and into its server all from the first location or
-# listen on; worker_* stays before http {}, further servers behind ours.  Unless
-# the test has its own there are a zone "z", no access log, and the status at
+# Puts directives into http {}, and into its server from the first location or
+# listen on.  worker_* stays before http {}, further servers come after ours.  If
+# the test has none of its own, adds a zone "z", no access log, and the status at
 # /kvroute/.
 
 sub http {
@@ -289,8 +289,8 @@ sub http {
 }
 
 
-# Writes the configuration.  $conf is what follows load_module and the like, or
-# what http() takes; %%NAMES%% in it are variables.
+# Writes the configuration.  $conf is everything after load_module, or an
+# argument of http(); %%NAMES%% in it are variables.
 
 sub conf {
     my ($t, $conf) = @_;
@@ -443,7 +443,8 @@ sub reload {
 sub kill_worker {
     my ($t, $pid, $signal) = @_;
 
-    # a worker that is killed in a lock of a zone: the master releases it and says so
+    # a worker that is killed while it holds a zone's lock: the master releases it
+    # and logs this
 
     push @{$t->{expected}}, qr/worker process $pid exited on signal/,
                             qr/shared memory zone "[^"]*" was locked by $pid\b/;
@@ -507,7 +508,7 @@ sub status {
 }
 
 
-# Takes "since" out of health and what is in it; each must be a time of this hour
+# Removes "since" from health and its members; each must be a time of this hour
 
 sub timeless {
     my ($x) = @_;
@@ -599,7 +600,7 @@ sub idle {
 }
 
 
-# --- odds and ends
+# --- helpers
 
 # Waits for a condition: at most this many seconds on an idle machine; on a busy
 # one for as many checks as an idle one makes.

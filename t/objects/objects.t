@@ -26,7 +26,7 @@ my $bin = "$build/objects";
 my $dir = tempdir(CLEANUP => 1);
 my @pids;
 
-# an API server whose etcd ended first would not end on TERM
+# an API server does not end on TERM if its etcd has ended first
 
 END { local $?; kill 'KILL', @pids; waitpid $_, 0 for @pids }
 
@@ -116,7 +116,7 @@ for my $crds ("$bin/crd", $ENV{CRDS} // ()) {
         or diag($out);
 }
 
-# namespaces under the strictest rules for pods, which warn at a dry run
+# namespaces with the strictest rules for pods, which warn at a dry run
 
 for my $name (qw(ml nginx-ingress nginx-gateway)) {
     write_file('namespace.yaml', <<"EOC");

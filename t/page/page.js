@@ -96,7 +96,7 @@ const main = async () => {
      "a row for each peer");
   is(await page.title(), "kvroute", "title");
   ok(/^working: 3 of 3 servers up, /.test(await page.textContent("#verdict")),
-     "it works", await page.textContent("#verdict"));
+     "the verdict: working", await page.textContent("#verdict"));
   is(await page.getAttribute("#health", "class"), "green", "green");
   is(await page.textContent('#tiles .tile[data-title="not computed"] b'),
      some(u.saved.tokens) + " tokens", "saved");
@@ -135,7 +135,7 @@ const main = async () => {
 
   const told = u.peers.filter((p) => p.cache.predicted_tokens > 0);
   ok(told.length > 0 && told[0].cache.delivered_tokens > 0,
-     "a peer has delivered what was predicted", u.peers);
+     "cached tokens of a peer as predicted", u.peers);
 
   for (const p of told)
     is(await cell(page, p.name, "delivered"),
@@ -165,7 +165,7 @@ const main = async () => {
 
   const rated = await until(loads, (v) => v.length > 0);
   ok(rated.length > 0, "the load of a peer is known", rated);
-  ok(rated.some(([, v]) => v > 0), "it is not none", rated);
+  ok(rated.some(([, v]) => v > 0), "it is above 0", rated);
 
   for (const p of u.peers) {
     const what = () => cell(page, p.name, "load");
@@ -186,7 +186,7 @@ const main = async () => {
   const busiest = await awaited(
     async () => (await fleet("span >> nth=1")).replace("busiest ", ""),
     (l) => Math.max(...l.map(([, v]) => v)));
-  ok(busiest.ok, "and of the busiest", busiest);
+  ok(busiest.ok, "load of the busiest", busiest);
 
   /* and of a fleet that has more to do, at once: no poll comes between */
 
@@ -200,7 +200,7 @@ const main = async () => {
     return [...document.querySelectorAll('#peers td[data-key="load"],'
       + '#tiles .tile[data-title="load"] > :nth-child(n + 2)')]
       .map((e) => e.textContent).sort().join();
-  }), "25.0%,50.0%,55.0%,90.0%,busiest 90.0%", "more of it");
+  }), "25.0%,50.0%,55.0%,90.0%,busiest 90.0%", "high loads have a mark");
 
   ok(!await page.isVisible("#missing"), "no signal is missing");
   ok(!await page.isVisible("#waiting"), "no queue");
@@ -213,7 +213,7 @@ const main = async () => {
     (v) => /--enable-prompt-tokens-details/.test(v));
   ok(/--enable-prompt-tokens-details/.test(signals),
      "cached tokens: the engine's flag", signals);
-  ok(/kvroute_probe/.test(signals), "KV use: the directive", signals);
+  ok(/kvroute_probe/.test(signals), "KV use: kvroute_probe is missing", signals);
 
   /* of one of two: it is said of which */
 
@@ -225,9 +225,9 @@ const main = async () => {
   const e3 = both[1];
   const signal = (name) => page.textContent(`#signals [data-signal="${name}"]`);
   const partly = await until(() => signal("delivered"), (v) => v.includes(e3));
-  ok(partly.includes(`reported by ${e3}.`), "one engine tells no cached tokens",
+  ok(partly.includes(`reported by ${e3}.`), "one engine reports no cached tokens",
      partly);
-  ok((await signal("kv")).includes(`reported by ${e3}.`), "nor its KV use",
+  ok((await signal("kv")).includes(`reported by ${e3}.`), "one engine reports no KV use",
      await signal("kv"));
   ok((await page.textContent("#missing h2")).includes("missing")
      && await page.isVisible("#missing"), "under a heading");
@@ -239,7 +239,7 @@ const main = async () => {
     draw();
     return document.querySelector('#signals [data-signal="cut"]').textContent
       .split(".")[0];
-  }), "Answers broke off and were not continued: 2 (tools)", "what was cut");
+  }), "Answers broke off and were not continued: 2 (tools)", "the page names cut answers");
 
   /* the queue: one is served, two wait, two classes */
 
@@ -254,11 +254,11 @@ const main = async () => {
   const tile = (name) => page.textContent(
     `#queue .tile[data-title="${name}"] b`);
   is(await until(() => tile("waiting"), (v) => v === "2 / 8"), "2 / 8",
-     "two wait");
+     "two requests wait");
   await page.screenshot({ path: `${shots}/queue.png`, fullPage: true });
   await Promise.all(held.map(async (x) => (await x).text()));
   is(await until(() => tile("waiting"), (v) => v === "0 / 8"), "0 / 8",
-     "none waits");
+     "no request waits");
   const q = (await json()).upstreams.busy;
   is(q.queue_time.count, 2, "time of waiting was counted");
   is(await page.locator("#classes tbody tr").count(),
@@ -279,10 +279,10 @@ const main = async () => {
   const deaf = (await json()).upstreams.deaf.peers[0].name;
 
   is(await until(() => cell(page, deaf, "events"), (t) => t === "off"), "off",
-     "KV events that do not come");
-  ok(await page.isVisible('#peers th[data-key="events"]'), "have a column");
+     "KV events: off");
+  ok(await page.isVisible('#peers th[data-key="events"]'), "KV events have a column");
   ok((await signal("events " + deaf)).includes("the error log has the reason"),
-     "and a sentence");
+     "KV events have a sentence");
   for (let i = 0; i < 5; i++)
     is((await send(long(6), "/beside/v1/chat/completions")).status, 200,
        "beside another method");
@@ -294,14 +294,14 @@ const main = async () => {
   const found = part(shade.shadow_found_bytes);
   const would = part(shade.shadow_would_bytes);
   ok(parseFloat(would) > parseFloat(found) && found !== "0.0%",
-     "it would have found more", shade);
+     "shadow: more would be found", shade);
   is(await until(() => beside("found"), (v) => v === found), found,
-     "what was found");
-  is(await beside("would be found"), would, "and what would have been");
+     "shadow: found");
+  is(await beside("would be found"), would, "shadow: would be found");
   ok(!(await page.textContent('#tiles .tile[data-title="not computed"]'))
-    .includes("any server"), "any server is not compared with");
+    .includes("any server"), "shadow: no comparison with any server");
   ok((await page.textContent("#about")).startsWith("shadow: kv_cache"),
-     "who does not route");
+     "shadow: the policy");
 
   const control = (port, what) => fetch(`http://${port}/control`, {
     method: "POST", body: JSON.stringify(what) });
@@ -313,14 +313,14 @@ const main = async () => {
   is((await two(long(20))).status, 200, "by two servers");
   await page.selectOption("#upstream", "computes");
   is(await page.textContent("#upstream option:checked"), "computes (prefill)",
-     "its pool");
+     "the prefill pool");
   ok((await page.textContent("#about")).startsWith("prefill servers of answers; "),
-     "and whose", await page.textContent("#about"));
+     "prefill servers of which pool", await page.textContent("#about"));
   await page.selectOption("#upstream", "answers");
   is(await page.textContent("#upstream option:checked"), "answers (decode)",
-     "the other pool");
+     "the decode pool");
   ok((await page.textContent("#about")).startsWith(
-     "decode servers, prefill by computes; "), "and by whom");
+     "decode servers, prefill by computes; "), "decode servers with which prefill pool");
   for (const p of (await json()).upstreams.computes.peers)
     await control(p.name, { fault: "status=503" });
   await two(long(21));
@@ -333,16 +333,16 @@ const main = async () => {
     .evaluateAll((l) => l.map((tr) => [...tr.cells].slice(0, 3)
       .map((td) => td.textContent).join()))).join(" ");
   const became = "failed,1,1 yes,1,1 short,1,1";
-  is(await until(outcomes, (v) => v === became), became, "what became of them");
-  ok(/failed 1$/.test(await legs("fell back")), "why it fell back",
+  is(await until(outcomes, (v) => v === became), became, "outcomes");
+  ok(/failed 1$/.test(await legs("fell back")), "why a request fell back",
      await legs("fell back"));
-  ok(/33\.3%1 of 3 requests/.test(await legs("by two servers")), "how many",
+  ok(/33\.3%1 of 3 requests/.test(await legs("by two servers")), "requests by two servers",
      await legs("by two servers"));
-  ok(/\d+ m?s.*P95 /.test(await legs("leg 1 median")), "how long it took",
+  ok(/\d+ m?s.*P95 /.test(await legs("leg 1 median")), "time of leg 1",
      await legs("leg 1 median"));
   is(await legs("computes: prefill servers"), "computes: prefill servers2 of 2 up",
-     "who prefills");
-  is(await page.locator("#outcomes td.wrong").count(), 1, "what is wrong is red");
+     "prefill servers");
+  is(await page.locator("#outcomes td.wrong").count(), 1, "a bad outcome is red");
 
   /* by model and by tenant: who fails is on top */
 
@@ -361,7 +361,7 @@ const main = async () => {
   await page.selectOption("#by", "tenants");
   const tenants = "beta,2,1 (50.0%),0 acme,3,0,0";
   is(await until(tally, (v) => v === tenants), tenants, "by tenant");
-  is(await page.textContent("#who"), "tenant", "which is said");
+  is(await page.textContent("#who"), "tenant", "the column is named tenant");
 
   await page.selectOption("#upstream", "llm");
 
@@ -370,7 +370,7 @@ const main = async () => {
   const unsaid = await page.evaluate(() =>
     [...document.querySelectorAll("th, .tile")].filter((e) => !e.title)
       .map((e) => e.dataset.title || e.textContent));
-  is(unsaid.join(), "time", "what a word means is told by its title");
+  is(unsaid.join(), "time", "each term has a title that explains it");
 
   /* it is live */
 
@@ -393,7 +393,7 @@ const main = async () => {
     for (let i = 3; i < d.length; i += 4) k += d[i] > 0;
     return k;
   }), (v) => v > 200);
-  ok(painted > 200, "the chart has something in it", painted);
+  ok(painted > 200, "the chart is not empty", painted);
 
   await page.screenshot({ path: `${shots}/light.png`, fullPage: true });
 
@@ -428,7 +428,7 @@ const main = async () => {
   ok((await page.title()).startsWith("red: "), "in the title",
      await page.title());
   is(await page.getAttribute("#peers tbody tr", "data-name"), second,
-     "what is wrong is on top");
+     "the failed server comes first");
   await page.check("#problems");
   is(await page.locator("#peers tbody tr").count(), 1, "only problems");
   await page.uncheck("#problems");
@@ -451,9 +451,10 @@ const main = async () => {
   is(await until(was, (v) => v === "draining"), "draining", "drained");
   await until(() => page.textContent(`#peers tr[data-name="${third}"] button`),
               (v) => v === "undrain");
-  ok(/drained by the operator/.test(await page.textContent("#health")), "and said");
+  ok(/drained by the operator/.test(await page.textContent("#health")),
+     "the cause is named");
   await press(true);
-  is(await until(was, (v) => v === "up"), "up", "and back");
+  is(await until(was, (v) => v === "up"), "up", "undrained");
 
   /* one is slow, as to its first tokens */
 
@@ -475,9 +476,9 @@ const main = async () => {
     ok(/^since \d\d:\d\d:\d\d UTC, \d+ (s|min)\. $/.test(since), "since when", since);
     const does = await page.textContent("#todo");
     ok(does.replace(/^Do: (.*)\.$/, "$1").match(`^(${todo})$`), "what to do", does);
-    is(await page.getAttribute("#row", "href"), `#incident-${code}`, "its row");
+    is(await page.getAttribute("#row", "href"), `#incident-${code}`, "the link to its row");
     is(await page.locator(`#runbook tr:has(#incident-${code})`).count(), 1,
-       "is there");
+       "its row exists");
     const low = await page.evaluate(() =>
       document.getElementById("row").getBoundingClientRect().bottom + scrollY);
     ok(low > 0 && low < 720, "above the fold", low);
@@ -497,7 +498,7 @@ const main = async () => {
     + "after [\\d.]+ m?s, elsewhere after [\\d.]+ m?s$"), "amber",
     "check its GPU and what else runs there; drain it if it lasts", "slow");
   is(await page.getAttribute("#peers tbody tr", "data-name"), second,
-     "it is on top");
+     "the slow server comes first");
 
   /* one is gone */
 
@@ -509,7 +510,7 @@ const main = async () => {
   ok(/^unhealthy \d+ s: connection refused/.test(await cell(page, fourth,
      "state")), "the state since", await cell(page, fourth, "state"));
   is(await page.getAttribute("#peers tbody tr", "data-name"), fourth,
-     "it is on top");
+     "the failed server comes first");
 
   /* more than the servers can do: nine have a place for as long as they want,
      the others have none */
@@ -559,7 +560,7 @@ const main = async () => {
             $("why").textContent, $("tally").tBodies[0].textContent].join();
   });
   ok(seen.startsWith("<img src=x onerror=alert(1)>,red,<b>more,<i>m1"),
-     "no markup", seen);
+     "markup in values is escaped", seen);
 
   /* ten minutes are kept by nginx */
 
@@ -567,7 +568,7 @@ const main = async () => {
     (await json()).upstreams.llm.history.length, (v) => v > 0);
   ok(kept > 0, "history");
   ok(/\d+ steps?; /.test(await until(() => page.textContent("#span"),
-     (v) => /; /.test(v))), "is shown");
+     (v) => /; /.test(v))), "the time span is shown");
 
   /* pause, by keyboard */
 
@@ -575,11 +576,11 @@ const main = async () => {
   is(await page.getAttribute("#pause", "aria-pressed"), "true", "p pauses");
   const at = await page.textContent("#state");
   await page.waitForTimeout(1500);
-  is(await page.textContent("#state"), at, "nothing moves");
+  is(await page.textContent("#state"), at, "paused: no change");
   is(await page.textContent("#pause"), "resume", "resume");
   await page.keyboard.press("p");
   ok(await until(() => page.textContent("#state"), (v) => v !== at) !== at,
-     "and goes on");
+     "continues after the pause");
 
   /* all by keyboard: what can be done is reached by Tab, and shows it */
 
@@ -611,7 +612,7 @@ const main = async () => {
     (l) => l.map((e) => e.dataset.name));
   const sorted = [...names].sort((x, y) =>
     y.localeCompare(x, undefined, { numeric: true }));
-  is(names.join(), sorted.join(), "rows follow");
+  is(names.join(), sorted.join(), "rows are sorted");
 
   /* another upstream, with 64 peers */
 
@@ -633,7 +634,7 @@ const main = async () => {
     getComputedStyle(document.body).backgroundColor);
   const light = await page.evaluate(() =>
     getComputedStyle(document.body).backgroundColor);
-  ok(dark !== light, "dark is dark", { dark, light });
+  ok(dark !== light, "the dark scheme is dark", { dark, light });
   await again.selectOption("#upstream", "llm");
   await again.screenshot({ path: `${shots}/dark.png`, fullPage: true });
 
@@ -644,12 +645,12 @@ const main = async () => {
                              deviceScaleFactor: 2, colorScheme: "light" });
   const wide = await phone.evaluate(() =>
     document.documentElement.scrollWidth - innerWidth);
-  ok(wide <= 0, "nothing is wider than a phone", wide);
+  ok(wide <= 0, "the page fits on a phone", wide);
   const cut = () => phone.evaluate(() => {
     const e = document.querySelector('[aria-label="servers"]');
     return e.scrollWidth - e.clientWidth;
   });
-  ok(await cut() <= 0, "no value of a peer is cut off", await cut());
+  ok(await cut() <= 0, "no value of a peer is cut", await cut());
   await phone.screenshot({ path: `${shots}/phone.png`, fullPage: true });
 
   /* nginx gone and back */
@@ -658,8 +659,8 @@ const main = async () => {
   is(await until(() => phone.locator("#peers tbody tr").count(),
                  (v) => v === 64), 64, "64 peers on a phone");
   ok(await phone.evaluate(() =>
-    document.documentElement.scrollWidth - innerWidth) <= 0, "not wider");
-  ok(await cut() <= 0, "none of 64", await cut());
+    document.documentElement.scrollWidth - innerWidth) <= 0, "64 peers fit on a phone");
+  ok(await cut() <= 0, "no value of 64 peers is cut", await cut());
   const label = await phone.evaluate(() => getComputedStyle(
     document.querySelector('#peers td[data-key="ttft"]'), "::before").content);
   ok(label.includes("TTFT"), "values have their labels", label);
@@ -668,19 +669,19 @@ const main = async () => {
 
   await page.route("**/kvroute/json", (x) => x.abort());
   ok(/no status/.test(await until(() => page.textContent("#error"),
-     (v) => v !== "")), "says that there is no status");
+     (v) => v !== "")), "reports that there is no status");
   ok((await page.textContent("#state")).startsWith("last known"),
-     "and how old is what is shown");
+     "reports the age of the figures");
   await page.unroute("**/kvroute/json");
   is(await until(() => page.textContent("#error"), (v) => v === ""), "",
-     "until there is");
+     "the report ends with the next status");
 
   /* nothing from elsewhere */
 
   const other = [...requested].filter((p) =>
     !["/kvroute/", "/kvroute/json", "/favicon.ico", "/api/drain",
      "/api/undrain"].includes(p));
-  is(other.join(), "", "asks for its JSON and what was pressed only");
+  is(other.join(), "", "requests only its JSON and pressed buttons");
 
   await browser.close();
   console.log(`1..${n}`);

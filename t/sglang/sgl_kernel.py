@@ -1,7 +1,7 @@
-"""A stand-in for sgl_kernel, which has no build for CPUs.
+"""A replacement for sgl_kernel, which has no build for CPUs.
 
-Its names exist.  A call of one says which, and fails; SGLang calls none with the
-flags of sglang.py.
+Its names exist, and a call of one fails with the name.  With the flags of
+sglang.py SGLang calls none.
 """
 
 import importlib.machinery
@@ -32,7 +32,7 @@ def __getattr__(name):
 
 
 class Finder:
-    """Finds each module in it, with each name in that."""
+    """Finds any module below this one, with any name in it."""
 
     def find_spec(self, name, path=None, target=None):
         if name.startswith(__name__ + "."):

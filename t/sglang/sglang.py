@@ -1,10 +1,11 @@
-"""Real SGLang on this machine's CPUs: gets, starts and stops it (see engines.py).
+"""Real SGLang on this machine's CPUs: installs, starts and stops it (see
+engines.py).
 
     sglang.py get
     sglang.py start --count 2 --port 9101 -- --enable-lora
 
-It comes from PyPI, into a copy of what vllm.py has installed, and serves the same
-model.  t/sglang/install says what stands in for the rest.
+PyPI has it; it is installed into a copy of vllm.py's installation, and serves the
+same model.  t/sglang/install lists the replacements.
 """
 
 import fcntl
@@ -25,7 +26,7 @@ PAGE = 16
 
 
 def get(folder=FOLDER):
-    """Makes sure that it is installed; returns the folder it is in."""
+    """Installs it if needed; returns its folder."""
     folder = os.path.abspath(folder)
     other = vllm.get()
 
@@ -42,7 +43,7 @@ def get(folder=FOLDER):
 
 
 class Engine(vllm.Engine):
-    """One SGLang with the tiny model, which is called "m"."""
+    """An SGLang server with the tiny model, which is called "m"."""
 
     environment = {**vllm.ENVIRONMENT, "SGLANG_USE_CPU_ENGINE": "1"}
 

@@ -9,7 +9,7 @@
 
 
 /*
- * A kill before the n-th store to shared memory.
+ * Kills a process before its n-th store to shared memory.
  *
  * The code under test is compiled with -fsanitize=thread, so the compiler calls
  * a function before each memory access; hook.c implements those functions

@@ -5,10 +5,10 @@
 
 
 /*
- * A kill at every step.  A process performs a dozen operations of victim.c and
- * is killed before its n-th store to shared memory, for each n.  After each
- * kill another process continues, and world.c checks what must hold.  Then the
- * next dozen.
+ * A kill at every step.  A process performs a dozen operations of victim.c,
+ * and is killed before its n-th store to shared memory, for each n.  After
+ * each kill another process continues, and world.c checks the invariants.
+ * Then the next dozen operations follow.
  *
  *     step FILE [SECONDS]         writes the number of kills, as JSON
  *

@@ -5,10 +5,10 @@
 
 
 /*
- * The same in an nginx worker, with t/die.c: the module is built with
+ * Like step.c, in an nginx worker with t/die.c: the module is built with
  * -fsanitize=thread, and this library is preloaded.  A worker that finds the
  * number n in the file KVROUTE_DIE stops before its n-th store to shared
- * memory; the test notes its connections and kills it.
+ * memory; the test records its connections and kills it.
  */
 
 

@@ -78,7 +78,7 @@ victim_request(util_rng_t *rng, kvr_reservation_t *r)
     if (util_below(rng, 5)) {
         rc |= kvr_attempt_first(&at, &victim, &pool, &f, NOW + 100);
 
-        /* as predicted, where cached prompts must stay cached */
+        /* as predicted, if cached prompts must stay cached */
 
         e.tokens.prompt = UNITS * UNIT / 4;
         e.tokens.cached = peer < HELD_BY || util_below(rng, 2)
@@ -112,7 +112,7 @@ victim_requests(util_rng_t *rng)
 }
 
 
-/* Servers fail, are tried, ejected, and probed. */
+/* Servers fail, get a trial, are ejected, and are probed. */
 static void
 victim_eject(util_rng_t *rng)
 {
@@ -270,7 +270,7 @@ victim_servers(util_rng_t *rng)
 }
 
 
-/* A reload changes the names; or the process ends and another begins. */
+/* A reload changes the names, or the process ends and another one starts. */
 static void
 victim_process(util_rng_t *rng)
 {

@@ -144,10 +144,10 @@ world_peers(kvr_zone_t *zone, unsigned n)
                                  "u", 1);
 
         util_check(i >= PEERS || (peer == i && seat == i),
-                   "server %u has number %u and seat %u", i, peer, seat);
+                   "server %u has slot %u and member %u", i, peer, seat);
         util_check(peer < NUMBERS && seat < living.registry->max_members
                    && living.registry->member[seat].peer == peer,
-                   "server %u has number %u and seat %u", i, peer, seat);
+                   "server %u has slot %u and member %u", i, peer, seat);
     }
 }
 
@@ -290,7 +290,7 @@ check_load(void)
     view = kvr_load_view(load);
     at = kvr_reservation_load(&view, living.registry, 1, NULL);
     util_check(at.active == 1 && at.unanswered == 1
-               && at.pending == UNITS * UNIT, "the one in flight: %u %u",
+               && at.pending == UNITS * UNIT, "the request in flight: %u %u",
                at.active, at.unanswered);
 }
 
@@ -314,9 +314,9 @@ check_lines(void)
         }
 
         util_check(kvr_reduce(line->key, ix->nbuckets) == i / KVR_INDEX_WAYS,
-                   "line %llu is in a wrong place", (unsigned long long) i);
+                   "line %llu is in the wrong bucket", (unsigned long long) i);
 
-        /* a session has its peer in another way */
+        /* a session stores its peer differently */
 
         if (line->key & 1) {
             continue;
@@ -345,7 +345,7 @@ check_lines(void)
 }
 
 
-/* returns in how many lines of a prompt a server is a holder */
+/* returns the number of a prompt's lines in which a server is a holder */
 static unsigned
 world_lines(unsigned prompt, unsigned p)
 {
@@ -361,7 +361,7 @@ world_lines(unsigned prompt, unsigned p)
 }
 
 
-/* what is held is known; nobody is said to hold what he was never taught */
+/* cached blocks are known, and no server has blocks that it never computed */
 static void
 check_index(void)
 {
@@ -376,17 +376,17 @@ check_index(void)
 
         for (p = 0; p < NUMBERS; p++) {
 
-            /* the entries of an earlier server in this slot are forgotten */
+            /* the slot's entries of an earlier server do not count */
 
             if (p >= PEERS && !world_is(p, p)) {
                 util_check(matched[p] == 0, "prompt %u: server %u is new and "
-                           "is said to hold %u", i, p, matched[p]);
+                           "has %u blocks", i, p, matched[p]);
             }
 
             util_check(matched[p] <= begun.units[i][p]
                        || (matched[p] <= UNITS / 2
                            && matched[p] <= begun.units[i ^ 1][p]),
-                       "prompt %u: server %u is said to hold %u of %u", i, p,
+                       "prompt %u: server %u has %u of %u", i, p,
                        matched[p], begun.units[i][p]);
 
             if (i >= KEPT || p >= HELD_BY || table_full
@@ -400,14 +400,14 @@ check_index(void)
 
             n = world_lines(i, p);
             util_check(n + 1 == UNITS, "prompt %u: server %u holds all, and is "
-                       "said to hold %u, in %u lines", i, p, matched[p], n);
+                       "has %u, in %u lines", i, p, matched[p], n);
 
             kvr_index_insert(living.index, chain[i], UNITS, UNITS, p,
                              matched[p], &undo);
             n = kvr_index_lookup(living.index, chain[i], UNITS, kvr_set_of(p),
                                  matched);
             util_check(n == UNITS, "prompt %u: server %u holds all again, and "
-                       "is said to hold %u", i, p, n);
+                       "has %u", i, p, n);
         }
     }
 
@@ -419,12 +419,12 @@ check_index(void)
         kvr_index_insert(living.index, chain[PROMPTS - 1], n, n, p, 0, &undo);
         (void) kvr_index_lookup(living.index, chain[PROMPTS - 1], n,
                                 kvr_set_of(p), matched);
-        util_check(matched[p] == n, "an insert was not taken: %u", matched[p]);
+        util_check(matched[p] == n, "an insert was not stored: %u", matched[p]);
     }
 }
 
 
-/* no name twice, none half written; a new server gets a slot */
+/* no name twice, none incomplete; a new server gets a slot */
 static void
 check_registry(void)
 {
@@ -435,7 +435,7 @@ check_registry(void)
     for (i = 0; i < living.registry->max_members; i++) {
         seat = &living.registry->member[i];
         util_check(!seat->used || living.registry->peer[seat->peer].len,
-                   "seat %u is of no server", i);
+                   "member %u has no server", i);
     }
 
     for (i = 0; i < NUMBERS; i++) {
@@ -449,13 +449,13 @@ check_registry(void)
             found += world_is(i, k);
         }
 
-        util_check(found == 1, "number %u: a strange name", i);
+        util_check(found == 1, "slot %u has an unknown name", i);
 
         for (k = 0; k < i; k++) {
             util_check(living.registry->peer[k].len != peer->len
                        || memcmp(living.registry->peer[k].name, peer->name,
                                  peer->len) != 0,
-                       "numbers %u and %u are of one server", i, k);
+                       "slots %u and %u have one server", i, k);
         }
 
         util_check(peer->engine.health < KVR_HEALTH_MAX, "health");
@@ -492,7 +492,7 @@ check_receipts(util_rng_t *rng)
         all.stream = r.stream;
 
         util_check(memcmp(&all, &r, sizeof(r)) == 0 && r.number == n,
-                   "receipt %llu is half written", (unsigned long long) n);
+                   "receipt %llu is incomplete", (unsigned long long) n);
         seen++;
     }
 
@@ -501,7 +501,7 @@ check_receipts(util_rng_t *rng)
     world_receipt(&all, util_next(rng));
     n = kvr_receipt_put(&world->receipts, &all);
     util_check(kvr_receipt_get(&world->receipts, n, &r) == KVR_OK
-               && r.time == all.time, "a receipt was not taken");
+               && r.time == all.time, "a receipt was not stored");
 }
 
 
@@ -525,12 +525,12 @@ check_stats(void)
 
     kvr_hot_keys(chain[0], UNITS, &keys);
     count = util_hot_count(&world->hot, keys.key[0], NOW);
-    util_check(count <= begun.hot + 0.01, "a beginning of %g requests, "
+    util_check(count <= begun.hot + 0.01, "a prefix of %g requests, "
                "not %u", count, begun.hot);
 }
 
 
-/* the waiting request is admitted, and no other is counted */
+/* admits the waiting request; no other one is counted */
 static void
 check_queue(void)
 {
@@ -551,7 +551,7 @@ check_queue(void)
 
     for (i = 0; i < KVR_QUEUE_CLASSES; i++) {
         for (n = 0; kvr_queue_take(board, i) == KVR_OK; n++) {
-            util_check(n < 4, "more and more are to be turned away");
+            util_check(n < 4, "too many requests are to be displaced");
         }
     }
 
@@ -560,10 +560,10 @@ check_queue(void)
 
     rc = kvr_queue_admit(board, living.row, &waiting, &waiter, now,
                          world_room, NULL);
-    util_check(rc == KVR_OK, "the one that waits is not let in: %d", rc);
+    util_check(rc == KVR_OK, "the waiting request is not admitted: %d", rc);
 
     n = kvr_queue_retry_after(board, now);
-    util_check(n >= 1 && n <= 3600, "try again after %u s", n);
+    util_check(n >= 1 && n <= 3600, "Retry-After %u s", n);
 }
 
 
@@ -608,7 +608,7 @@ world_check(util_rng_t *rng)
     kvr_attempt_t     attempt;
     kvr_queue_item_t  item;
 
-    /* the surviving process's own state is as before each kill */
+    /* the surviving process's own state is unchanged by the kill */
 
     q = waiting;
     item = waiter;

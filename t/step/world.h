@@ -22,13 +22,13 @@
 #define ROWS      4
 #define LINES     1024
 #define UNIT      256
-#define UNITS     24             /* of a prompt */
-#define PROMPTS   12             /* of which the first KEPT are cached */
+#define UNITS     24             /* units in a prompt */
+#define PROMPTS   12             /* the first KEPT of them are cached */
 #define KEPT      4
 #define PEERS     10             /* the last one is flushed, restarts, ... */
 #define HELD_BY   9              /* peers that have the first prompts cached */
 #define NAMES     14             /* servers that can exist, */
-#define NUMBERS   12             /* and of them at a time */
+#define NUMBERS   12             /* and slots */
 #define FEW       16             /* lines of a full table */
 #define NOW       1000000ULL     /* ms */
 
@@ -46,7 +46,7 @@ typedef struct {
 } world_shared_t;
 
 
-/* operation that the victim has begun, which can be found done afterwards */
+/* operation of the victim, which can be found done afterwards */
 typedef struct {
     uint32_t            units[PROMPTS][KVR_PEERS];
     uint32_t            observed;

@@ -1,4 +1,5 @@
-"""A host tier for vLLM on CPUs: the worker that its OffloadingConnector lacks there.
+"""A host tier for vLLM on CPUs: the worker that its OffloadingConnector does not
+have there.
 
 vLLM has its own for GPUs only.  Here it copies blocks from memory to memory.  Look-up,
 eviction, events (medium CPU) and metrics are vLLM's.  With this folder in PYTHONPATH:
@@ -20,7 +21,7 @@ from vllm.v1.kv_offload.cpu.spec import CPUOffloadingSpec
 
 
 class Worker(OffloadingWorker):
-    """Copies at once, so a job has ended when it was submitted."""
+    """Copies at once, so a job has ended when it is submitted."""
 
     def __init__(self, kv_caches, per_chunk, chunks):
         self.per_chunk = per_chunk

@@ -1,7 +1,7 @@
 """vLLM's MooncakeConnector on CPUs.
 
-Its worker asks which accelerator is the current one, and there is none.  Mooncake moves
-the blocks over TCP.
+Its worker asks for the current accelerator, and there is none.  Mooncake moves the
+blocks over TCP.
 """
 
 import torch

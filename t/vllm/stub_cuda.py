@@ -1,10 +1,10 @@
-"""Lets a torch that was built for CUDA be imported where CUDA is not.
+"""Lets a torch that was built for CUDA be imported without CUDA.
 
     stub_cuda.py SITE-PACKAGES
 
-torch's own libraries name those of CUDA that they want.  For each there will be one
-beside them, with the functions that they ask it for; each returns 100, which is
-cudaErrorNoDevice.  Needs gcc and readelf.
+torch's libraries need CUDA's.  For each of these this script makes a library beside
+them, with the functions that torch's libraries use.  Each function returns 100,
+which is cudaErrorNoDevice.  Needs gcc and readelf.
 """
 
 import glob
@@ -16,7 +16,7 @@ import tempfile
 
 CUDA = re.compile(r"lib(cu|nv|nccl)")
 
-# functions that carry no version, so that none tells whose they are
+# functions without a version, so that their library is unknown
 
 LOOSE = re.compile(r"(nccl|cuFile|cufile|cusparseLt|curand|cufft|cupti|nvrtc|"
                    r"nvJitLink|cublas|cudnn|cusolver|cuda|nvshmem|cu[A-Z])")
@@ -28,7 +28,7 @@ def readelf(*args):
 
 
 def wanted(folder):
-    """The libraries that are missing, each with its functions."""
+    """Returns the missing libraries, each with its functions."""
     stubs, undefined, defined = {}, [], set()
 
     for path in glob.glob(folder + "/lib*.so*"):
@@ -59,7 +59,7 @@ def wanted(folder):
         elif version == "NVSHMEM":
             stubs[like("nvshmem")].add(name)
         elif not version and name not in defined and LOOSE.match(name):
-            stubs[like("nccl")].add(name)   # any of them will do
+            stubs[like("nccl")].add(name)   # any of these libraries will do
 
     return {name: functions for name, functions in stubs.items()
             if not os.path.exists(os.path.join(folder, name))}
@@ -76,7 +76,7 @@ def build(path, functions, tmp):
                 "const char *" if text else "int ", function,
                 '"no CUDA"' if text else "100"))
 
-    # those of nccl are asked for without a version
+    # functions of nccl are used without a version
 
     with open(versions, "w") as f:
         f.write("%s { global: *; };\n"

@@ -1,6 +1,6 @@
 package Foreign;
 
-# Tests with llama-cpp-python's server: as Vllm has them.
+# Tests with llama-cpp-python's server, with the methods of Vllm.
 
 use strict;
 use warnings;

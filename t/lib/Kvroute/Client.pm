@@ -266,9 +266,9 @@ sub text {
 }
 
 
-# Returns a sub that draws one of so many prompts of 4 KB, with one of four
-# beginnings.  The n-th is drawn 1/(n+10) as often: each larger cache holds more of
-# them, and no size below that of all holds all.
+# Returns a sub that draws one of this many prompts of 4 KB, with one of four
+# prefixes.  The n-th is drawn 1/(n+10) as often: a larger cache always has more of
+# them, and only the largest has all.
 
 sub popular {
     my ($n) = @_;

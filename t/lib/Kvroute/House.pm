@@ -1,9 +1,9 @@
 package Kvroute::House;
 
-# Finds where sources break the rules of the house.  t/house.t has the rules, and
-# the table of rooms.  Includes are read from the sources; what a file exports
-# and uses is read from the module's objects.  Calls through pointers are seen
-# where the pointer is set.
+# Finds violations of the house's rules.  t/house.t has the rules, and the table
+# of rooms.  Includes are read from the sources; exported and used names are read
+# from the module's objects.  A call by a pointer counts where the pointer is
+# set.
 
 use strict;
 use warnings;
@@ -23,10 +23,10 @@ my $LIBC = join '|', qw(
 
 # A table of rooms as text:
 #
-#     [folder]                  what follows is in this one
+#     [folder]                  the following rooms are in this folder
 #     FLOOR ROOM  FACE... | PREFIX... | FLAG...
 #
-# A room is a folder, or "." with some of the files that are in none.
+# A room is a folder, or "." with some of the files that are in no folder.
 
 sub rooms {
     my ($table) = @_;
@@ -56,7 +56,7 @@ sub rooms {
 }
 
 
-# The text of each source below the folders, by its path.
+# Returns the text of each source below the folders, by its path.
 
 sub sources {
     my ($root, @folders) = @_;
@@ -74,8 +74,8 @@ sub sources {
 }
 
 
-# Objects of the build by the paths of their sources: what each exports, what it
-# uses, and its variables.
+# Returns the objects of the build by the paths of their sources: exported
+# names, used names, variables.
 
 sub objects {
     my ($dir, $files) = @_;
@@ -105,8 +105,8 @@ sub objects {
 }
 
 
-# The circles of a graph { node => { node => ... } }: its strongly connected
-# parts of more than one node (Tarjan).
+# Returns the circles of a graph { node => { node => ... } }: its strongly
+# connected parts of more than one node (Tarjan).
 
 sub circles {
     my ($graph) = @_;
@@ -152,12 +152,12 @@ sub circles {
 }
 
 
-# What breaks a rule, as found: [rule, where, what].  A house is made of
+# Returns the violations: [rule, where, what].  Arguments:
 #
 #     rooms      the table
 #     files      the text of each file by its path
 #     objects    what objects() has found
-#     home       the room which alone may use the functions of the sequence
+#     home       the only room that may use the functions of the sequence
 #     sequence   their names
 
 sub check {
@@ -200,7 +200,7 @@ sub may {
 }
 
 
-# whether one is an extension's room that the other must not know
+# whether the rooms are of the router and an extension, or of two extensions
 
 sub apart {
     my ($from, $to) = @_;
@@ -210,7 +210,7 @@ sub apart {
 }
 
 
-# the room of each file, and where each name is defined
+# the room of each file, and the file that defines each name
 
 sub place {
     my ($h) = @_;
@@ -244,7 +244,7 @@ sub place {
 }
 
 
-# the file that is meant by an include
+# the file that an include names
 
 sub included {
     my ($h, $path, $name) = @_;
@@ -292,7 +292,7 @@ sub includes {
 }
 
 
-# which object uses what another has defined
+# which object uses a name that another one defines
 
 sub uses {
     my ($h) = @_;
@@ -305,7 +305,7 @@ sub uses {
 
             my @rooms = @{$h->{room}}{$from, $to};
 
-            # a table that a header makes is a register, not a call
+            # a table that a header declares is a register, not a call
 
             $calls{$from}{$to} = $name if bare($h->{files}{$from}) =~ /\b\Q$name\E\b/;
 
@@ -341,8 +341,8 @@ sub uses {
 }
 
 
-# The names in a header, those of its prototypes, and those that a macro makes, as
-# kvr_policy_ ## name does of each name of a table.
+# Returns the names in a header, those of its prototypes, and those that a macro
+# makes, as kvr_policy_ ## name does for each name of a table.
 
 my %declared;
 
@@ -365,7 +365,7 @@ sub declared {
 }
 
 
-# the names of what is exported, and the headers they stand in
+# the exported names, and the headers that declare them
 
 sub exported {
     my ($h) = @_;
@@ -390,8 +390,8 @@ sub exported {
         my $path = $h->{defined}{$name};
         my ($base, $room) = (last_of($path), $h->{room}{$path});
 
-        # a header of which the file's name is a longer one is its header, as
-        # kvr_index.h is that of kvr_index_line.c
+        # a header whose name begins the file's name is its header, such as
+        # kvr_index.h for kvr_index_line.c
 
         my @own = grep { index($base . '_', last_of($_) . '_') == 0 }
                   @{$of{dirname($path)} || []};
@@ -456,7 +456,7 @@ sub sizes {
 }
 
 
-# A table of the rooms as text, and the figures as JSON in a file.
+# Prints a table of the rooms, and writes the figures as JSON.
 
 sub report {
     my ($h, $json) = @_;

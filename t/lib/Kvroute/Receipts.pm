@@ -47,8 +47,8 @@ sub receipt {
 }
 
 
-# Returns the line of the access log that begins with a word.  A line may be
-# written long after the client has its answer, after those of later requests
+# Returns the line of the access log that begins with a word.  nginx can write a
+# line long after the client has its answer, after lines of later requests
 
 sub logged {
     my ($t, $id) = @_;

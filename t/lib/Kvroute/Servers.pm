@@ -120,7 +120,7 @@ sub serve {
 }
 
 
-# Starts a server that does what the header X-<NAME> of a request says:
+# Starts a server that acts as the header X-<NAME> of a request says:
 #
 #     close        closes the connection instead of answering
 #     reset        the same, with an RST

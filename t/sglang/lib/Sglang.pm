@@ -1,6 +1,6 @@
 package Sglang;
 
-# Tests with real SGLang: as Vllm has them.
+# Tests with real SGLang, with the methods of Vllm.
 
 use strict;
 use warnings;
@@ -16,7 +16,7 @@ sub program { return 't/sglang/sglang.py'; }
 sub prefix { return 'sglang'; }
 
 
-# it refuses while it has requests
+# SGLang refuses while it has requests
 
 sub forget {
     my ($t, @ports) = @_;

@@ -1,14 +1,14 @@
 package Vllm;
 
-# Tests with real vLLM: its servers, nginx in front of them, what a response says of
-# its tokens, and what kvroute says of them.
+# Tests with real vLLM: its servers, nginx before them, and a comparison of the
+# tokens in a response with those in kvroute's variables.
 #
 #     my $t = Vllm->new();
 #     $t->fleet();                          # %%E0%%, %%E1%%, ...
 #     $t->front('kvroute_probe interval=200ms;');
 #
-# Environment: that of Kvroute; KVROUTE_VLLM, the ports of servers that run already, which
-# are left running (t/vllm/run).
+# Environment: that of Kvroute; KVROUTE_VLLM, the ports of running servers, which are left
+# running (t/vllm/run).
 
 use strict;
 use warnings;
@@ -20,7 +20,8 @@ use Kvroute;
 use POSIX qw(:sys_wait_h);
 use Time::HiRes qw(time);
 
-# KV events are at a server's port and this, replays at its port and twice this
+# KV events are at a server's port plus this, replays at its port plus twice
+# this
 
 use constant EVENTS => 2000;
 
@@ -29,7 +30,7 @@ our @EXPORT = (@Kvroute::EXPORT, qw(usage words));
 
 $ENV{PYTHONDONTWRITEBYTECODE} = 1;
 
-# of other engines: t/sglang/lib/Sglang.pm
+# for other engines: t/sglang/lib/Sglang.pm
 
 sub program { return 'examples/demo/vllm.py'; }
 sub prefix { return 'vllm'; }
@@ -64,7 +65,7 @@ sub fleet {
 }
 
 
-# empties the caches, which must be idle for that
+# empties the caches, for which servers must be idle
 
 sub forget {
     my ($t, @ports) = @_;
@@ -78,7 +79,7 @@ sub forget {
 }
 
 
-# starts servers at these ports, in a row, of $t->{model}; $t->ready() waits for them
+# starts servers of $t->{model} at consecutive ports; $t->ready() waits for them
 
 sub server {
     my ($t, @ports) = @_;
@@ -114,7 +115,7 @@ sub ready {
 }
 
 
-# ends servers as SIGTERM does; with KILL at once, as if their memory had run out
+# ends servers by SIGTERM, or with KILL at once, as if they had run out of memory
 
 sub end {
     my ($t, $port, $signal) = @_;
@@ -139,7 +140,7 @@ sub children {
 }
 
 
-# a metric of a server, summed over its series with these words in them
+# a metric of a server: the sum of its series that contain these words
 
 sub metric {
     my ($t, $port, $name, $words) = @_;
@@ -157,7 +158,7 @@ sub metric {
 }
 
 
-# nginx in front of all %%E..%%, with more lines for the upstream or the location; the
+# nginx before all %%E..%%, with further lines for the upstream or the location; the
 # variables POLICY and HTTP replace the policy and add lines to http
 
 sub front {
@@ -214,7 +215,7 @@ EOF
 }
 
 
-# what the upstream's peers say of caches, summed
+# sums of the peers' cache counters
 
 sub cache {
     my ($t) = @_;
@@ -229,12 +230,13 @@ sub cache {
 }
 
 
-# Posts, waits until nothing is counted any more, and returns the response, with
+# Posts, waits until no request is counted any more, and returns the response,
+# with
 #
-#     said        what it says of tokens: prompt, cached, reply; reply's text
-#     logged      what the variables have of the same
-#     predicted   how many cached tokens kvroute had expected
-#     receipt     as Kvroute::Receipts has it
+#     said        its tokens: prompt, cached, reply; and the reply's text
+#     logged      the same by kvroute's variables
+#     predicted   cached tokens that kvroute had predicted
+#     receipt     as in Kvroute::Receipts
 
 my $asked = 0;
 
@@ -270,7 +272,7 @@ sub ask {
 }
 
 
-# tokens in a response, whole or a stream: the last of what its events say
+# tokens in a response or a stream: the last values in its events
 
 sub usage {
     my ($body) = @_;
@@ -310,7 +312,7 @@ sub usage {
 }
 
 
-# the text that an event, or a whole response, has
+# the text in an event, or in a whole response
 
 sub reply {
     my ($e) = @_;
@@ -332,7 +334,8 @@ sub reply {
 }
 
 
-# so many bytes of English that no other seed, and no other run of the tests, has
+# returns this many bytes of English; each seed, and each run of the tests, has
+# its own
 
 my @words = qw(the a model server request returns list of open files and their
                sizes in order please check whether any error line was found when
