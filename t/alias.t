@@ -1,7 +1,8 @@
 #!/usr/bin/perl
 
-# Aliases: events are attributed to the entries of the prompt that caused them.
-# Removed blocks are no longer cached, stored ones are again; also with two
+# Aliases: events are matched to the entries of the prompt that caused them.
+# Removed blocks are no longer counted as cached, stored ones are again; also
+# with two upstreams, a reload, a killed worker and an emptied cache.
 # upstreams, a reload, a killed worker and an emptied cache.
 
 use lib 't/lib';
@@ -33,7 +34,7 @@ sub events { return $p->events(); }
 
 my $n = 0;
 
-# returns what was taken to be held, in bytes
+# returns the bytes that the index assumes to be cached
 
 sub ask {
     my ($seed, %arg) = @_;
@@ -50,57 +51,57 @@ sub ask {
 
 ok($p->connected(), 'the publisher is connected');
 
-# nobody is heard before the first event
+# events are not used before the first one arrives
 
 ask(90, direct => 1, len => 500);
-ok(wait_for(sub { events()->{trusted} }), 'events are gone by');
+ok(wait_for(sub { events()->{trusted} }), 'events are used');
 
-# requests of two upstreams, each of another length, and one by one: of several that
-# are under way some may be taken for none
+# requests of two upstreams, of different lengths, one by one: simultaneous ones
+# could be ambiguous
 
 for (1 .. 4) {
     ask($_, len => 7_000 + 500 * $_, upstream => $_ % 2 ? '/one' : '/two');
-    ok(wait_for(sub { $p->looked_for() == $n }), 'a request is looked for');
+    ok(wait_for(sub { $p->looked_for() == $n }), 'a request is to be matched');
 }
 
-is(events()->{attributed}, $n, 'and their blocks are found');
-cmp_ok(events()->{aliases}, '>=', 100, 'places are known');
-cmp_ok(ask(1, len => 7_500, held => 1), '>', 7_000, 'it is held');
+is(events()->{attributed}, $n, 'its blocks are matched');
+cmp_ok(events()->{aliases}, '>=', 100, 'aliases are stored');
+cmp_ok(ask(1, len => 7_500, held => 1), '>', 7_000, 'it is cached');
 
-# 1024 blocks are 64 KB: nine more come past kvroute, and a1 is removed, as the
-# last that was used after a2
+# 1024 blocks are 64 KB: nine more requests go past kvroute, and a1's blocks are
+# removed, because they were last used after a2's
 
 ask(10 + $_, direct => 1) for 1 .. 9;
 
-ok(wait_for(sub { events()->{taken_away} >= 100 }), 'what is removed is taken away');
-is(ask(2, len => 8_000, held => 1) // 0, 0, 'and is not taken to be held');
+ok(wait_for(sub { events()->{taken_away} >= 100 }), 'removed blocks leave the index');
+is(ask(2, len => 8_000, held => 1) // 0, 0, 'no bytes are assumed to be cached');
 
-# the same prompt is stored again by somebody else: it is given back
+# another client stores the same prompt again: its blocks are restored
 
-ok($p->read_all(), 'all is read');
+ok($p->read_all(), 'all events are read');
 
 my $again = events()->{given_back};
 
 ask(4, len => 9_000, direct => 1);
 
-ok($p->read_all(), 'all is read again');
-cmp_ok(events()->{given_back}, '>=', $again + 30, 'what is stored is given back');
-cmp_ok(ask(4, len => 9_000, held => 1), '>', 8_000, 'and is held again');
-is(events()->{wrong}, 0, 'nothing was wrong');
+ok($p->read_all(), 'all events are read again');
+cmp_ok(events()->{given_back}, '>=', $again + 30, 'stored blocks are restored');
+cmp_ok(ask(4, len => 9_000, held => 1), '>', 8_000, 'it is cached again');
+is(events()->{wrong}, 0, 'no match was wrong');
 
-# a reload and a killed worker forget nothing of it
+# a reload and a killed worker keep the aliases
 
 my ($known, $connects) = @{events()}{qw(aliases connects)};
 
 $t->reload();
-ok(wait_for(sub { events()->{connects} > $connects }), 'listened to after a reload');
+ok(wait_for(sub { events()->{connects} > $connects }), 'connected after a reload');
 $connects++;
 $t->kill_worker($_) for $t->active_workers();
 
-ok(wait_for(sub { events()->{connects} > $connects }), 'and after workers were killed');
+ok(wait_for(sub { events()->{connects} > $connects }), 'connected after workers were killed');
 is(events()->{aliases}, $known, 'aliases are still there');
 
-# one that was not found is in the cache then: another one is asked
+# a request that was not matched is cached: send another one
 
 my $last = 30;
 
@@ -109,21 +110,21 @@ ok(wait_for(sub {
 
     ask(++$last, len => 8_700, held => 1);
     return wait_for(sub { events()->{aliases} >= $aliases }, 2);
-}), 'requests are found again');
+}), 'requests are matched again');
 
-# An emptied cache, told with the next step: nothing is held.  Blocks have the names that
-# they had, so what anybody stores is known at once.
+# An emptied cache, reported with the next step: nothing is cached.  Blocks keep their
+# names, so blocks that any client stores are known at once.
 
 $t->post('/reset_prefix_cache', '', port => $e);
 ask(20, direct => 1, len => 500);
 
-ok(wait_for(sub { events()->{cleared} }), 'it is told that the cache is empty');
-is(ask($last, len => 8_700, held => 1) // 0, 0, 'and nothing is held');
+ok(wait_for(sub { events()->{cleared} }), 'the engine reports an empty cache');
+is(ask($last, len => 8_700, held => 1) // 0, 0, 'nothing is cached');
 $t->post('/reset_prefix_cache', '', port => $e);
 ask($last, len => 8_700, direct => 1);
-ok($p->read_all(), 'all is read');
-is(events()->{cleared}, 2, 'it is empty once more');
-cmp_ok(ask($last, len => 8_700, held => 1) // 0, '>', 8_000, 'what others have stored is held');
+ok($p->read_all(), 'all events are read');
+is(events()->{cleared}, 2, 'the cache is empty again');
+cmp_ok(ask($last, len => 8_700, held => 1) // 0, '>', 8_000, 'blocks stored by others are cached');
 
 $t->stop();
 $t->done();

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Attribution by X-Session-ID: prompts of one length, all at once, so that only the
-# session distinguishes them; and clients that send a session of their own.
+# Matching by X-Session-ID: prompts of one length, all at once, so only the session
+# distinguishes them; and clients that send their own session.
 
 use lib 't/lib';
 use JSON::PP;
@@ -12,7 +12,7 @@ use constant { AT_ONCE => 32, LEN => 4_000 };
 
 my $t = Kvroute->new(workers => 2);
 
-# 2048 blocks are 128 KB of prompts: those of two waves and a little more
+# 2048 blocks are 128 KB of prompts: two waves and a little more
 
 my $p = Kvroute::Publisher->new($t, 'one', '--max-num-seqs', AT_ONCE, '--kv-cache-size',
                                 2 * AT_ONCE * (LEN / 4 / 16 + 2));
@@ -37,7 +37,7 @@ $t->run();
 
 sub events { return $p->events(); }
 
-# prompts of one length, all sent before a response is read
+# sends prompts of one length, all before a response is read
 
 sub wave {
     my ($seeds, %arg) = @_;
@@ -55,9 +55,9 @@ sub failed { return scalar grep { $_->{status} != 200 } @_; }
 
 ok($p->connected(), 'the publisher is connected');
 wave([ 999 ], direct => 1);
-ok(wait_for(sub { events()->{trusted} }), 'events are gone by');
+ok(wait_for(sub { events()->{trusted} }), 'events are used');
 
-# all of them are told apart, whatever a client's header says
+# all are distinguished, with any value of a client's header
 
 my @first = (1 .. AT_ONCE);
 my @second = (AT_ONCE + 1 .. 2 * AT_ONCE);
@@ -65,22 +65,22 @@ my @second = (AT_ONCE + 1 .. 2 * AT_ONCE);
 is(failed(wave(\@first)), 0, 'a wave of requests');
 is(failed(wave(\@second)), 0, 'and another one');
 
-ok(wait_for(sub { $p->looked_for() == 2 * AT_ONCE }), 'all are looked for');
+ok(wait_for(sub { $p->looked_for() == 2 * AT_ONCE }), 'all are to be matched');
 
-# memory is that of one server, and not of all 64 that the zone may have
+# the memory of one server is used, not that of all 64 in the zone
 
 my ($kb) = Kvroute::slurp("/proc/$t->{master}/status") =~ /^RssShmem:\s+(\d+)/m;
-cmp_ok($kb, '<', 32 * 1024, 'memory of other servers is not touched');
+cmp_ok($kb, '<', 32 * 1024, 'the memory of other servers is unused');
 
 my $events = events();
 
-is($events->{attributed}, 2 * AT_ONCE, 'and found');
+is($events->{attributed}, 2 * AT_ONCE, 'all are matched');
 is($events->{by_session}, 2 * AT_ONCE, 'by their sessions');
-is($events->{ambiguous}, 0, 'none may be several');
+is($events->{ambiguous}, 0, 'none is ambiguous');
 is($events->{wrong}, 0, 'none was wrong');
 
-# A client's own session in the body is what vLLM tells: its blocks are nobody's, not even
-# those of a request at the same time that has stored as many.
+# vLLM reports a client's own session from the body.  Its blocks match no request, not
+# even a simultaneous one that stored as many.
 
 $events = events();
 
@@ -88,20 +88,20 @@ my @s = map {
     $t->start('POST /v1/chat/completions', chat(text(LEN, $_), session_id => 'x'))
 } 201 .. 204;
 
-is(failed(wave([ 205 ])), 0, 'a request as others');
-is(failed(map { $t->finish($_) } @s), 0, 'beside clients with sessions of their own');
+is(failed(wave([ 205 ])), 0, 'a request as the others');
+is(failed(map { $t->finish($_) } @s), 0, 'requests with the clients\' own sessions');
 
-ok(wait_for(sub { $p->looked_for() == 2 * AT_ONCE + 5 }), 'all are looked for');
-is(events()->{unmatched} - $events->{unmatched}, 4, 'the others are not found');
-is(events()->{by_session} - $events->{by_session}, 1, 'the one is');
+ok(wait_for(sub { $p->looked_for() == 2 * AT_ONCE + 5 }), 'all are to be matched');
+is(events()->{unmatched} - $events->{unmatched}, 4, 'the others are not matched');
+is(events()->{by_session} - $events->{by_session}, 1, 'this one is matched');
 
-# Half of the first wave is removed by others' prompts.  What is taken to be held of each is
-# what the engine finds: of none that of another.
+# Other prompts remove half of the first wave.  For each prompt, the bytes that the index
+# assumes must be those that the engine finds.
 
-is(failed(wave([ map { 500 + $_ } 1 .. AT_ONCE / 2 ], direct => 1)), 0, 'others have come');
-ok($p->read_all(), 'and what that removed is known')
+is(failed(wave([ map { 500 + $_ } 1 .. AT_ONCE / 2 ], direct => 1)), 0, 'other prompts');
+ok($p->read_all(), 'events of removed blocks are read')
     or diag(JSON::PP->new->canonical->encode([ events(), $p->published() ]));
-cmp_ok(events()->{taken_away}, '>', AT_ONCE / 4 * (LEN / 256), 'much was taken away');
+cmp_ok(events()->{taken_away}, '>', AT_ONCE / 4 * (LEN / 256), 'many blocks left the index');
 
 my (%is, @differ);
 
@@ -116,7 +116,7 @@ for my $seed (reverse @first, @second) {
     $p->read_all();
 }
 
-is("@differ", '', 'what is held is what is found');
+is("@differ", '', 'assumed and found bytes are equal');
 cmp_ok($is{$_} // 0, '>', 0, 'of some prompts ' . ($_ ? 'something' : 'nothing')) for 0, 1;
 
 $t->stop();

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# A reload with fewer servers and more memory for the aliases of each, which is as much
-# in total: workers that shut down do not use the new sizes for the old memory.
+# A reload with fewer servers and more alias memory for each, in total the same:
+# workers that shut down do not use the new sizes for the old memory.
 
 use lib 't/lib';
 use Kvroute;
@@ -25,7 +25,7 @@ conf(4, 32, 64);
 $t->run();
 ok(wait_for(sub { $p->events()->{sources} }), 'the publisher is connected');
 
-# events come all the time
+# events arrive all the time
 
 my $pid = fork();
 die "fork: $!" unless defined $pid;
@@ -39,10 +39,10 @@ if ($pid == 0) {
     POSIX::_exit(0);
 }
 
-ok(wait_for(sub { $p->events()->{stored} }), 'they are read');
+ok(wait_for(sub { $p->events()->{stored} }), 'events are read');
 conf(8, 1, 2048);
 $t->reload();
-ok(wait_for(sub { $p->events()->{stored} }), 'and after a reload');
+ok(wait_for(sub { $p->events()->{stored} }), 'events are read after a reload');
 
 kill 'KILL', $pid;
 waitpid $pid, 0;

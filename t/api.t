@@ -51,7 +51,7 @@ sub api {
 
 sub matched { return $_[0]{headers}{'x-matched'} }
 
-# --- what is refused
+# --- rejected requests
 
 for my $case ([ 'flush', 400, 'missing "peer" argument, expected e.g. 10.0.0.1:8000' ],
               [ 'flush?peer=', 400, 'missing "peer" argument, expected e.g. 10.0.0.1:8000' ],
@@ -81,11 +81,11 @@ for my $case ([ 'flush', 400, 'missing "peer" argument, expected e.g. 10.0.0.1:8
     is($r->{json}{error}{text}, $text, 'text');
 }
 
-is($t->get('/look/')->{status}, 200, 'which can be read');
-is($t->get('/api/')->{body}, $t->get('/look/')->{body}, 'both alike');
-is($t->get("/exact")->{body}, $t->get('/look/')->{body}, 'whatever its name');
+is($t->get('/look/')->{status}, 200, 'the read-only API');
+is($t->get('/api/')->{body}, $t->get('/look/')->{body}, 'both show the same');
+is($t->get("/exact")->{body}, $t->get('/look/')->{body}, 'a location of any name');
 
-# an action is taken by POST, and all else says so
+# only POST performs an action; other methods are rejected
 
 for my $case ([ "PUT /api/flush?peer=$peer", 405, 'POST', 'by POST' ],
               [ "DELETE /api/reset", 405, 'POST', 'by POST' ],
@@ -104,7 +104,7 @@ for my $case ([ "PUT /api/flush?peer=$peer", 405, 'POST', 'by POST' ],
     my ($line, $status, $allow, $text) = @$case;
     my $r = $t->request($line, $line =~ /^GET/ ? undef : '');
     is($r->{status}, $status, $line);
-    is($r->{headers}{allow}, $allow, 'what is allowed');
+    is($r->{headers}{allow}, $allow, 'the Allow header');
     is($r->{headers}{'content-type'}, 'application/json', 'in JSON');
     like(eval { decode_json($r->{body})->{error}{text} } // '', qr/$text/,
          'and why');
@@ -116,7 +116,7 @@ for my $case ([ "PUT /api/flush?peer=$peer", 405, 'POST', 'by POST' ],
     like($head, qr/^HTTP\S+ 405 .*^Allow: POST\r$/ms, 'HEAD');
 }
 
-# what a browser sends for a form, or a script, of another site's page
+# headers of a browser for a form, or a script, of another site's page
 
 for my $case ([ 'cross-site' ], [ 'same-site' ], [ 'Same-Origin' ], [ '' ],
               [ 'same-origin, cross-site' ],
@@ -154,10 +154,10 @@ for my $case ([ 'cross-site' ], [ 'same-site' ], [ 'Same-Origin' ], [ '' ],
 {
     my $r = $t->finish($t->start("POST /api/flush?peer=$peer", '',
         version => '1.0', no_host => 1, headers => { Origin => 'http://a' }));
-    is($r->{status}, 403, 'an origin, and no host to be held against');
+    is($r->{status}, 403, 'an Origin, and no Host to compare it with');
 }
 
-unlike($t->log(), qr/\[notice\].*kvroute: \w+, arguments/, 'nothing was done');
+unlike($t->log(), qr/\[notice\].*kvroute: \w+, arguments/, 'no action was performed');
 
 for my $case ([ 'same-origin' ], [ 'none' ],
               [ 'same-origin', 'http://localhost' ],
@@ -182,7 +182,7 @@ for my $case ([ 'same-origin' ], [ 'none' ],
 }
 
 is($t->get('/api/', headers => { Origin => 'http://evil.example' })->{status},
-   200, 'looking does no harm');
+   200, 'reading is allowed');
 
 # --- flush: of this peer only
 
@@ -202,8 +202,8 @@ is($t->get('/api/', headers => { Origin => 'http://evil.example' })->{status},
     like($t->log(), qr/\[notice\].*kvroute: flush, arguments "peer=\Q$peer\E"/, 'logged');
 
     ok(matched($t->post('/', $body{$theirs})) > 19_000,
-       'the other one keeps what it has');
-    is(matched($t->post('/', $body{$mine})), 0, 'this one has nothing');
+       'the other one keeps its cache');
+    is(matched($t->post('/', $body{$mine})), 0, 'this one is empty');
     ok(matched($t->post('/', $body{$mine})) > 19_000, 'and learns again');
 
     api("flush?peer=$peer") for 1 .. 3;
@@ -222,14 +222,14 @@ is($t->get('/api/', headers => { Origin => 'http://evil.example' })->{status},
 
     for (1, 2) {
         is(api("capacity?peer=$peer&size=64k")->{status}, 200, 'set');
-        is(($is->())[0], 65536, 'as told');
-        is(($is->())[1], 'api', 'by the API');
+        is(($is->())[0], 65536, 'as set');
+        is(($is->())[1], 'api', 'source: the API');
     }
 
     like($t->log(), qr/\[notice\].*kvroute: capacity, arguments "peer=\Q$peer\E&size=64k"/,
          'logged');
 
-    # in both zones that know the peer
+    # in both zones that have the peer
 
     my $zones = decode_json($t->get('/look/')->{body})->{zones};
     is($zones->{$_}{$peer}{capacity_bytes}, 65536, "zone $_") for qw(z other);
@@ -237,13 +237,13 @@ is($t->get('/api/', headers => { Origin => 'http://evil.example' })->{status},
     $t->reload();
     is(($is->())[0], 65536, 'kept over a reload');
 
-    # what is beyond it is not there any more
+    # bytes beyond the new capacity are evicted
 
     $t->post('/o/', chat(text(20_000, 50)));
     $t->post('/o/', chat(text(20_000, 51 + $_))) for 1 .. 5;
     my $m = $t->peer('o', $t->{vars}{B0})->{matched_bytes};
     $t->post('/o/', chat(text(20_000, 50)));
-    is($t->peer('o', $t->{vars}{B0})->{matched_bytes}, $m, 'evicted by others');
+    is($t->peer('o', $t->{vars}{B0})->{matched_bytes}, $m, 'evicted');
 
     is(api("capacity?peer=$peer&size=auto")->{status}, 200, 'auto');
     is(($is->())[0], 1024 * 1024, 'as configured again');
@@ -267,27 +267,27 @@ is($t->get('/api/', headers => { Origin => 'http://evil.example' })->{status},
     is($of->('B0')->{$_}, 0, "B0: $_")
         for qw(requests fails prompt_bytes matched_bytes best_bytes ttft_count);
     is($of->('B0')->{responses}{total}, 0, 'B0: responses');
-    ok($of->('B1')->{requests} > 0, 'B1 keeps its own');
+    ok($of->('B1')->{requests} > 0, 'B1 keeps its counters');
     ok($t->status()->{upstreams}{u}{ttft}{count} > 0, 'so does the upstream');
-    is(($t->load())[0], 1, 'what is in flight stays counted');
+    is(($t->load())[0], 1, 'the request in flight stays counted');
 
     is(api('reset')->{status}, 200, 'reset of all') for 1, 2;
     is($of->('B1')->{requests}, 0, 'B1');
     is($t->status()->{upstreams}{u}{ttft}{count}, 0, 'the upstream');
-    is(($t->load())[0], 1, 'what is in flight stays counted');
+    is(($t->load())[0], 1, 'the request in flight stays counted');
 
     $t->step('reset');
     is($t->finish($s)->{status}, 200, 'and ends');
-    ok($t->idle(), 'nothing is left');
+    ok($t->idle(), 'the counters are back at zero');
 }
 
-# "if" makes a location of its own, in which nginx keeps the handler
+# "if" makes a location of its own, and nginx keeps the handler there
 
 is($t->request("POST /if/flush?peer=$peer", '')->{status}, 200,
-   'what may be written stays so inside "if"');
+   'write=on also works inside "if"');
 is($t->request("GET /if/peers?peer=$peer", '')->{status},
-   $t->request("GET /api/peers?peer=$peer", '')->{status}, 'what is shown');
+   $t->request("GET /api/peers?peer=$peer", '')->{status}, 'so does the list of peers');
 is(ref eval { decode_json($t->get('/status_if?x=1')->{body}) }, 'HASH',
-   'and the format of the status');
+   'so does the format of the status');
 
 $t->done();

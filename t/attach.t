@@ -110,7 +110,7 @@ SKIP: {
     is($u->{own}{policy}, 'random', 'its own directive wins');
     ok($u->{vs_ml_llm_other}{peers}[2]{backup}, 'backup servers');
     ok($u->{vs_ml_llm_other}{peers}[0]{health_checks},
-       'what the block says of health');
+       'the block\'s directives');
 
     my $body = chat(text(20_000, 1));
     my %got;
@@ -125,7 +125,7 @@ SKIP: {
     is(join(' ', map { $got{$_} } sort keys %got), '4 4', 'round robin');
 
     is($t->post('/plain/', $body)->{headers}{'x-receipt'}, '',
-       'others are left alone');
+       'other upstreams are unchanged');
     is($t->post('/direct/', $body)->{status}, 200, 'no upstream at all');
 
     # connections are kept as before
@@ -137,7 +137,7 @@ SKIP: {
 
     $t->reload();
     is($t->post('/vllm/', $body)->{headers}{'x-receipt'}, 'kv_cache affinity',
-       'remembered over a reload');
+       'kept over a reload');
 }
 
 $t->done();

@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 
-# What users expect of any nginx balancer, and where this one does better.
+# The usual behaviour of an nginx balancer, and improvements.
 
 use lib 't/lib';
 use Kvroute;
@@ -85,7 +85,7 @@ for my $uri ('/weighted/', '/rr/') {
     is("@own", "@nginx", "$uri: no body, as nginx's round robin");
 }
 
-# round_robin with a body too: where it stands, it goes on
+# round_robin with a body too: it continues at its position
 
 {
     my @own = map { backend_of($t->post('/rr/', chat('hi'))) } 1 .. 16;
@@ -95,7 +95,7 @@ for my $uri ('/weighted/', '/rr/') {
     is("@own[0 .. 7]", "@own[8 .. 15]", 'a smooth sequence');
 }
 
-# kv_cache: prompts stay where they are
+# kv_cache: prompts stay at their server
 
 {
     my @bodies = map { chat(text(4000, 100 + $_)) } 1 .. 12;
@@ -104,7 +104,7 @@ for my $uri ('/weighted/', '/rr/') {
     my %count;
     $count{$_}++ for @first;
 
-    is("@again", join(' ', reverse @first), 'each prompt to where it was');
+    is("@again", join(' ', reverse @first), 'each prompt goes to its server again');
     is_deeply(\%count, { B0 => 4, B1 => 4, B2 => 4 }, 'new prompts are spread');
 }
 
@@ -143,19 +143,19 @@ for my $uri ('/weighted/', '/rr/') {
     for (1 .. 5) {
         $count{backend_of($t->post('/lr/', chat('x')))}++;
 
-        # a worker counts it as over after its client has all of it
+        # the worker stops counting it only after the client has all of it
 
         wait_for(sub { ($t->load())[0] == 2 });
     }
 
-    is_deeply(\%count, { B2 => 5 }, 'the least busy one is taken');
+    is_deeply(\%count, { B2 => 5 }, 'the least busy one is chosen');
 
     $t->step('go1');
     $t->finish($_) for @open;
     ok($t->idle(), 'none in flight');
 }
 
-# a second try goes elsewhere, and a failed one leaves no lesson
+# a retry goes to another peer, and a failed attempt is undone in the index
 
 {
     my $body = chat(text(5000, 200));
@@ -165,7 +165,7 @@ for my $uri ('/weighted/', '/rr/') {
     isnt(backend_of($r), $home, 'on another peer');
 
     my $l = logged('f2');
-    is($l->{reason}, 'retry', 'the reason says so');
+    is($l->{reason}, 'retry', 'reason: retry');
     is($l->{peer}, (split ', ', $l->{addr})[1], 'the last peer is logged');
 
     $body = chat(text(5000, 201));
@@ -173,7 +173,7 @@ for my $uri ('/weighted/', '/rr/') {
                   headers => { map { ("X-B$_" => 'status 500') } 0 .. 2 });
     is($r->{status}, 500, 'an error is passed on');
     $t->post('/once/?n=f4', $body);
-    is(logged('f4')->{matched}, 0, 'a 500 leaves no lesson');
+    is(logged('f4')->{matched}, 0, 'a 500 is not learned');
     is(logged('f4')->{reason}, 'cold', 'cold after a 500');
 
     $body = chat(text(5000, 202));
@@ -181,9 +181,9 @@ for my $uri ('/weighted/', '/rr/') {
              headers => { map { ("X-B$_" => 'close') } 0 .. 2 });
     is(logged('f5')->{status}, 502, 'no answer');
     $t->post('/once/?n=f6', $body);
-    is(logged('f6')->{matched}, 0, 'a closed connection leaves no lesson');
+    is(logged('f6')->{matched}, 0, 'a closed connection is not learned');
 
-    # a known prompt is not forgotten for it
+    # a known prompt stays in the index
 
     $body = chat(text(5000, 203));
     my $warm = backend_of($t->post('/once/?n=f7', $body));
@@ -193,7 +193,7 @@ for my $uri ('/weighted/', '/rr/') {
     cmp_ok(logged('f9')->{matched}, '>', 4500, 'and matches');
 }
 
-# a client that goes before the first event leaves no lesson
+# a request whose client leaves before the first event is not learned
 
 {
     my $body = chat(text(5000, 210));
@@ -207,7 +207,7 @@ for my $uri ('/weighted/', '/rr/') {
     close $s;
     ok($t->idle(), 'gone');
     $t->post('/?n=a2', $body);
-    is(logged('a2')->{matched}, 0, 'an aborted request leaves no lesson');
+    is(logged('a2')->{matched}, 0, 'an aborted request is not learned');
 }
 
 # pending ends at the first event, not at the header or at pings
@@ -217,7 +217,7 @@ for my $uri ('/weighted/', '/rr/') {
     my $s = $t->start('POST /lr/?n=s1', $body, headers => {
         'X-Step' => 'event', map { ("X-B$_" => 'stream 2') } 0 .. 2 });
 
-    ok($t->read_until($s, qr/: ping/), 'head and a ping have come');
+    ok($t->read_until($s, qr/: ping/), 'the head and a ping have arrived');
     is_deeply([ ($t->load())[0, 1] ], [ 1, length $body ], 'still pending');
 
     $t->step('event1');
@@ -241,9 +241,9 @@ for my $uri ('/weighted/', '/rr/') {
     my $body = chat(text(4000, 310));
     my $r = $t->post('/downs/?n=b1', $body, headers => { 'X-B1' => 'close' });
     my $home = backend_of($r);
-    like($home, qr/B[23]/, 'a backup stands in');
+    like($home, qr/B[23]/, 'a backup server replaces it');
 
-    # B1 is out for now: prompts stay on backups too
+    # B1 is marked failed: prompts stay on backups too
 
     my @seen = map { backend_of($t->post('/downs/', $body)) } 1 .. 4;
     is("@seen", join(' ', ($home) x 4), 'affinity among backups');
@@ -288,7 +288,7 @@ for my $case ([ 'POST', chat('x') ], [ 'GET', undef ]) {
         push @addr, logged("x$i")->{addr};
     }
 
-    is_deeply(\%count, { B1 => 6 }, 'a dead server costs no request');
+    is_deeply(\%count, { B1 => 6 }, 'no request fails for a dead server');
     is(scalar(grep { /$t->{vars}{DEAD}/ } @addr), 1,
        'and is tried once in fail_timeout');
 
@@ -297,7 +297,7 @@ for my $case ([ 'POST', chat('x') ], [ 'GET', undef ]) {
     is($p->{state}, 'unavail', 'status: unavail');
 }
 
-# a kept connection that has gone stale is not the peer's fault
+# a stale kept connection does not count as a failure of the peer
 
 {
     my $body = chat(text(5000, 400));
@@ -310,10 +310,10 @@ for my $case ([ 'POST', chat('x') ], [ 'GET', undef ]) {
     my $l = logged('k2');
 
     is(name_of((split ', ', $l->{addr})[0]), $home, 'to the warm peer');
-    like($l->{addr}, qr/, /, 'over a connection that was stale');
-    is(backend_of($r), $home, 'served by the warm peer all the same');
+    like($l->{addr}, qr/, /, 'over a stale connection');
+    is(backend_of($r), $home, 'the warm peer serves it anyway');
     is($t->peer('kept', $t->{vars}{$home})->{fails}, $fails,
-       'which has not failed');
+       'the peer has not failed');
     is($r->{body} =~ /(\d+)$/ && $1, 1, 'on a new connection');
 }
 
@@ -330,7 +330,7 @@ for my $case ([ 'POST', chat('x') ], [ 'GET', undef ]) {
     is(logged('o1')->{matched}, '-', 'single: nothing was parsed');
 }
 
-# a single server is tried for as long as its kept connections are stale
+# a single server is tried as long as its kept connections are stale
 
 {
     my @s = map { $t->start('POST /alone/', chat('x'),
@@ -344,7 +344,7 @@ for my $case ([ 'POST', chat('x') ], [ 'GET', undef ]) {
     is($r->{status}, 200, 'single: served over its stale connections');
 }
 
-# a server that is listed twice may have twice the connections
+# a server that is listed twice has twice the connections
 
 {
     my $conns = sub { $t->peer('twice', $t->{vars}{B0})->{active} };
@@ -373,17 +373,17 @@ for my $case ([ 'POST', chat('x') ], [ 'GET', undef ]) {
     my $status = $t->status();
     my $p = $t->peer('shared', $t->{vars}{B0}, $status);
     is($p->{active}, 0, 'not active in this upstream');
-    is($p->{active_all}, 1, 'but in the other');
+    is($p->{active_all}, 1, 'but in the other one');
     is($p->{id}, $t->peer('single', $t->{vars}{B0}, $status)->{id},
        'the same peer');
 
     is(backend_of($t->post('/shared/', chat(text(5000, 601)))), 'B3',
-       'which counts for decisions');
+       'its load counts for decisions');
 
     $t->step('shared');
     $t->finish($s);
 
-    # what it learned in one upstream it knows in the other
+    # a prompt learned in one upstream is known in the other
 
     my $long = chat(text(8000, 602));
     $t->post('/unzoned/', $long) for 1 .. 2;
@@ -392,7 +392,7 @@ for my $case ([ 'POST', chat('x') ], [ 'GET', undef ]) {
     is(name_of(logged('z2')->{peer}), $home, 'affinity over upstreams');
 }
 
-ok($t->idle(), 'nothing is counted any more');
-is(($t->load())[2], 0, 'nor by nginx');
+ok($t->idle(), 'the counters are back at zero');
+is(($t->load())[2], 0, 'nginx counts no request either');
 
 $t->done();

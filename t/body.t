@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Bodies however they come: the module reads them in memory or in a file, and
-# nginx passes them on unchanged.
+# Bodies of all kinds: the module reads them in memory or in a file, and nginx
+# passes them on unchanged.
 
 use Digest::SHA qw(sha1_hex);
 use lib 't/lib';
@@ -9,7 +9,7 @@ use Kvroute;
 
 my $t = Kvroute->new();
 
-# a server that says which bytes it got
+# a server that returns a digest of the body it received
 
 for my $name (qw(B0 B1 B2)) {
     $t->serve($name, sub {
@@ -89,7 +89,7 @@ $t->conf(<<"EOF");
         location / { proxy_pass http://u; }
     }
 
-    # answers as a gRPC server would, as far as HTTP/2 goes
+    # answers like a gRPC server, as far as HTTP/2 goes
 
     server {
         listen 127.0.0.1:%%G0%%$listen_h2;
@@ -104,7 +104,7 @@ $t->run();
 
 my $n = 0;
 
-# what the access log says of a request
+# returns the access log's fields for a request
 
 sub logged {
     my ($id) = @_;
@@ -118,7 +118,7 @@ sub logged {
              prompt => $f[3], model => $f[4] };
 }
 
-# sends a body twice, in the ways given; the second must find the first
+# sends a body twice, in the given ways; the second one must match the first
 
 sub twice {
     my ($name, $uri, $body, $first, $second, $expect) = @_;
@@ -163,7 +163,7 @@ twice('chunked, in memory', '/memory/', body(50_000), { chunked => 3000 },
 twice('HTTP/1.0', '/', body(20_000), { version => '1.0' }, {});
 twice('memory, then file', '/memory/', body(40_000), {}, {});
 
-# buffers of any size, with keys that come late: chat() sorts them
+# buffers of any size, with keys out of order: chat() sorts them
 
 for my $size (129, 200, 4096, 70_000) {
     my @messages = map { { role => $_ % 2 ? 'user' : 'assistant',
@@ -205,7 +205,7 @@ for my $case ([ '{}', 50_000 ], [ 1, 100_000 ],
     cmp_ok($fil->{matched}, '>', 59_000, 'and match');
 }
 
-# unbuffered: what is there when the balancer is asked
+# unbuffered: the module uses the part that has arrived when nginx picks a peer
 
 twice('unbuffered', '/unbuffered/', body(3000), {}, {});
 
@@ -256,7 +256,7 @@ SKIP: {
     }
 }
 
-# what cannot be read is routed by load and passed on
+# a body that cannot be parsed is routed by load and passed on
 
 sub unread {
     my ($name, $uri, $body, %arg) = @_;
@@ -289,10 +289,10 @@ unread('gRPC', '/', "\0\0\0\0\5hello",
     my $r = $t->post('/grpc/?n=grpc', "\0\0\0\0\5hello",
                      headers => { 'Content-Type' => 'application/grpc' });
     is($r->{status}, 200, 'gRPC by grpc_pass: served');
-    is($r->{body}, 10, 'gRPC by grpc_pass: all of it');
+    is($r->{body}, 10, 'gRPC by grpc_pass: the whole body');
     is(logged('grpc')->{reason}, 'unparsed', 'gRPC by grpc_pass: unparsed');
 
-    # JSON that is passed on in this way is read as any
+    # JSON by grpc_pass is parsed like any other
 
     for my $k (1, 2) {
         $t->post("/grpc/?n=json$k", chat(text(10_000, 77)));
@@ -301,7 +301,7 @@ unread('gRPC', '/', "\0\0\0\0\5hello",
     is(logged('json2')->{reason}, 'affinity', 'JSON by grpc_pass: known');
 }
 
-unread('garbage behind', '/', body(3000) . 'x');
+unread('garbage at the end', '/', body(3000) . 'x');
 
 {
     my $body = chat('x' x 3000);
@@ -311,14 +311,14 @@ unread('garbage behind', '/', body(3000) . 'x');
     is(logged('ident')->{reason}, 'affinity', 'identity is no encoding');
 }
 
-# embeddings leave nothing to be used again
+# embeddings are not cached
 
 {
     my $body = '{"model":"e","input":"' . 'y' x 3000 . '"}';
     $t->post('/v1/embeddings?n=e1', $body);
     $t->post('/v1/embeddings?n=e2', $body);
-    is(logged('e2')->{reason}, 'load', 'embeddings go by load');
-    is(logged('e2')->{prompt}, '-', 'and are no prompt');
+    is(logged('e2')->{reason}, 'load', 'embeddings are routed by load');
+    is(logged('e2')->{prompt}, '-', 'embeddings are no prompt');
 }
 
 # a salt keeps tenants apart
@@ -344,6 +344,6 @@ unread('garbage behind', '/', body(3000) . 'x');
     is(logged('empty')->{reason}, 'bodyless', 'empty body: round robin');
 }
 
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 $t->done();

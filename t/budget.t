@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Budgets: what requests are charged, what happens over the limit, and that it
-# holds over workers, reloads and killed workers.
+# Budgets: the charge for a request, and the reaction above the limit; limits
+# hold across workers, reloads and killed workers.
 
 use lib 't/lib';
 use Kvroute;
@@ -14,7 +14,7 @@ $t->engines(2, '--hardware', 'none', '--model', 'm',
             '--enable-prompt-tokens-details');
 $t->engines(1, '--hardware', 'none', '--model', 'm');
 
-# two that continue an answer, and one that computes prompts for others
+# two engines that continue an answer, and one that computes prompts for others
 
 my @more = ('--hardware', 'none', '--model', 'm', '--enable-prompt-tokens-details');
 
@@ -30,7 +30,7 @@ $t->upstream('llm', 'E0 E1 max_fails=0');
 $t->upstream('mute', 'E2 max_fails=0');
 $t->upstream('queued', 'kvroute_queue max=9 timeout=1h;', 'E0 max_conns=1 max_fails=0');
 
-# rates of a day: nothing is paid during a test
+# rates per day: practically nothing is paid back during a test
 
 my $conf = <<'EOC';
     log_format kv '$arg_n $status "$kvroute_budget" $kvroute_budget_remaining '
@@ -124,8 +124,7 @@ $t->conf($conf)->run();
 my $chat = 'v1/chat/completions';
 my ($n, $seed) = (0, 0);
 
-# a request of this many characters, four a token, of a new prompt or of one that
-# was there
+# sends a prompt of this many characters (four per token), a new or a known one
 
 sub ask {
     my ($path, $key, $len, %arg) = @_;
@@ -137,7 +136,7 @@ sub ask {
                     headers => { 'X-Key' => $key, %{$arg{headers} // {}} });
 }
 
-# what the log says of a request
+# returns the access log's fields for a request
 
 sub logged {
     my ($n) = @_;
@@ -171,16 +170,16 @@ is($r->{status}, 429, 'over the limit');
 like($r->{headers}{'retry-after'}, qr/^\d{4,5}$/, 'Retry-After');
 is($r->{headers}{'x-ratelimit-limit-tokens'}, 1500, 'the limit');
 is($r->{headers}{'x-ratelimit-remaining-tokens'}, 0, 'nothing is left');
-like($r->{headers}{'x-ratelimit-reset-tokens'}, qr/^\d{5,6}s$/, 'until all is paid');
+like($r->{headers}{'x-ratelimit-reset-tokens'}, qr/^\d{5,6}s$/, 'the time until all is paid');
 is(JSON::PP::decode_json($r->{body})->{error}{code}, 'rate_limit_exceeded', 'OpenAI\'s error');
 
 $l = logged($n);
 is("$l->{status} $l->{budget} $l->{remaining} $l->{charged}", '429 rejected 0 0', 'in the log');
 is($l->{retry}, $r->{headers}{'retry-after'}, 'in a variable');
 
-is(ask($chat, 'beta', 400)->{status}, 200, 'others are not limited by it');
-is(ask($chat, '', 400)->{status}, 200, 'who has no name has no limit');
-is(logged($n)->{budget}, '-', 'and no budget');
+is(ask($chat, 'beta', 400)->{status}, 200, 'others are not limited');
+is(ask($chat, '', 400)->{status}, 200, 'no name, no limit');
+is(logged($n)->{budget}, '-', 'no budget');
 is(ask("free/$chat", 'acme', 400)->{status}, 200, 'off');
 is($t->get('/v1/models', headers => { 'X-Key' => 'acme' })->{status}, 200, 'no prompt');
 
@@ -193,21 +192,21 @@ ask($chat, 'gamma', 4000, seed => 1000);
 is(ask($chat, 'gamma', 4000, seed => 1000)->{status}, 200, "cached, $_") for 1 .. 10;
 
 $l = logged($n);
-cmp_ok($l->{charged}, '<', 100, 'next to nothing');
+cmp_ok($l->{charged}, '<', 100, 'nearly free');
 is($l->{charged}, $l->{computed}, 'by the engine\'s count');
 
 is(ask("prompt/$chat", 'gamma', 4000, seed => 1000)->{status}, 200, 'charge=prompt');
 $l = logged($n);
 is($l->{charged}, $l->{prompt}, 'cached tokens count');
 is(ask("prompt/$chat", 'gamma', 4000, seed => 1000)->{status}, 200, 'until over the limit');
-is(ask("prompt/$chat", 'gamma', 4000, seed => 1000)->{status}, 429, 'the third one is');
+is(ask("prompt/$chat", 'gamma', 4000, seed => 1000)->{status}, 429, 'the third one is over the limit');
 
 # --- all: with and without usage
 
 is(ask("all/$chat", 'delta', 4000, body => { max_tokens => 64 })->{status}, 200, 'charge=all');
 $l = logged($n);
 is($l->{charged}, $l->{prompt} + $l->{completion}, 'prompt and answer');
-cmp_ok($l->{completion}, '==', 64, 'all of it');
+cmp_ok($l->{completion}, '==', 64, 'the whole answer');
 
 is(ask("all/$chat", 'delta', 4000, body => { max_tokens => 64, stream => JSON::PP::true })
    ->{status}, 200, 'a stream without usage');
@@ -217,7 +216,7 @@ is($l->{prompt}, '-', 'nothing is reported');
 cmp_ok($l->{charged}, '>', 0.9 * $known, 'charged by its length');
 cmp_ok($l->{charged}, '<', 1.5 * $known, 'roughly');
 
-# --- continued: what was computed, the prompt once, and what was said once
+# --- continued answers: computed tokens, the prompt once, and the text once
 
 SKIP: {
     skip 'no such module', 6 if !$t->{vars}{PARTS};
@@ -235,7 +234,7 @@ SKIP: {
     }
 }
 
-# --- computed elsewhere: the prompt once
+# --- two servers: the prompt once
 
 SKIP: {
     skip 'no such module', 6 if !$t->{vars}{LEGS};
@@ -252,37 +251,37 @@ SKIP: {
     }
 }
 
-# --- what fails costs nothing
+# --- failed requests are free
 
 is(ask($chat, 'eps', 4000, headers => { 'X-Engine-Fault' => 'status=500' })->{status}, 500,
-   'it fails') for 1 .. 3;
-is(logged($n)->{charged}, 0, 'for nothing');
-is(ask($chat, 'eps', 4000)->{status}, 200, 'so it is within the limit');
+   'the request fails') for 1 .. 3;
+is(logged($n)->{charged}, 0, 'free');
+is(ask($chat, 'eps', 4000)->{status}, 200, 'within the limit');
 
-# a client that leaves before the first token pays, also if the header has come
+# a client that leaves before the first token pays, even after the header
 
 my $early = $t->start("POST /early/$chat?n=e1",
                       chat(text(4000, 4000), stream => JSON::PP::true),
                       headers => { 'X-Key' => 'kappa', 'X-Engine-Fault' => 'stall=0' });
 $t->read_until($early, qr/^HTTP\S+ 200/);
 close $early;
-cmp_ok(logged('e1')->{charged}, '>', 900, 'who leaves early pays for the prompt');
+cmp_ok(logged('e1')->{charged}, '>', 900, 'an early leaver pays for the prompt');
 
 # a name of any length
 
 is(ask($chat, 'x' x 7000, 4000)->{status}, 200, 'a long name');
 ask($chat, 'x' x 7000, 4000);
 is(ask($chat, 'x' x 7000, 40)->{status}, 429, 'has a budget');
-is(ask($chat, 'x' x 6999, 40)->{status}, 200, 'of its own');
+is(ask($chat, 'x' x 6999, 40)->{status}, 200, 'another long name has its own budget');
 
-# --- rates of their own; one that is none does not limit
+# --- rates by variable; an invalid one does not limit
 
 is(ask("rate/$chat", 'zeta', 4000, headers => { 'X-Rate' => '10/d' })->{status}, 200, 'a rate');
 is(ask("rate/$chat", 'zeta', 4000, headers => { 'X-Rate' => '10/d' })->{status}, 429, 'over it');
 is(ask("rate/$chat", 'zeta', 4000, headers => { 'X-Rate' => 'much' })->{status}, 200, 'invalid');
 $t->expect_log(qr/invalid rate "much", expected e\.g\. 100k\/m/);
 
-# an account at one rate does not owe at another
+# debts at one rate do not count at another rate
 
 is(ask("rate/$chat", 'zeta', 4000, headers => { 'X-Rate' => '100k/m' })->{status}, 200, 'another rate');
 is(ask("rate/$chat", 'zeta', 4000, headers => { 'X-Rate' => '10/d' })->{status}, 429, 'the first one still owes');
@@ -311,15 +310,15 @@ my @held = map { $t->start("POST /wait/$chat?n=h$_", chat(text(400, 2000 + $_)),
                            headers => { 'X-Key' => 'theta', 'X-Rate' => '10/d' }) } 1 .. 3;
 
 close $held[1];
-ok(wait_for(sub { $t->access_log() =~ /^h2 499 "gone"/m }), 'a client may leave');
+ok(wait_for(sub { $t->access_log() =~ /^h2 499 "gone"/m }), 'a client leaves');
 close $_ for @held[0, 2];
-ok(wait_for(sub { $t->access_log() =~ /^h3 499 "gone"/m }), 'all of them may');
+ok(wait_for(sub { $t->access_log() =~ /^h3 499 "gone"/m }), 'another one leaves');
 
 # --- error_page
 
 is(ask("paged/$chat", 'acme', 400)->{body}, 'elsewhere', 'another location responds');
 ok(!$t->get('/paged/')->{headers}{'retry-after'}, 'without our headers');
-is(ask("looped/$chat", 'acme', 400)->{status}, 429, 'and no way round the limit');
+is(ask("looped/$chat", 'acme', 400)->{status}, 429, 'the limit still applies');
 
 # --- status
 
@@ -341,23 +340,23 @@ is($b->{rejected}, $rejected, 'rejected: as in the log');
 cmp_ok($b->{admitted}, '>', 20, 'admitted');
 
 my %account = map { $_->{name} // '' => $_ } @{$b->{accounts}};
-ok(!(grep { $_->{rejected} > 0 } $account{gamma}), 'accounts: who was not rejected');
-cmp_ok($account{acme}{rejected}, '>=', 1, 'who was');
-cmp_ok($account{acme}{charged_tokens}, '>', 1900, 'and what was charged');
+ok(!(grep { $_->{rejected} > 0 } $account{gamma}), 'accounts: one without rejections');
+cmp_ok($account{acme}{rejected}, '>=', 1, 'accounts: one with rejections');
+cmp_ok($account{acme}{charged_tokens}, '>', 1900, 'accounts: the charge');
 
 my ($charged) = (0);
 $charged += $_->{charged_tokens} for @{$b->{accounts}};
-is($charged, $b->{charged_tokens}, 'of all together');
+is($charged, $b->{charged_tokens}, 'the sum of all accounts');
 
-# --- it holds over reloads, and over killed workers
+# --- limits hold across reloads and killed workers
 
 $t->reload();
-is(ask($chat, 'acme', 40)->{status}, 429, 'a reload forgets nothing');
+is(ask($chat, 'acme', 40)->{status}, 429, 'limits hold over a reload');
 
 (my $larger = $conf) =~ s/^/    kvroute_zone zone=z:5m;\n/;
 $t->conf($larger);
 $t->reload();
-is(ask($chat, 'acme', 40)->{status}, 429, 'nor does a zone of another size');
+is(ask($chat, 'acme', 40)->{status}, 429, 'limits hold with another size of the zone');
 
 for (1 .. 2) {
     my ($pid) = $t->workers();
@@ -365,10 +364,10 @@ for (1 .. 2) {
 }
 
 wait_for(sub { $t->workers() == 2 });
-is(ask($chat, 'acme', 40)->{status}, 429, 'nor does a killed worker');
-is(ask($chat, 'beta', 40)->{status}, 200, 'or it limits others');
+is(ask($chat, 'acme', 40)->{status}, 429, 'limits hold after a killed worker');
+is(ask($chat, 'beta', 40)->{status}, 200, 'others are not limited');
 
-# what a killed worker had in flight stays charged by its estimate, and is paid:
+# requests of a killed worker stay charged by their estimate until it is paid:
 # 1000 tokens at 2000 tokens a second
 
 my $s = $t->start("POST /rate/$chat?n=k", chat(text(4000, 3000), max_tokens => 8),
@@ -383,9 +382,9 @@ wait_for(sub { $t->workers() == 2 });
 close $s;
 
 ok(wait_for(sub { ask("rate/$chat", 'iota', 40, headers => { 'X-Rate' => '2k/s' })->{status}
-                  == 200 }), 'a reservation of a killed worker heals');
+                  == 200 }), 'the reservation of a killed worker is released');
 
-ok($t->idle(), 'nothing is left');
+ok($t->idle(), 'the counters are back at zero');
 
 # --- nginx -t
 

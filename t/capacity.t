@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# The capacity of a server's cache and its source: an operator's value outweighs
-# an engine's reports. A report counts as long as it is repeated and possible.
+# The capacity of a server's cache and its source: a configured value has
+# priority over reports.  A report counts while it is repeated and possible.
 
 use lib 't/lib';
 use JSON::PP;
@@ -16,7 +16,7 @@ my ($engine) = $t->engines(1, '--hardware', 'none', '--model', 'm',
                            '--kv-cache-size', 2048, '--block-size', 16,
                            '--enable-prompt-tokens-details');
 
-# and one whose metrics are written here: one of several values, each time
+# and an engine whose metrics are written here: one of several values each time
 
 sub report {
     my ($value) = @_;
@@ -78,7 +78,7 @@ sub peer { return $t->peer($_[0], $t->{vars}{$_[0] eq 'l' ? 'L' : 'E0'}) }
 
 sub now { return join ' ', @{peer($_[0])}{qw(capacity_source capacity_bytes)} }
 
-# waits for it, and for five more answers to probes after it
+# waits for a value, and for five more probes after it
 
 sub becomes {
     my ($u, $what, $name) = @_;
@@ -107,12 +107,12 @@ sub set {
     return decode_json($r->{body})->{zones}{z}{"127.0.0.1:$port"};
 }
 
-# --- what is set holds against probes, over reloads, until it is taken back
+# --- a value set by the API outlasts probes and reloads, until it is removed
 
-becomes('u', 'reported 131072', 'the engine reports it');
-becomes('f', 'configured 409600', 'it does not count where "!" is');
+becomes('u', 'reported 131072', 'the engine\'s report');
+becomes('f', 'configured 409600', 'it does not count with "!"');
 
-is(set('u', '400k')->{capacity_source}, 'api', 'the API shows it, too');
+is(set('u', '400k')->{capacity_source}, 'api', 'the API shows the source');
 stays('u', 'api 409600', 'set by the API');
 stays('f', 'api 409600', 'above the configuration');
 
@@ -121,29 +121,29 @@ stays('u', 'api 409600', 'kept over a reload');
 
 $t->post('/v1/chat/completions', chat(text(3000, $_ % 4), max_tokens => 1))
     for 1 .. 40;
-stays('u', 'api 409600', 'whatever the replies say');
+stays('u', 'api 409600', 'whatever replies report');
 
 set('u', 'auto');
-ok(wait_for(sub { now('u') eq 'reported 131072' }), 'taken back');
-stays('f', 'configured 409600', 'where "!" is the configuration counts again');
+ok(wait_for(sub { now('u') eq 'reported 131072' }), 'removed');
+stays('f', 'configured 409600', 'with "!" the configuration counts again');
 
-# --- "!" comes and goes with a reload
+# --- "!" is removed and added by reloads
 
 $t->conf($conf =~ s/400k!/400k/r)->reload();
-becomes('f', 'reported 131072', '"!" is gone');
+becomes('f', 'reported 131072', 'without "!"');
 $t->conf($conf =~ s/400k!/300k!/r)->reload();
-becomes('f', 'configured 307200', 'and back, with another size');
+becomes('f', 'configured 307200', 'with "!" and another size');
 $t->conf($conf)->reload();
 becomes('f', 'configured 409600', 'as before');
 
-# --- a report that can be, one that cannot, one that changes, and none
+# --- a possible report, an impossible one, a changing one, and none
 
 becomes('l', 'reported 131072', 'a report');
 
 report('16000000000');
 stays('l', 'reported 131072', 'a higher one: not at once');
 ok(wait_for(sub { now('l') eq 'reported 1048576' }),
-   'then up to what it may have been sent');
+   'then up to the bytes sent to it');
 
 report('1024');
 becomes('l', 'reported 65536', 'a lower one: at once');
@@ -157,13 +157,13 @@ stays('l', 'reported 65536', 'the lower one');
 for my $bad (qw(NaN 0 -5 1000000000000000000 +Inf -)) {
     report($bad);
     ok(wait_for(sub { now('l') eq 'assumed 1048576' }),
-       "$bad is no report: it fades") or diag(now('l'));
+       "$bad is no report: the old one expires") or diag(now('l'));
 
     report('1024');
     becomes('l', 'reported 65536', 'a report again');
 }
 
-# --- no probes at all: what was reported counts for a minute, what is set stays
+# --- without probes a report counts for a minute, and a set value stays
 
 set('l', '64k');
 $t->conf($conf =~ s/kvroute_probe[^\n]*//gr)->reload();

@@ -3,8 +3,8 @@
 # Real clients: curl over HTTP/1.1, HTTP/2 and HTTP/3, with and without TLS, and the openai and
 # anthropic SDKs in releases for Node.js 18 (t/clients/package.json). They get
 # the same answers from an upstream with the module as without it.
-#
-# Debian 12's curl has no HTTP/3, nor has its nginx: KVROUTE_CURL is another
+# Debian 12's curl and nginx have no HTTP/3: KVROUTE_CURL is another curl, as in
+# t/matrix/run.
 # one, as t/matrix/run has it.
 
 use FindBin;
@@ -17,8 +17,8 @@ my $build = $ENV{BUILD} || "$root/build";
 
 my $t = Kvroute->new();
 
-# an engine for each, asked the same in the same order: even what they say of
-# their caches is the same.  The routed one is two peers, to be chosen from.
+# an engine for each way, with the same requests in the same order: even their
+# reports about caches are the same.  The routed engine appears as two peers.
 
 $t->engines(2, '--model', 'm', '--hardware', 'none', '--output-tokens', 24,
             '--enable-prompt-tokens-details', '--host', '0.0.0.0',
@@ -119,7 +119,7 @@ sub aborted {
 }
 
 
-# why HTTP/3 or TLS cannot be tried, if it cannot
+# returns why HTTP/3 or TLS cannot be tested, or nothing
 
 sub no_http3 {
     return 'this nginx has no HTTP/3' unless $t->{version} =~ /http_v3_module/;
@@ -150,7 +150,7 @@ sub url {
 }
 
 
-# all of an answer but what differs from one to the next
+# returns an answer without the parts that always differ
 
 sub curl {
     my ($way, $uri, $h, @args) = @_;
@@ -170,7 +170,7 @@ sub curl {
 }
 
 
-# curl writes nothing of an HTTP/2 answer if it reads its header and its reset
+# curl prints nothing of an HTTP/2 answer if it reads the header and the reset
 # at once
 
 sub answer {
@@ -242,7 +242,7 @@ sub with_curl {
             or diag($plain, "\n---\n", $routed);
     }
 
-    # one that goes away; nginx tells the engine
+    # a client that leaves; nginx tells the engine
 
     for my $way (qw(plain routed)) {
         my $before = aborted($way);
@@ -253,8 +253,8 @@ sub with_curl {
                                        stream => JSON::PP::true)),
                    url($way, $chat, $h));
 
-        # nobody can see the end of a process by its packets of UDP: there it
-        # must say so, which it does when nobody reads it any more
+        # with UDP nginx cannot see that a process has ended: the client must
+        # say so, which it does when nothing reads its output
 
         if ($h == 2) {
             open my $fh, '-|', @cmd or die "curl: $!";
@@ -274,7 +274,7 @@ sub with_curl {
         }
 
         ok(wait_for(sub { aborted($way) == $before + 1 }),
-           "curl, $v: $way: the engine is told that the client went away");
+           "curl, $v: $way: the engine notices that the client left");
     }
 
     ok($t->idle(), "curl, $v: nothing is left");
@@ -319,7 +319,7 @@ sub sdks {
     my ($major) = `node --version` =~ /^v(\d+)/;
     return 'this Node.js is older than 18' unless $major && $major >= 18;
 
-    # what the lock file says, kept in build
+    # the versions of the lock file, kept in build
 
     my $modules = "$build/t/clients";
     my $want = Kvroute::slurp("$root/t/clients/package-lock.json");
@@ -355,10 +355,10 @@ sub sdks {
 
     for my $way (sort keys %engine) {
         ok(wait_for(sub { aborted($way) == $before{$way} + 2 }),
-           "$way: the engine is told of both aborts");
+           "$way: the engine notices both aborts");
     }
 
-    ok($t->idle(), 'nothing is left');
+    ok($t->idle(), 'the counters are back at zero');
 
     return;
 }
@@ -368,13 +368,13 @@ SKIP: {
     skip $why, 1 if $why;
 }
 
-# --- and they were routed by what they said
+# --- the requests were routed by their content
 
 my @log = grep { m{^POST /v1/(?:chat/completions|messages|responses|completions) 200} }
           split /\n/, $t->access_log();
 
 ok(@log > 5, 'requests were logged');
-is((grep { !/ kv_cache \w+ \d+ \d+$/ } @log)[0], undef, 'all were read');
+is((grep { !/ kv_cache \w+ \d+ \d+$/ } @log)[0], undef, 'all were parsed');
 ok((grep { / (\d+)$/ && $1 > 1000 } @log) > 1, 'and matched');
 
 $t->done();

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Predicted against delivered cached tokens. Three prefixes reveal an engine
-# that forgets, by its responses alone; an engine that reports nothing of its
-# cache is not judged.
+# Predicted and delivered cached tokens.  Misses of three prefixes show that an
+# engine has lost its cache.  An engine that reports no cached tokens is not
+# judged.
 
 use lib 't/lib';
 use Kvroute;
@@ -61,23 +61,23 @@ sub ask {
              chat(text($len || 8000, $seed), max_tokens => 1));
 }
 
-# predictions hold
+# predictions are right
 
 for my $seed (1 .. 6) {
     ask('a', $seed) for 1 .. 3;
 }
 
 my $c = cache('a', $e[0]);
-is($c->{responses}, 18, 'responses that tell of cached tokens');
+is($c->{responses}, 18, 'responses that report cached tokens');
 cmp_ok($c->{delivered_tokens}, '>', 0.95 * $c->{predicted_tokens},
-       'what was predicted is delivered');
+       'predicted tokens are delivered');
 cmp_ok($c->{delivered_tokens}, '<', 1.05 * $c->{predicted_tokens},
-       'and no more');
+       'no more than these');
 is("$c->{missed} $c->{flushes_usage}", '0 0', 'nothing missed');
 cmp_ok($c->{bytes_per_token}, '>', 3, 'bytes per token');
 cmp_ok($c->{bytes_per_token}, '<', 4.5, 'bytes per token');
 
-# forgotten: the first two prefixes prove nothing, nor does one again and again
+# lost: the first two prefixes prove nothing, nor does one prefix repeated
 
 $t->control($e[0], { reset_cache => JSON::PP::true });
 
@@ -91,9 +91,9 @@ is("$c->{missed} $c->{flushes_usage}", '2 0', 'two');
 
 ask('a', 3);
 $c = cache('a', $e[0]);
-is("$c->{missed} $c->{flushes_usage}", '3 1', 'three: it has forgotten');
+is("$c->{missed} $c->{flushes_usage}", '3 1', 'three: it has lost its cache');
 
-# what it was taught since then stays, what was before is gone
+# prompts sent since then stay in the index, older ones are removed
 
 my %line;
 
@@ -104,9 +104,9 @@ sub line {
 }
 
 ask('a', 1);
-cmp_ok((line($n))[2], '>', 7000, 'a newer lesson stays');
+cmp_ok((line($n))[2], '>', 7000, 'a newer prompt stays');
 ask('a', 5);
-is((line($n))[2], 0, 'an older one is gone');
+is((line($n))[2], 0, 'an older one is removed');
 
 # at most once a minute
 
@@ -115,7 +115,7 @@ $t->control($e[0], { reset_cache => JSON::PP::true });
 ask('a', $_) for 1 .. 6;
 is(cache('a', $e[0])->{flushes_usage}, 1, 'not twice in a minute');
 
-# one prefix alone, common to many, does not prove it
+# a single prefix, shared by many prompts, proves nothing
 
 ask('b', 20) for 1 .. 2;
 $t->control($e[1], { reset_cache => JSON::PP::true });
@@ -128,7 +128,7 @@ $t->control($e[1], { reset_cache => JSON::PP::true });
 ask('b', 20);
 is(cache('b', $e[1])->{flushes_usage}, 0, 'one prefix four times is no proof');
 
-# who never tells of cached tokens is not taken to have none
+# an engine that never reports cached tokens is not assumed to have none
 
 for my $seed (1 .. 5) {
     ask('mute', $seed) for 1 .. 2;
@@ -136,18 +136,18 @@ for my $seed (1 .. 5) {
 
 $c = cache('mute', $mute);
 is("$c->{responses} $c->{missed} $c->{flushes_usage}", '0 0 0',
-   'an engine that does not tell');
+   'an engine without reports');
 
-# What is evicted under pressure is not lost by a restart: probes would tell of
-# that.  Prompts of others fill the cache each time.
+# Eviction is not a restart: probes would show a restart.  Other prompts fill
+# the cache each time.
 
 {
     my $engine = sub { return $t->peer('small', $small)->{engine} };
 
     ok(wait_for(sub { ($engine->()->{capacity_tokens} // 0) == 1024 * 16 }),
-       'capacity is told');
+       'the capacity is reported');
     cmp_ok(abs($t->peer('small', $small)->{capacity_bytes} / (1024 * 16 * 4)
-               - 1), '<', 0.02, 'and is what it is, no more');
+               - 1), '<', 0.02, 'and used unchanged');
 
     ask('small', $_, 4000) for 1 .. 3, 1;
 
@@ -162,10 +162,10 @@ is("$c->{responses} $c->{missed} $c->{flushes_usage}", '0 0 0',
     my $c = cache('small', $small);
     cmp_ok($c->{missed}, '>=', 6, 'prompts are evicted');
     is("$c->{flushes_usage} $c->{flushes_probe}", '0 0',
-       'an engine under pressure has not forgotten');
-    cmp_ok($c->{capacity_factor}, '<', 0.9, 'but is held to be smaller');
+       'an engine with evictions has not restarted');
+    cmp_ok($c->{capacity_factor}, '<', 0.9, 'its assumed capacity is reduced');
 
-    # nor is a response that is odd to move what its tokens are in bytes
+    # an unusual response does not change the bytes per token much
 
     my $bytes = $c->{bytes_per_token};
     my $r = $t->post('/small/v1/chat/completions?n=' . ++$n,
@@ -178,11 +178,11 @@ is("$c->{responses} $c->{missed} $c->{flushes_usage}", '0 0 0',
 
     $c = cache('small', $small);
     cmp_ok(abs($c->{bytes_per_token} / $bytes - 1), '<', 0.02,
-           'bytes a token hardly move');
+           'bytes per token hardly change');
 }
 
-# a restart that responses have told is not told once again by a probe, which
-# would make away with what was taught since then
+# a probe does not report a restart again that responses have shown, because
+# this would remove prompts sent since then
 
 {
     my $probe = sub { return $t->peer('asked', $asked)->{engine} };
@@ -195,13 +195,13 @@ is("$c->{responses} $c->{missed} $c->{flushes_usage}", '0 0 0',
         ask('asked', $seed) for 1 .. 2;
     }
 
-    # another process's time of start is seconds later
+    # another process would have started seconds later
 
     ok(wait_for(sub { ($probe->()->{cache_queries} // 0) > 0
                       && time() - $ready > 4 }), 'asked');
 
     $t->control($asked, { metrics => '500' });
-    ok(wait_for(sub { $probe->()->{age_ms} > 250 }), 'asked in vain');
+    ok(wait_for(sub { $probe->()->{age_ms} > 250 }), 'probes fail');
 
     $t->control($asked, { restart => JSON::PP::true });
     ask('asked', $_) for 1 .. 3;
@@ -209,24 +209,24 @@ is("$c->{responses} $c->{missed} $c->{flushes_usage}", '0 0 0',
 
     $t->control($asked, { metrics => 'ok' });
     my $then = $answers->();
-    ok(wait_for(sub { $answers->() > $then + 2 }), 'asked again');
+    ok(wait_for(sub { $answers->() > $then + 2 }), 'probes succeed');
 
-    is(cache('asked', $asked)->{flushes_probe}, 0, 'one restart, told once');
+    is(cache('asked', $asked)->{flushes_probe}, 0, 'one restart counts once');
     ask('asked', 1);
-    cmp_ok((line($n))[2], '>', 7000, 'what was taught since then stays');
+    cmp_ok((line($n))[2], '>', 7000, 'prompts sent since then stay');
 
-    # the next one is told
+    # the next restart is reported
 
-    ok(wait_for(sub { ($probe->()->{cache_queries} // 0) > 0 }), 'asked on');
+    ok(wait_for(sub { ($probe->()->{cache_queries} // 0) > 0 }), 'probes continue');
     my $told = cache('asked', $asked)->{flushes_probe};
     my $start = time();
     wait_for(sub { time() > $start + 3 });
     $t->control($asked, { restart => JSON::PP::true });
     ok(wait_for(sub { cache('asked', $asked)->{flushes_probe} > $told }),
-       'the next one is told by a probe');
+       'a probe reports the next one');
 }
 
-# the reply of one turn is part of the next one's prompt
+# the reply of a turn is part of the next prompt
 
 for my $case ([ 'chat/completions', 'whole' ], [ 'chat/completions', 'stream' ],
               [ 'messages', 'stream' ])
@@ -256,7 +256,7 @@ for my $case ([ 'chat/completions', 'whole' ], [ 'chat/completions', 'stream' ],
     cmp_ok($matched, '>', 3000 + length($reply) - 300,
            "$api, $mode: is predicted to be cached");
 
-    # Anthropic's usage counts what is cached apart
+    # Anthropic's usage does not include cached tokens in input_tokens
 
     cmp_ok($cached * 4, '>', 3000 + length($reply) - 300,
            "$api, $mode: and is cached");

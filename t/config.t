@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Configuration errors name the wrong word, file and line; warnings name what
-# has no effect and what to write instead.
+# Configuration errors name the wrong word, file and line; warnings name the
+# directive without effect, and the remedy.
 
 use FindBin;
 use lib 't/lib';
@@ -88,7 +88,7 @@ bad('zone of no size', qr/invalid zone size "zone=z:big".* $at/,
 bad('small zone', qr/zone "zone=z:64k" is too small, it needs \d+k at least $at/,
     'kvroute_zone zone=z:64k;', 'kvroute zone=z;');
 
-# the table of docs/setup.md, but for what a field more or less makes; more than
+# the table of docs/setup.md, within the size of a field more or less; more than
 # four workers need no more
 
 sub least {
@@ -112,7 +112,7 @@ for (split /\n/, Kvroute::slurp("$FindBin::Bin/../docs/setup.md")) {
     $wrong .= "$peers peers: ${least}k " if abs($least - $k) > 24;
 }
 
-is("$said $wrong", '3 ', 'the table in docs/setup.md is what nginx -t says');
+is("$said $wrong", '3 ', 'nginx -t reports the sizes of docs/setup.md');
 
 bad('zone twice', qr/duplicate kvroute_zone "z" $at/,
     'kvroute_zone zone=z:1m; kvroute_zone zone=z:1m;', 'kvroute zone=z;');
@@ -124,7 +124,7 @@ bad('no zone', qr/"kvroute_zone" must have "zone" parameter.* $at/,
 bad('peers', qr/value of parameter "max_peers=513" must be between 1 and 512/,
     'kvroute_zone zone=z:1m max_peers=513;', 'kvroute zone=z;');
 
-# what is said twice: one of the two would count
+# duplicate parameters: only one of the two would count
 
 for my $twice ('zone=y:1m', 'max_peers=8') {
     my ($name) = $twice =~ /^(\w+=)/;
@@ -156,7 +156,7 @@ bad('kvroute_health: uri again', qr/duplicate parameter "uri=\/b" $at/,
     $zone, 'kvroute zone=z; kvroute_health uri=/a uri=/b;');
 bad('kvroute_api again', qr/"kvroute_api" directive is duplicate $at/,
     $zone, 'kvroute zone=z;', 'kvroute_api write=on; kvroute_api;');
-good('words that begin alike', $zone,
+good('words with a common start', $zone,
      'kvroute kv_cache zone=z max_pending=4k max_waiting=4; kvroute_probe;');
 
 {
@@ -234,15 +234,15 @@ for my $directive ('kvroute_probe', 'kvroute_health uri=/x') {
     my ($name) = $directive =~ /^(\w+)/;
     ok($ok, "$name alone");
     like($out, qr/\[warn\].*"$name" in upstream "u" $at does nothing without/,
-         'warned of');
+         'a warning');
 
     ($ok, $out) = try_conf($zone, "$directive; kvroute zone=z;");
-    unlike($out, qr/warn/, 'but not with kvroute, before or after');
+    unlike($out, qr/warn/, 'no warning with kvroute, before or after');
 }
 
 
-# the order of directives: what is before "kvroute" is replaced, and what comes
-# after it must not replace it
+# the order of directives: "kvroute" replaces a method before it, and a method
+# after it must not replace "kvroute"
 
 my $new = $t->version() ge '001029007';
 
@@ -254,7 +254,7 @@ for my $method ('least_conn', 'ip_hash', 'hash $request_uri',
     my ($ok, $out) = try_conf($zone, "$method; kvroute zone=z;");
     ok($ok, "$method before: accepted");
     like($out, qr/\[warn\].*load balancing method redefined: "kvroute" takes the place of the one before it, remove that one $at/,
-         "$method before: warned of");
+         "$method before: a warning");
 
     for my $between ('', 'keepalive 4;') {
         bad("$method after", qr/"kvroute" in upstream "u" $at is replaced by a load balancing method after it: remove that one .*"keepalive" may come after "kvroute"/,
@@ -276,8 +276,8 @@ for my $method ('least_conn', 'ip_hash', 'hash $request_uri',
 
     } else {
         like($out, qr/\[warn\].*"keepalive" before "kvroute" has no effect: write it after "kvroute" $at/,
-             'keepalive before: warned of');
-        unlike($out, qr/redefined/, 'and of nothing else');
+             'keepalive before: a warning');
+        unlike($out, qr/redefined/, 'no other warning');
     }
 
     for my $good ('keepalive_timeout 4s; kvroute zone=z; keepalive 4;',
@@ -294,7 +294,7 @@ SKIP: {
 
     my ($ok, $out) = try_conf($zone, 'sticky cookie s; kvroute zone=z;');
     like($out, qr/\[warn\].*"sticky" before "kvroute" has no effect: write it after "kvroute" $at/,
-         'sticky before: warned of');
+         'sticky before: a warning');
 
     ($ok, $out) = try_conf($zone, 'kvroute zone=z; sticky cookie s;');
     ok($ok, 'sticky after');
@@ -317,7 +317,7 @@ EOF
 
     if ($workers > 1) {
         like($out, qr/upstream "u" $at has "kvroute" but no "zone"/,
-             'no zone of the upstream: warned of');
+             'no zone of the upstream: a warning');
     } else {
         unlike($out, qr/warn/, 'one worker needs no zone');
     }
@@ -349,13 +349,13 @@ for my $c ([ "$kv kvroute_queue max=1;", qr/"kvroute_queue" in upstream "u" $at 
 {
     my ($ok, $out) = try_conf($zone, $c->[0]);
     ok($ok, 'queue: accepted');
-    like($out, $c->[1], 'queue: warned of');
+    like($out, $c->[1], 'queue: a warning');
 }
 
 {
     my ($ok, $out) = try_conf($zone, 'kvroute zone=z max_pending=auto;'
                               . 'kvroute_queue max=1;');
-    unlike($out, qr/has no effect without a cap/, 'queue: not warned of');
+    unlike($out, qr/has no effect without a cap/, 'queue: no warning');
 }
 
 $t->expect_log(qr/\[emerg\]/);

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# kvroute_continue: an answer that breaks goes on at another server, in the same
-# response, and reads as if it had not; or it ends with an error event.
+# kvroute_continue: a broken answer continues at another server, in the same
+# response, and equals an unbroken one; or it ends with an error event.
 
 use JSON::PP;
 
@@ -29,7 +29,7 @@ $t->upstream('moved', 'kvroute_eject fails=1 retry_budget=1%;', map { "E$_" } 6,
 $t->upstream('queue', 'kvroute_queue max=8 timeout=60s;', 'kvroute_eject off;',
              map { "E$_ max_fails=0 max_conns=1" } 0, 1);
 
-# A sick engine: sends for part N what the Nth word of X-Odd says
+# A sick engine: the Nth word of X-Odd chooses its answer for part N
 
 my $chunk = '{"id":"o","created":1,"model":"m","object":"chat.completion.chunk","choices":[{"index":0,"delta":{%s}}]}';
 
@@ -151,7 +151,7 @@ sub body {
     return encode_json({ map { $_ => $body{$_} } grep { ($body{$_} // '') ne 'absent' } keys %body });
 }
 
-# what the access log says of a request
+# returns the access log's fields for a request
 
 sub logged {
     my ($n) = @_;
@@ -161,7 +161,7 @@ sub logged {
     return $line;
 }
 
-# asks, with faults; reads the events as a client does
+# sends a request with faults; reads the events like a client
 
 sub ask {
     my ($where, $kind, $arg, @faults) = @_;
@@ -221,7 +221,7 @@ sub unbroken {
 
     is_deeply([@$a{qw(status complete text done bad error after roles finish usage)}],
               [@$w{qw(status complete text done bad error after roles finish usage)}],
-              "$name: as if it had not broken");
+              "$name: like an unbroken answer");
     is($a->{log}, "$continued -", "$name: continued $continued");
 }
 
@@ -233,13 +233,13 @@ sub cut {
     like($a->{log}, qr/^\d $why$/, "$name: $why");
 }
 
-# log: the variable is empty where nothing broke
+# log: the variable is empty for an unbroken answer
 
 is($whole{$_}{finish}, 'length', "$_: whole") for qw(chat text);
 is(length $whole{chat}{text}, 80, 'its text');
-is($whole{chat}{log}, '0 -', 'nothing broke');
+is($whole{chat}{log}, '0 -', 'unbroken');
 
-# --- all ways to break, each kind, buffered or not
+# --- all kinds of faults and answers, buffered or not
 
 for my $where ('', '/buffered') {
     for my $kind (qw(chat text)) {
@@ -262,12 +262,12 @@ unbroken(ask('', 'chat', {}, 'truncate=5', $_), 'chat', 2, "then $_")
     for qw(status=500 status=503 reset-before-headers garbage garbage-body);
 unbroken(ask('/one', 'chat', {}, 'truncate=5'), 'chat', 1, 'the only server');
 
-# tokens as the engine counts them in each event
+# usage in each event
 
 my $counted = { stream_options => { include_usage => $true, continuous_usage_stats => $true } };
 unbroken(ask('', 'chat', { %$counted }, 'truncate=5', 'truncate=3'), 'chat', 2, 'usage in each event');
 
-# --- usage=on: the engine reports it, and the client does not see that
+# --- usage=on: the engine reports usage, and the client does not get it
 
 my $false = JSON::PP::false;
 
@@ -294,23 +294,23 @@ for my $kind (qw(chat text)) {
 
             is_deeply([@$a{qw(status complete text done bad error after roles finish usage)}],
                       [@quiet{qw(status complete text done bad error after roles finish usage)}],
-                      "$name, $fault: the client gets none");
-            is(spoken($n), $tokens, "$name: the log has it") if $fault eq 'none';
+                      "$name, $fault: the client gets no usage");
+            is(spoken($n), $tokens, "$name: the log has the usage") if $fault eq 'none';
         }
     }
 
     my $plain = $t->post("/usage$paths{$kind}",
                          body($kind, stream => $false, stream_options => 'absent'),
                          headers => { 'X-N' => ++$n });
-    like($plain->{body}, qr/"usage":\{/, "$kind: an answer that is no stream has its usage");
+    like($plain->{body}, qr/"usage":\{/, "$kind: an answer without a stream has its usage");
 
-    unbroken(ask('/usage', $kind, {}), $kind, 0, "$kind: a client that asks gets it");
+    unbroken(ask('/usage', $kind, {}), $kind, 0, "$kind: a client that asks gets the usage");
 
     is(ask('/only', $kind, { stream_options => 'absent',
                              $kind eq 'chat'
                              ? (messages => [{ role => 'user', content => text(20000, 7) }])
-                             : (prompt => text(20000, 7)) })->{usage}, undef, "$kind: of a file");
-    like(spoken($n), qr/^\d{4} \d+$/, "$kind: the log has it");
+                             : (prompt => text(20000, 7)) })->{usage}, undef, "$kind: from a file");
+    like(spoken($n), qr/^\d{4} \d+$/, "$kind: the log has the usage");
 }
 
 cut(ask('/only', 'chat', { stream_options => 'absent' }, 'truncate=5'), 'tries', 'no tries');
@@ -326,7 +326,7 @@ for my $fault ('none', 'truncate=5') {
     is($a->{finish} . $a->{done} . length $a->{text}, 'length180', "a body in a file, $fault");
 }
 
-cut(ask('/unbuffered', 'chat', { pad => 'x' x 500_000 }, 'truncate=5'), 'request', 'a body that nginx does not keep');
+cut(ask('/unbuffered', 'chat', { pad => 'x' x 500_000 }, 'truncate=5'), 'request', 'an unbuffered body');
 
 unbroken(ask('/ssi', 'chat', {}, 'truncate=5', 'truncate=5'), 'chat', 2, 'through a filter that drops flushes');
 
@@ -354,18 +354,18 @@ for my $why (qw(401 404 429 503 redirected)) {
     is("$a->{text} $a->{done} $a->{bad} $a->{error} $a->{log}", 'onetwo 1 0 0 2 -', "then $why");
 }
 
-cut(odd('one,422'), 'engine', 'the continuation is refused');
+cut(odd('one,422'), 'engine', 'the engine rejects the continuation');
 
 for my $words ('big', 'one,big') {
     my $a = odd($words);
     is("$a->{done} $a->{after} $a->{error} " . length $a->{text}, '1 0 0 ' . ($words eq 'big' ? 1_200_003 : 1_200_006),
-       "$words: an event too long to be kept");
+       "$words: an event longer than max=");
 }
 
 my $torn = odd('torn');
-is("$torn->{done} $torn->{error} $torn->{log}", '1 1 0 max', 'its end is missing');
+is("$torn->{done} $torn->{error} $torn->{log}", '1 1 0 max', 'the end is missing');
 
-# --- what is not continued
+# --- answers that are not continued
 
 my @fault = ('truncate=5');
 my @assistant = ({ role => 'user', content => 'a' }, { role => 'assistant', content => 'b' });
@@ -377,7 +377,7 @@ cut(ask('', 'chat', { response_format => { type => 'json_object' } }, @fault),
     'structured', 'structured output');
 cut(ask('', 'chat', { guided_regex => 'a+' }, @fault), 'structured', 'a grammar');
 unbroken(ask('', 'chat', { response_format => { type => 'text' } }, @fault), 'chat', 1,
-         'a format that is none');
+         'the format "text"');
 cut(ask('', 'chat', { messages => \@assistant }, @fault), 'request', 'the client\'s own prefix');
 cut(ask('', 'chat', { continue_final_message => $true, add_generation_prompt => JSON::PP::false,
                       messages => \@assistant }, @fault), 'request', 'a client that continues');
@@ -391,7 +391,8 @@ cut(ask('', 'chat', {}, 'truncate=5', 'status=400'), 'engine', 'an engine that r
 cut(ask('/once', 'chat', {}, 'truncate=5', 'truncate=5'), 'tries', 'tries');
 cut(ask('', 'chat', {}, ('truncate=2') x 4), 'tries', 'an engine that ends each stream');
 
-# the engine's own error is the client's, and one of the client's is none
+# the client gets the engine's own error; an error of the client's is not a
+# fault
 
 my $own = $t->post($paths{chat}, body('chat', n => 2),
                    headers => { 'X-Fault' => 'error-in-stream=2', 'X-N' => ++$n });
@@ -400,7 +401,7 @@ like($own->{body}, qr/EngineCore encountered.*\n\ndata: \[DONE\]\n\n\z/, 'the en
 my $client = ask('', 'chat', {}, 'client-error-in-stream=3');
 is("$client->{error} $client->{done} $client->{log}", '1 1 0 -', 'a client\'s error is passed on');
 
-cut(ask('/tgi', 'chat', {}, @fault), 'engine', 'an engine that cannot');
+cut(ask('/tgi', 'chat', {}, @fault), 'engine', 'an engine that cannot continue');
 
 my @long = (messages => [{ role => 'user', content => text(20000, 8) }]);
 
@@ -409,7 +410,7 @@ if ($t->has('prefill')) {
     cut(ask('/legs', 'chat', { @long }, @fault), 'prefill', 'two servers');
 }
 
-# --- APIs that engines do not continue: an error event of theirs, or once more
+# --- APIs without continuation: an error event in their format, or a retry
 
 my %other = (
     messages => [encode_json({ model => 'emulated', stream => $true, max_tokens => 20,
@@ -444,15 +445,15 @@ for my $api (sort keys %other) {
     }
 
     $r = $get->('', 'X-Fault' => 'reset-after-headers');
-    like($r->{body}, $end, "$api: sent once more");
+    like($r->{body}, $end, "$api: sent again");
     is(logged($n), '1 -', "$api: once");
 }
 
-# --- off: nothing is changed
+# --- off: unchanged
 
 my $off = $t->post("/off$paths{chat}", body('chat'), headers => { 'X-Fault' => 'truncate=5', 'X-N' => ++$n });
-ok(!$off->{complete}, 'off: it is cut');
-is(logged($n), '- -', 'off: nothing is said');
+ok(!$off->{complete}, 'off: the answer is cut');
+is(logged($n), '- -', 'off: no variables');
 
 # --- retries have a budget
 
@@ -462,7 +463,7 @@ ok((grep { /budget/ } @log), 'a budget for retries holds');
 
 my $sent = 0;
 $sent += $_ for map { /^(\d+)/ } @log;
-cmp_ok($sent, '<', 32, 'an engine that ends each stream multiplies nothing');
+cmp_ok($sent, '<', 32, 'an engine that ends each stream does not multiply requests');
 
 # --- salt, and the queue
 
@@ -480,9 +481,9 @@ for my $i (0 .. 7) {
 }
 
 my ($queue) = grep { $_ } map { $_->{queue} } $t->status()->{upstreams}{queue};
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
-# --- an engine that is killed, a client that is gone, a slow one
+# --- a killed engine, a client that left, a slow client
 
 $t->kill_engine($t->{vars}{E2});
 unbroken(ask('', 'chat', {}, 'truncate=5'), 'chat', 1, "with a dead engine $_") for 1 .. 4;
@@ -498,8 +499,8 @@ my $gone = $t->start("POST $paths{chat}", body('chat'),
                      headers => { 'X-N' => ++$n, 'X-Fault' => 'stall=3' });
 $t->read_until($gone, qr/content":"\w/);
 close $gone;
-ok(wait_for(sub { $t->access_log() =~ /^$n /m }), 'a client is gone');
-is(asked() - $before, 1, 'nobody continues for it');
+ok(wait_for(sub { $t->access_log() =~ /^$n /m }), 'a client has left');
+is(asked() - $before, 1, 'its answer is not continued');
 
 my $slow = $t->start("POST $paths{chat}",
                      body('chat', max_tokens => 5000, ignore_eos => $true),
@@ -509,7 +510,7 @@ my $a = events($t->finish($slow), $n);
 is("$a->{done} $a->{bad} $a->{error} $a->{usage}{completion_tokens} $a->{log}",
    '1 0 0 5000 1 -', 'a slow client gets all');
 
-# --- drained with move=1: all that can leave does, and no stream is cut
+# --- drained with move=1: all movable streams leave, and none is cut
 
 my %long = (max_tokens => 200, ignore_eos => $true);
 my $whole = ask('/moved', 'chat', { %long });
@@ -532,17 +533,17 @@ ok(wait_for(sub { $left->() <= 1 }), 'its streams have left');
 
 my @after = map { events($t->finish($moved[$_]), $first + $_) } 1 .. 19;
 is(scalar(grep { $_->{text} ne $whole->{text} || $_->{error} || $_->{bad} || $_->{done} != 1 } @after),
-   0, 'none was cut, or differs');
+   0, 'no stream was cut or differs');
 ok((grep { $_->{log} eq '1 -' } @after), 'some were moved');
-ok(!(grep { $_->{log} !~ /^[01] -$/ } @after), 'and none of them twice');
+ok(!(grep { $_->{log} !~ /^[01] -$/ } @after), 'none was moved twice');
 
 $t->finish($moved[0]);
-is(logged($first), '0 -', 'what cannot be continued stays to its end');
+is(logged($first), '0 -', 'an answer that cannot be continued stays to its end');
 
 my ($state) = map { $_->{state} } $t->peer('moved', $t->{vars}{E6});
-isnt($state, 'ejected', 'to be moved is no failure of the server');
+isnt($state, 'ejected', 'a move is not a failure of the server');
 cmp_ok($t->status()->{upstreams}{moved}{continued}{moved}, '>', 0, 'counted as moved');
-# there is nowhere to go if all are drained: no stream is moved to and fro
+# if all servers are drained, no stream is moved to and fro
 
 my @e = map { "127.0.0.1:$t->{vars}{$_}" } qw(E6 E7);
 

@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 
-# Counters are exact: clients that leave, killed workers, reloads, forced
+# Counters are exact: with clients that leave, killed workers, reloads, forced
 # shutdowns.
 
 use lib 't/lib';
@@ -35,8 +35,8 @@ sub both { my ($do) = @_; return { 'X-B0' => $do, 'X-B1' => $do } }
 
 sub active { return ($t->load())[0] }
 
-# starts n requests that hang before their response, when of those before no
-# more are left than are held
+# starts n requests that hang before their response, once only $held earlier
+# ones are left
 
 sub hanging {
     my ($n, $uri, $do, $held) = @_;
@@ -52,23 +52,23 @@ sub hanging {
     return @s;
 }
 
-# clients that go: before the response, after its head, in its body
+# clients that leave: before the response, after its head, within its body
 
 {
     my @s = hanging(4, '/', 'stall');
     is(($t->load())[2], 4, 'nginx counts them too');
     close $_ for @s;
-    ok($t->idle(), 'gone before the response');
+    ok($t->idle(), 'clients left before the response');
 
     @s = map { $t->start('POST /', $body, headers => both('headers')) } 1 .. 4;
     ok($t->read_until($_, qr/\r\n\r\n/), 'head') for @s;
     is(active(), 4, 'active with the head sent');
 
-    # peers of several upstreams are counted in each
+    # a peer in several upstreams is counted in each
 
     ok(($t->load())[3] >= 4, 'without an answer');
     close $_ for @s;
-    ok($t->idle(), 'gone after the head');
+    ok($t->idle(), 'clients left after the head');
 
     @s = map { $t->start('POST /', $body, headers => {
              %{both('stream 9')}, 'X-Step' => 'c' }) } 1 .. 4;
@@ -78,13 +78,13 @@ sub hanging {
               'prefilled and active');
     close $_ for @s;
     $t->step("c$_") for 2 .. 9;
-    ok($t->idle(), 'gone in the body');
+    ok($t->idle(), 'clients left within the body');
 
     @s = map { $t->start('POST /', $body, headers => {
              %{both('packed 1')}, 'X-Step' => 'p' }) } 1 .. 4;
     ok($t->read_until($_, qr/packed/), 'packed') for @s;
     is_deeply([ ($t->load())[0, 1] ], [ 4, 0 ],
-              'prefilled, if what came is compressed');
+              'prefilled, if the response is compressed');
     $t->step('p1');
     $t->finish($_) for @s;
     ok($t->idle(), 'compressed events');
@@ -97,11 +97,11 @@ sub hanging {
     is($t->finish($_)->{status}, 502, 'reset') for @s;
     ok($t->idle(), 'reset by the server');
 
-    # a body that never comes whole is not counted at all
+    # a request whose body never arrives completely is not counted
     my $s = $t->start('POST /', substr($body, 0, 1000),
                       length => length $body);
     close $s;
-    ok($t->idle(), 'gone within the request');
+    ok($t->idle(), 'clients left within the request');
 }
 
 # get() that fails after init(): all servers are full
@@ -110,12 +110,12 @@ sub hanging {
     my @s = hanging(2, '/limited/', 'stall');
     is($t->post('/limited/', $body)->{status}, 502, 'full');
     is($t->get('/limited/')->{status}, 502, 'full without a body');
-    is(active(), 2, 'those refused are not counted');
+    is(active(), 2, 'rejected requests are not counted');
     close $_ for @s;
     ok($t->idle(), 'none left');
 }
 
-# workers killed under load: both of them, so that max_conns is used up twice
+# workers are killed under load: max_conns is used up twice
 
 for my $round (1 .. 2) {
     my @s = hanging(2, '/limited/', 'stall');
@@ -124,7 +124,7 @@ for my $round (1 .. 2) {
     close $_ for @s;
 
     wait_for(sub { $t->active_workers() == $t->{workers} });
-    ok($t->idle(), "round $round: killed workers' requests are taken back");
+    ok($t->idle(), "round $round: killed workers' requests are no longer counted");
 
     is(($t->load())[2], 0, "round $round: in nginx's own count as well");
     is($t->post('/limited/', $body)->{status}, 200, "round $round: room");
@@ -132,14 +132,14 @@ for my $round (1 .. 2) {
        "round $round: room without a body");
 }
 
-# a worker that is killed while another goes on
+# a worker is killed while another one continues
 
 {
     my @s = hanging(8, '/', 'wait go');
     my ($victim) = $t->active_workers();
     $t->kill_worker($victim);
 
-    # those of the others stay counted, and are served
+    # requests of the other one stay counted, and are served
 
     my $left;
 
@@ -148,7 +148,7 @@ for my $round (1 .. 2) {
         return active() == 8 - $left;
     });
 
-    is(active(), 8 - $left, "$left of 8 gone with their worker");
+    is(active(), 8 - $left, "$left of 8 ended with their worker");
 
     $t->step('go');
     my $ok = grep { $t->finish($_)->{status} == 200 } @s;
@@ -156,7 +156,7 @@ for my $round (1 .. 2) {
     ok($t->idle(), 'all done');
 }
 
-# a reload: old workers go on, are counted, and may be killed
+# a reload: old workers continue, are counted, and can be killed
 
 {
     my @s = hanging(4, '/', 'wait old');
@@ -168,7 +168,7 @@ for my $round (1 .. 2) {
     my @young = hanging(3, '/', 'wait young', 4);
     is(active(), 7, 'old and new together');
 
-    # the exiting ones have no successors: others take their rows
+    # exiting workers are not replaced: others sweep their rows
 
     $t->kill_worker($_) for grep { -d "/proc/$_" } @old;
     ok(wait_for(sub { active() == 3 }), 'an exiting worker was killed');
@@ -179,7 +179,7 @@ for my $round (1 .. 2) {
     ok($t->idle(), 'none left');
 }
 
-# a worker that has run out of files can ask nobody who is alive
+# a worker without free descriptors cannot check which processes are alive
 
 {
     my @s = hanging(8, '/', 'wait files');
@@ -188,7 +188,7 @@ for my $round (1 .. 2) {
 
     system 'prlimit', '--pid', $_, '--nofile=1:8192' for @pids;
 
-    # nothing is to happen: it takes two rounds of the sweep to see that
+    # nothing may happen: wait for two rounds of the sweep
 
     select(undef, undef, undef, 2.2);
 
@@ -202,7 +202,7 @@ for my $round (1 .. 2) {
     ok($t->idle(), 'out of files: none left');
 }
 
-# forced shutdown: the pool may go before the peer is freed
+# forced shutdown: the pool can be freed before the peer
 
 {
     $t->{vars}{SHUTDOWN} = '1ms';
@@ -220,7 +220,7 @@ for my $round (1 .. 2) {
     close $_ for @s;
     $t->step("f$_") for 1 .. 9;
 
-    # a worker told to exit at once
+    # a worker that must exit at once
 
     @s = hanging(4, '/', 'stall');
     my ($pid) = $t->active_workers();

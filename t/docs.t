@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 
-# The documentation: links work, every directive, variable, metric and reason of
+# The documentation: links work; every directive, variable, metric and reason in
 # the source is described, and every described one exists.
 
 use strict;
@@ -28,7 +28,7 @@ my @files = map { "$root/$_" }
 
 plan(skip_all => 'no documentation here') unless @files;
 
-# a heading's name in links, as on the web
+# the anchor of a heading, as on the web
 
 sub anchors {
     my ($text) = @_;
@@ -66,8 +66,8 @@ for my $file (@files) {
     unlike($text, qr/[ \t]+\n/, "$name: no spaces at the ends of lines");
 }
 
-# --- words: each term of the glossary is explained there and linked where a page
-# uses it first, and one thing has one name
+# --- terms: the glossary explains each, a page links it at its first use, and
+# each thing has one name
 
 my $glossary = slurp("$root/docs/glossary.md");
 my %term;
@@ -88,7 +88,7 @@ for my $file (grep { m{^\Q$root\E/(?:README\.md$|docs/|examples/[^/]+/README\.md
     my $text = prose($file);
     my $name = $file =~ s{^\Q$root\E/}{}r;
 
-    # "peer" and "replica" are words of names, of other projects and of inside
+    # "peer" and "replica" are for names, other projects and internals
 
     unlike($text, qr/\b(?:peer|replica)s?\b/i, "$name: servers and engines")
         unless $name =~ m{^docs/(?:glossary|design|contributing)\.md$};
@@ -108,8 +108,8 @@ for my $file (grep { m{^\Q$root\E/(?:README\.md$|docs/|examples/[^/]+/README\.md
     is(join(' ', @bad), '', "$name: terms are linked where they are used first");
 }
 
-# the page of the status: the glossary has its words as it explains them, and
-# there is none that is not explained
+# the status page: the glossary has its terms with the same explanations, and
+# all of them
 
 {
     my $page = "$root/ngx_http_kvroute_module/status/page";
@@ -127,13 +127,13 @@ for my $file (grep { m{^\Q$root\E/(?:README\.md$|docs/|examples/[^/]+/README\.md
                  $shown =~ /\$\{name\}: (\w+)`/g,
                  $shown =~ /<th\b[^>]*>([^<]+)</g);
 
-    ok(@shown > 40, 'they are found');
+    ok(@shown > 40, 'the terms are found');
     is(join(' ', grep { !$said{$_} && $_ ne 'time' } @shown), '',
        'each word of the page is explained');
 }
 
-# a page without code, headings and links, but for marks where the glossary is
-# linked
+# a page without code, headings and links, but with marks for links to the
+# glossary
 
 sub prose {
     my $text = slurp($_[0]);
@@ -148,7 +148,7 @@ sub prose {
     return $text;
 }
 
-# --- the source and the documentation say the same
+# --- the source and the documentation agree
 
 my $src = join '', map { slurp($_) } grep { !/_conf_old\.c$/ }
           glob "$root/ngx_http_kvroute*_module/{*,*/*,core/*/*}.c";
@@ -162,8 +162,7 @@ my %directive = map { $_ => 1 } map { slurp($_) =~ /ngx_string\("(kvroute\w*)"\)
 
 ok(keys %variable > 5 && keys %directive > 5, 'both are found');
 
-# in nginx.org's form: the contexts are those of the code, in any table of
-# commands that there is
+# in nginx.org's form: contexts are those in the code, in any table of commands
 
 my %commands = map { slurp($_) =~
                      /ngx_string\("(kvroute\w*)"\),\s+(NGX_\w+(?:\s*\|\s*NGX_\w+)*)/g }
@@ -178,7 +177,7 @@ sub context {
 }
 
 is(join(' ', sort keys %commands), join(' ', sort keys %directive),
-   'the tables of commands are read');
+   'the tables of commands have all directives');
 
 for (sort keys %directive) {
     my ($text) = $directives =~ /^## \Q$_\E\n(.*?)(?=^## |\z)/ms;
@@ -194,16 +193,15 @@ for (sort keys %directive) {
          "$_: default");
 }
 
-# few of them
+# a limit for their number
 
 my ($count, $params) = `$root/t/directives` =~ /^(\d+) directives, (\d+) parameters/;
 
 cmp_ok($count, '<=', 22, 'directives');
 cmp_ok($params, '<=', 55, 'parameters');
-is($count, keys %directive, 'as many directives as t/directives says');
+is($count, keys %directive, 't/directives counts all directives');
 
-# parameters: the code's are all described, where their directive is or with
-# the policies
+# parameters: all are described with their directive or with the policies
 
 my $described = $directives . slurp("$root/docs/policies.md")
                 . slurp("$root/docs/queue.md") . slurp("$root/docs/engines.md");
@@ -220,7 +218,7 @@ ok($directive{$_}, "$_ exists") for $directives =~ /^## (kvroute\w*)$/mg;
 like($variables, qr/^\| `\$\Q$_\E`/m, "\$$_ is described") for sort keys %variable;
 ok($variable{$_}, "\$$_ exists") for $variables =~ /^\| `\$(kvroute_\w+)`/mg;
 
-# metrics in examples and documentation; some rows are of models and of tenants
+# metrics in examples and documentation; some are by model and by tenant
 
 my %metric = map { $_ => 1 } $src =~ s/conf_removed\("\w+"\)//gr =~ /"(kvroute_\w+)["{]/g,
              map { ("kvroute_model$_", "kvroute_tenant$_") }
@@ -238,7 +236,7 @@ is(join(' ', grep { !$directive{$_} && !$variable{$_} && !/_$/
                     && $catalog !~ /`\Q$_\E`/ } sort keys %metric),
    '', 'docs/status.md has all metrics');
 
-# words that are commonly misspelled, where aspell is
+# misspelled words, if aspell is installed
 
 SKIP: {
     my ($aspell) = grep { -x } map { "$_/aspell" } split /:/, $ENV{PATH};

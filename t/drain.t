@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# What keeps requests from a peer under every policy: a cap on pending work,
-# max_conns, draining, slow start, down; and the control API.
+# Conditions that keep requests from a peer under every policy: a cap on pending
+# work, max_conns, draining, slow start, down; and the control API.
 
 use lib 't/lib';
 use Kvroute;
@@ -13,7 +13,7 @@ $t->{vars}{$_} = '' for qw(EXTRA FLAG);
 
 my @policies = qw(kv_cache least_request round_robin random sticky);
 
-# each policy with upstreams of its own, and the off switch
+# each policy with its own upstreams, and the switch "off"
 
 my $locations = '';
 
@@ -78,7 +78,7 @@ sub act { return $t->post("/api/$_[0]?peer=" . address($_[1]), '') }
 
 for my $p (@policies) {
 
-    # over its cap a peer gets nothing as long as there are others
+    # a peer above its cap gets no request while there are others
 
     my $end = $t->hold(1, "/cap/$p/", fresh(9000));
     my ($full) = grep { $t->peer("cap_$p", $t->{vars}{$_})->{pending} > 8192 }
@@ -87,7 +87,7 @@ for my $p (@policies) {
 
     ok($full && !$t->tally(@to)->{$full}, "$p: max_pending is kept");
 
-    # all are: then none is, and nobody is refused
+    # all are above it: then the cap does not count, and no request is rejected
 
     my $more = $t->hold(2, "/cap/$p/", [ fresh(9000), fresh(9000) ]);
     my @full = grep { $t->peer("cap_$p", $t->{vars}{$_})->{pending} > 8192 }
@@ -95,12 +95,12 @@ for my $p (@policies) {
     is(scalar(@full), 3, "$p: all are full");
 
     my $r = $t->post("/cap/$p/?n=full$p", fresh());
-    is($r->{status}, 200, "$p: served all the same");
+    is($r->{status}, 200, "$p: served anyway");
     is($t->receipt("full$p")->{reason}, 'full', "$p: full, the reason");
 
     $_->() for $end, $more;
 
-    # max_conns, and one that is down
+    # max_conns, and a server that is down
 
     $end = $t->hold(3, "/conns/$p/", [ map { fresh() } 1 .. 3 ]);
     @full = grep { $t->peer("conns_$p", $t->{vars}{$_})->{active} == 1 }
@@ -112,7 +112,7 @@ for my $p (@policies) {
     is($t->post("/conns/$p/", fresh())->{status}, 200, "$p: room again");
 }
 
-# with a policy that does not know prompts too: off
+# also with a policy that ignores prompts: off
 
 {
     my $end = $t->hold(3, '/conns/off/', [ map { fresh() } 1 .. 3 ]);
@@ -120,8 +120,8 @@ for my $p (@policies) {
     $end->();
 }
 
-# slow_start: what appears gets one decision in 16 at first, not all of them.
-# A zone's first seconds are the start of all its peers, so those must be over.
+# slow_start: a new peer gets one decision in 16 at first.  A zone's first
+# seconds are the start of all its peers, so these must be over.
 
 {
     my $one = fresh();
@@ -143,7 +143,7 @@ for my $p (@policies) {
         cmp_ok($new, '<', 30, "$p: a new peer is not flooded");
     }
 
-    # a beginning that all prompts share floods nobody either
+    # a prefix that all prompts share floods no new peer either
 
     my $system = text(600, 7);
 
@@ -153,9 +153,9 @@ for my $p (@policies) {
     # 9 expected, and 50 would be its share; 34 or more: once in 10^10
 
     cmp_ok($t->tally(@shared)->{B2} // 0, '<', 34,
-           'kv_cache: nor by a beginning that all share');
+           'kv_cache: nor by a shared prefix');
 
-    # what it holds it is given, whatever the hour
+    # it gets prompts that it has cached at any time
 
     my $known = fresh(6000);
     my $first;
@@ -166,16 +166,16 @@ for my $p (@policies) {
     }
 
     my @to = map { $t->to('/slow/kv_cache/', $known) } 1 .. 4;
-    is("@to", 'B2 B2 B2 B2', 'kv_cache: gets what it holds');
+    is("@to", 'B2 B2 B2 B2', 'kv_cache: gets prompts that it has cached');
 }
 
-# the same for one that was given up and is back
+# the same for a server that was marked failed and recovered
 
 {
     my @to = map { $t->alone('/back/', fresh()) } 1 .. 9;
     is($t->tally(@to)->{B1}, 3, 'a fleet that starts together is not slow');
 
-    # a kept connection that is closed is forgiven, and the try goes elsewhere
+    # a closed kept connection is no failure, and the retry goes elsewhere
 
     my $given_up = sub { $t->peer('back', $t->{vars}{B1})->{unavail} };
 
@@ -184,24 +184,24 @@ for my $p (@policies) {
         $t->post('/back/', fresh(), headers => { 'X-B1' => 'close' });
     }
 
-    is($given_up->(), 1, 'given up');
+    is($given_up->(), 1, 'marked failed');
 
     @to = map { $t->to('/twin/', fresh()) } 1 .. 30;
     cmp_ok($t->tally(@to)->{B1}, '>', 6,
-           'another upstream has not given it up');
+           'not marked failed in another upstream');
 
     ok(wait_for(sub { $t->peer('back', $t->{vars}{B1})->{state} eq 'up' }),
-       'its time is over');
+       'fail_timeout is over');
 
     @to = map { $t->to('/back/', fresh()) } 1 .. 120;
     cmp_ok($t->tally(@to)->{B1} // 0, '<', 30, 'it is warmed up');
 
     @to = map { $t->to('/twin/', fresh()) } 1 .. 30;
     cmp_ok($t->tally(@to)->{B1}, '>', 6,
-           'by the other upstream it need not be');
+           'the other upstream does not warm it up');
 }
 
-# and for one that was drained, down or taken out, and is put back
+# also for a server that was drained, down or removed, and returns
 
 {
     my @to = map { $t->to('/again/', fresh()) } 1 .. 60;
@@ -214,7 +214,7 @@ for my $p (@policies) {
     $t->reload();
 
     @to = map { $t->to('/again/', fresh()) } 1 .. 20;
-    ok(!$t->tally(@to)->{B1} && !$t->tally(@to)->{B2}, 'down, and taken out');
+    ok(!$t->tally(@to)->{B1} && !$t->tally(@to)->{B2}, 'down, and removed');
 
     $t->{vars}{FLAG} = '';
     $t->{vars}{PUT} = $put;
@@ -224,8 +224,8 @@ for my $p (@policies) {
     # of 200 12.5 each, and 50 would be a share; 40 or more: once in 10^10
 
     @to = map { $t->to('/again/', fresh()) } 1 .. 200;
-    cmp_ok($t->tally(@to)->{B1} // 0, '<', 40, 'down no more: warmed up');
-    cmp_ok($t->tally(@to)->{B2} // 0, '<', 40, 'put back: warmed up');
+    cmp_ok($t->tally(@to)->{B1} // 0, '<', 40, 'no longer down: warmed up');
+    cmp_ok($t->tally(@to)->{B2} // 0, '<', 40, 'added again: warmed up');
 
     @to = map { $t->to('/twin/', fresh()) } 1 .. 30;
     cmp_ok($t->tally(@to)->{B0}, '>', 6, 'not drained yet');
@@ -234,7 +234,7 @@ for my $p (@policies) {
     act('undrain', 'B0');
 
     @to = map { $t->to('/twin/', fresh()) } 1 .. 120;
-    cmp_ok($t->tally(@to)->{B0} // 0, '<', 30, 'drained no more: warmed up');
+    cmp_ok($t->tally(@to)->{B0} // 0, '<', 30, 'no longer drained: warmed up');
     cmp_ok($t->tally(@to)->{$_}, '>', 20, "$_ stays as warm as it was")
         for qw(B1 B2);
 
@@ -255,7 +255,7 @@ for my $p (@policies) {
 
     is(act('drain', 'B1')->{status}, 200, 'drained');
     is($t->peer('drain_off', $t->{vars}{B1})->{state}, 'draining',
-       'the status says so');
+       'the status: draining');
 
     for my $p (@policies, 'off') {
         my @to = map { $t->to("/drain/$p/", fresh()) } 1 .. 10;
@@ -266,19 +266,19 @@ for my $p (@policies) {
         ok(!$t->tally(@to)->{B1}, "$p: nor without a body");
     }
 
-    # what it holds is still asked of it
+    # it still gets prompts that it has cached
 
     my @to = map { $t->to('/drain/kv_cache/', $_) } @{$known{kv_cache}};
-    is("@to", "@{$home{kv_cache}}", 'kv_cache: but what it holds');
+    is("@to", "@{$home{kv_cache}}", 'kv_cache: prompts that it has cached');
 
-    # all are: better one of them than none, or a backup
+    # if all are draining, they are better than none or a backup
 
     act('drain', $_) for qw(B0 B2);
     @to = map { $t->to("/drain/$_/", fresh()) } @policies, 'off';
-    ok(!grep({ !/^B[012]$/ } @to), 'all are draining: served all the same')
+    ok(!grep({ !/^B[012]$/ } @to), 'all are draining: served anyway')
         or diag("@to");
 
-    # it is kept over a reload, and may be said twice
+    # it is kept over a reload, and can be repeated
 
     $t->reload();
     is($t->peer('drain_off', $t->{vars}{B1})->{state}, 'draining', 'kept');
@@ -291,7 +291,7 @@ for my $p (@policies) {
     is($t->tally(@all)->{B1}, 3, 'undrained: has its share');
 }
 
-# one being drained is better than none, at the second try and at the first
+# a draining server is better than none, for a retry and for a first try
 
 {
     act('drain', 'B0');
@@ -300,9 +300,9 @@ for my $p (@policies) {
 
     is($t->from($t->post('/last/off/', fresh(), headers => \%close)), 'B0',
        'off: the other one has failed just now');
-    is($t->peer('last', $t->{vars}{B1})->{state}, 'unavail', 'given up');
-    is($t->to('/last/off/', fresh()), 'B0', 'off: the other one is given up');
-    is($t->from($t->get('/last/')), 'B0', 'nor is a body needed for it');
+    is($t->peer('last', $t->{vars}{B1})->{state}, 'unavail', 'marked failed');
+    is($t->to('/last/off/', fresh()), 'B0', 'off: the other one is marked failed');
+    is($t->from($t->get('/last/')), 'B0', 'without a body too');
     is($t->to('/last/', fresh()), 'B0', 'least_request: the same');
 
     act('undrain', 'B0');
@@ -322,7 +322,7 @@ for my $p (@policies) {
     is($t->get("/api/drain?peer=" . address('B1'))->{status}, 405,
        'API: not by GET');
     is($t->peer('drain_off', $t->{vars}{B1})->{state}, 'up',
-       'API: which does nothing');
+       'API: unchanged');
 
     is($t->post('/api/drain', '')->{status}, 400, 'API: no peer');
     is($t->post('/api/drain?peer=', '')->{status}, 400, 'API: an empty one');
@@ -337,12 +337,12 @@ for my $p (@policies) {
     is($t->post("/api/drain?peer=$escaped", '')->{status}, 200,
        'API: an escaped address');
     is($t->peer('drain_off', $t->{vars}{B1})->{state}, 'draining',
-       'API: is understood');
+       'API: the action is done');
     act('undrain', 'B1');
     is($t->post("/api/drain?peer=" . 'x' x 3000, '')->{status}, 404,
        'API: a long one');
 }
 
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 $t->done();

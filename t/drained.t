@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# A drained server gets empty although all prompts share a prefix: a prefix that
-# other servers have cached too keeps no prompt there, and after timeout=
-# nothing does.
+# A drained server gets empty although all prompts share a prefix: it gets no
+# prompt for a prefix that other servers have cached too, and after timeout=
+# none at all.
 
 use Digest::SHA qw(sha512);
 use MIME::Base64;
@@ -12,8 +12,8 @@ use Kvroute;
 
 my $t = Kvroute->new();
 
-# Sessions are counted by the bits that their keys set.  With a key of its own
-# the zone hashes them alike in each run, and no two to one bit.
+# Sessions are counted by the bits that their keys set.  With a fixed key the
+# zone hashes them alike in each run, and no two to one bit.
 
 Kvroute::write_file("$t->{dir}/key",
                     encode_base64(join '', map { sha512("drained$_") } 0 .. 2));
@@ -54,7 +54,7 @@ sub act {
 
 sub drained { return $t->peer('kv', $t->{vars}{$_[0]}) }
 
-# a conversation: what has been said so far, and one turn more
+# a conversation: the text so far, and one more turn
 
 sub turn {
     my ($said, %headers) = @_;
@@ -78,7 +78,7 @@ sub session {
 }
 
 
-# all hold the system prompt, and B1 has conversations
+# all have the system prompt cached, and B1 has conversations
 
 turn(talk(1), 'X-Pin' => address("B$_")) for 0 .. 3;
 
@@ -86,35 +86,35 @@ my @talks = map { talk(1) } 1 .. 3;
 
 for my $said (@talks) {
     turn($said, 'X-Pin' => address('B1')) for 1 .. 3;
-    is(turn($said), 'B1', 'a conversation is at home at B1');
+    is(turn($said), 'B1', 'a conversation stays at B1');
 }
 
 session('mine', 'X-Pin' => address('B1'));
 is(session('mine'), 'B1', 'a session is bound to B1');
 
-# a system prompt that B1 alone has, and that many ask for
+# a system prompt that only B1 has, and that many requests use
 
 turn(talk(2), 'X-Pin' => address('B1')) for 1 .. 5;
 
-is(act('drain', 'B1', '&timeout=soon')->{status}, 400, 'timeout=: no time');
-is(drained('B1')->{state}, 'up', 'which does nothing');
+is(act('drain', 'B1', '&timeout=soon')->{status}, 400, 'timeout=: invalid');
+is(drained('B1')->{state}, 'up', 'it is not drained');
 is(act('undrain', 'B1', '&timeout=1m')->{status}, 400,
-   'nor has what knows no timeout one');
+   'undrain takes no timeout');
 is(act('drain', 'B1', '&timeout=1h')->{status}, 200, 'drained, for an hour');
 
 my $p = drained('B1');
 is($p->{state}, 'draining', 'its state');
-is($p->{drain}{requests}, 0, 'nothing since');
+is($p->{drain}{requests}, 0, 'no requests since then');
 is($p->{drain}{sessions}, 0, 'no session');
-cmp_ok($p->{drain}{left}, '>', 3000, 'time that is left');
+cmp_ok($p->{drain}{left}, '>', 3000, 'the time left');
 
 # new sessions go elsewhere, all of them; conversations stay
 
 my @new = map { turn(talk(1)) } 1 .. 40;
-is($t->tally(@new)->{B1} // 0, 0, 'no new session, though it holds the half');
+is($t->tally(@new)->{B1} // 0, 0, 'no new session, though it has half of the prompt');
 
 @new = map { turn(talk(2)) } 1 .. 5;
-is($t->tally(@new)->{B1} // 0, 0, 'nor one by what it alone holds for many');
+is($t->tally(@new)->{B1} // 0, 0, 'nor for a prefix that only it has for many');
 
 my @to = map { turn($_) } @talks, @talks;
 is("@to", join(' ', ('B1') x 6), 'conversations stay');
@@ -124,32 +124,32 @@ is(session('mine'), 'B1', 'a bound session stays');
 is($t->tally(@new)->{B1} // 0, 0, 'new ones go elsewhere');
 
 $p = drained('B1');
-is($p->{drain}{requests}, 7, 'what it was given since');
-is($p->{drain}{sessions}, 4, 'of so many sessions');
-is($p->{state}, 'draining', 'sessions may come back');
+is($p->{drain}{requests}, 7, 'requests since then');
+is($p->{drain}{sessions}, 4, 'their sessions');
+is($p->{state}, 'draining', 'sessions can still return');
 
 my $labels = qq(upstream="kv",peer="@{[ address('B1') ]}");
 my $m = $t->get('/kvroute/metrics')->{body};
 like($m, qr/^kvroute_peer_drain_requests\{\Q$labels\E\} 7$/m, 'the metric');
-like($m, qr/^kvroute_peer_drain_sessions\{\Q$labels\E\} 4$/m, 'of sessions');
+like($m, qr/^kvroute_peer_drain_sessions\{\Q$labels\E\} 4$/m, 'the metric of sessions');
 unlike($m, qr/^kvroute_peer_drain_requests\{[^}]*\Q:$t->{vars}{B0}\E/m,
        'no series of others');
 
-# a reload keeps all of that
+# a reload keeps all this
 
 $t->reload();
 is(drained('B1')->{drain}{requests}, 7, 'kept over a reload');
 cmp_ok(drained('B1')->{drain}{left}, '>', 3000, 'and its time');
 
-# what runs is waited for; then it is empty
+# running requests end first; then the server is empty
 
 my $end = $t->hold(1, '/', chat($talks[0]));
 my ($held) = grep { drained($_)->{active} } qw(B0 B1 B2 B3);
 is($held, 'B1', 'a request runs');
 
-is(act('drain', 'B1', '&timeout=10ms')->{status}, 200, 'no more time');
-ok(wait_for(sub { drained('B1')->{drain}{left} == 0 }), 'it is over');
-is(drained('B1')->{state}, 'draining', 'but one runs');
+is(act('drain', 'B1', '&timeout=10ms')->{status}, 200, 'the timeout is over');
+ok(wait_for(sub { drained('B1')->{drain}{left} == 0 }), 'no time is left');
+is(drained('B1')->{state}, 'draining', 'but a request runs');
 
 @to = map { turn($_) } @talks;
 is($t->tally(@to)->{B1} // 0, 0, 'conversations go elsewhere');
@@ -161,7 +161,8 @@ ok(wait_for(sub { $t->log() =~ /\[notice\].*is drained/ }), 'the log says so');
 like($t->get('/kvroute/metrics')->{body},
      qr/^kvroute_peer_state\{\Q$labels\E,state="drained"\} 1$/m, 'the metric');
 
-# all are: as if none were; but rather one with time left
+# all are drained: then none counts as drained, but one with time left comes
+# first
 
 act('drain', $_) for qw(B0 B2);
 @to = map { turn(talk(3)) } 1 .. 8;
@@ -169,24 +170,24 @@ is($t->tally(@to)->{B3}, 8, 'the last one that is not drained');
 
 act('drain', 'B3');
 @to = map { turn(talk(3 + $_)) } 1 .. 12;
-is($t->tally(@to)->{B1} // 0, 0, 'not where time is over');
+is($t->tally(@to)->{B1} // 0, 0, 'not the one whose timeout is over');
 is(scalar(grep { $t->tally(@to)->{$_} } qw(B0 B2 B3)), 3, 'all of the others');
 
 act('drain', $_, '&timeout=10ms') for qw(B0 B2 B3);
 ok(wait_for(sub { !grep { drained($_)->{drain}{left} } qw(B0 B2 B3) }),
-   'all are over');
+   'all timeouts are over');
 @to = map { turn(talk(20 + $_)) } 1 .. 12;
 is(scalar(grep { $t->tally(@to)->{$_} } qw(B0 B1 B2 B3)), 4, 'all are used');
 
-# back again
+# undrained
 
 act('undrain', $_) for qw(B0 B1 B2 B3);
 is(drained('B1')->{state}, 'up', 'undrained');
-ok(!drained('B1')->{drain}, 'and nothing said of it');
+ok(!drained('B1')->{drain}, 'and no "drain" in the status');
 
 act('drain', 'B1');
 $p = drained('B1');
-is("$p->{drain}{requests} $p->{drain}{sessions}", '0 0', 'counted anew');
-ok(!exists $p->{drain}{left}, 'without an end');
+is("$p->{drain}{requests} $p->{drain}{sessions}", '0 0', 'counted from 0');
+ok(!exists $p->{drain}{left}, 'without a timeout');
 
 $t->done();

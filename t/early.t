@@ -11,9 +11,10 @@ my $t = Kvroute->new();
 my $dead = IO::Socket::UNIX->new(Local => "$t->{dir}/dead.sock",
                                  Type => IO::Socket::SOCK_STREAM());
 
-# They answer with their name and what the headers told.  X-B0 and X-B1 say to
-# close: at once, or when a file is there; or to wait for a file; or to send the
-# request on, to fail, or to answer with a document that includes another one.
+# The servers answer with their name and the values of our headers.  X-B0 and
+# X-B1 tell them to close the connection, at once or when a file exists; to wait
+# for a file; to redirect the request; to fail; or to answer with a document
+# that includes another one.
 
 for my $name (qw(B0 B1)) {
     my $dir = $t->{dir};
@@ -48,7 +49,7 @@ for my $name (qw(B0 B1)) {
     });
 }
 
-# asked by a subrequest, in the phase before
+# a subrequest asks, in an earlier phase
 
 $t->version();
 $t->{vars}{AUTH} = $t->{version} =~ /http_auth_request_module/
@@ -183,7 +184,7 @@ sub ask {
     return $t->post($uri, delete $arg{body} // chat(text(2000, ++$n)), %arg);
 }
 
-# what a server was told; name is its own
+# what a server received in the headers; name is its own
 
 sub told {
     my ($r) = @_;
@@ -192,11 +193,11 @@ sub told {
     return { name => $name // '', map { split /=/, $_, 2 } @rest };
 }
 
-# requests at servers, and places held there
+# requests at servers, and reserved places
 
 sub counted { return ($t->load())[0] }
 
-# a line of the log, which is written a moment after the answer
+# a line of the log, which is written shortly after the answer
 
 sub logged {
     my ($re) = @_;
@@ -207,7 +208,7 @@ my ($b0, $b1) = map { "127.0.0.1:$t->{vars}{$_}" } qw(B0 B1);
 my %address = (B0 => $b0, B1 => $b1);
 
 
-# --- headers say where it goes
+# --- headers name the server
 
 my ($wrong, $late) = (0, 0);
 
@@ -222,8 +223,8 @@ for (1 .. 20) {
 }
 
 ok(!$wrong, 'headers name the server that gets them');
-ok(!$late, 'without a variable in the headers nothing is decided early');
-ok(logged(qr{^/late/\S+ 200 \S+ \S+ \w+ -$}m), 'and the log says so');
+ok(!$late, 'without a variable in the headers there is no early decision');
+ok(logged(qr{^/late/\S+ 200 \S+ \S+ \w+ -$}m), 'the log has none');
 
 my $long = chat(text(8000, 4711));
 
@@ -231,14 +232,14 @@ told(ask('/v1/chat/completions', body => $long));
 
 my $h = told(ask('/v1/chat/completions', body => $long));
 
-cmp_ok($h->{matched} // 0, '>', 7000, 'and what it holds of the prompt');
+cmp_ok($h->{matched} // 0, '>', 7000, 'and its cached bytes of the prompt');
 is($h->{model}, 'm', 'and the model');
-is($h->{reason}, 'affinity', 'and why');
+is($h->{reason}, 'affinity', 'and the reason');
 
 my %turns;
 $turns{told(ask('/turns/v1/chat/completions'))->{name}}++ for 1 .. 12;
 
-is_deeply(\%turns, { B0 => 8, B1 => 4 }, 'each turn is taken once');
+is_deeply(\%turns, { B0 => 8, B1 => 4 }, 'each turn is used once');
 
 my @same = map {
     told(ask('/sessions/v1/chat/completions',
@@ -247,27 +248,27 @@ my @same = map {
 
 is(scalar(grep { $_->{name} eq $same[0]{name}
                  && $_->{peer} eq $address{$_->{name}} } @same), 6,
-   'a session stays, and headers say so');
+   'a session stays, also in the headers');
 
 is(told(ask('/one/v1/chat/completions'))->{peer}, $b1,
    'a single server is named as well');
 is(told(ask('/named/v1/chat/completions',
             headers => { 'X-Pool' => 'one' }))->{peer}, $b1,
-   'the upstream may be a variable');
+   'the upstream can be a variable');
 
 $h = told(ask('/v1/chat/completions', pieces => 700));
-is($h->{peer}, $address{$h->{name}}, 'a body in pieces is waited for');
+is($h->{peer}, $address{$h->{name}}, 'a body in pieces is read completely');
 
 $h = told(ask('/v1/chat/completions', body => chat(text(200000, 5))));
-is($h->{peer}, $address{$h->{name}}, 'it may be in a file');
+is($h->{peer}, $address{$h->{name}}, 'the body can be in a file');
 
-# what nginx decides is not known before
+# nginx's own decisions are not known early
 
-is(told($t->get('/v1/models'))->{peer}, undef, 'no body: nothing is said');
+is(told($t->get('/v1/models'))->{peer}, undef, 'no body: no header');
 is(told(ask('/bypass/v1/chat/completions'))->{peer}, undef,
-   'bypassed: nothing is said');
+   'bypassed: no header');
 
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 
 # --- a queue
@@ -291,10 +292,10 @@ $t->step('go');
 
 for my $s (@held, $waits) {
     $h = told($t->finish($s));
-    is($h->{peer}, $address{$h->{name}}, 'is told where it goes');
+    is($h->{peer}, $address{$h->{name}}, 'its header names the server');
 }
 
-ok($t->idle(), 'nothing is held of the queue');
+ok($t->idle(), 'no reservation of the queue is left');
 
 # a server that is listed twice has the connections of both
 
@@ -307,18 +308,18 @@ ok(wait_for(sub { ($t->load())[2] == 3 }), 'listed twice: all are in use');
 is(ask('/twice/v1/chat/completions')->{status}, 502, 'listed twice: full');
 $t->step('both');
 is(told($t->finish($_))->{name}, 'B0', 'listed twice: served') for @held;
-ok($t->idle(), 'listed twice: nothing is held');
+ok($t->idle(), 'listed twice: no reservation is left');
 
 
-# --- tries
+# --- retries
 
 $h = told(ask('/dying/v1/chat/completions'));
-is($h->{name}, 'B1', 'another one answers');
-like($h->{peer}, qr/dead.sock/, 'headers were made for the first');
+is($h->{name}, 'B1', 'another server answers');
+like($h->{peer}, qr/dead.sock/, 'the headers name the first one');
 
 $h = told(ask('/spare/v1/chat/completions'));
-is($h->{peer}, $b1, 'a backup server is decided on early');
-is($h->{early}, 'kept', 'and taken');
+is($h->{peer}, $b1, 'an early decision can be a backup server');
+is($h->{early}, 'kept', 'and is kept');
 ok(logged(qr{^/spare/\S+ 200 $b1 $b1 \w+ kept$}m), 'and logged');
 
 my @retried = map {
@@ -338,14 +339,14 @@ wait_for(sub {
 });
 
 is(scalar(grep { m{ 200 $b1 $b0, $b1 retry moved$} } @log), 3,
-   'which is said of these, by variable and reason');
-is(scalar(grep { m{ 200 $b1 $b1 pinned kept$} } @log), 3, 'and of no others');
+   'these have the variable and the reason');
+is(scalar(grep { m{ 200 $b1 $b1 pinned kept$} } @log), 3, 'no others have them');
 
-is(ask('/out/v1/chat/completions')->{status}, 502, 'nobody to be had: as ever');
-ok(logged(qr{^/out/\S+ 502 - out - -$}m), 'nothing was decided');
+is(ask('/out/v1/chat/completions')->{status}, 502, 'no usable server: 502');
+ok(logged(qr{^/out/\S+ 502 - out - -$}m), 'no decision');
 
 
-# --- a request that waits for a cache holds no place
+# --- a request that waits for a cache has no reservation
 
 my $path = '/held/v1/chat/completions';
 
@@ -363,12 +364,12 @@ ok(wait_for(sub { -e "$t->{dir}/cached.came" }), 'the first is at a server');
 my $second = held($b1);
 
 $t->step('cached');
-like($t->finish($first)->{body}, qr/^B0/, 'the first is answered');
+like($t->finish($first)->{body}, qr/^B0/, 'the first one is answered');
 like($t->finish($second)->{body}, qr/^B0/, 'the second by the cache');
-ok($t->idle(), 'and nothing is held');
+ok($t->idle(), 'no reservation is left');
 
 
-# --- a server without a slot is known by its place, in its list
+# --- a server without a slot is identified by its index in the list
 
 $path = '/nobody/v1/chat/completions';
 
@@ -389,24 +390,25 @@ is("$h->{name} $h->{peer}", "B0 $b0", 'and the other one');
 $h = told(ask('/refused/v1/chat/completions'));
 is($h->{peer}, $address{$h->{name}}, 'after a redirect the new location decides');
 is(told(ask('/page/v1/chat/completions'))->{peer}, $b1,
-   'and the new one decides anew');
+   'and the new location decides again');
 
-# a name that is not found leaves the location after a place is reserved
+# a request leaves the location after a place was reserved, because of an
+# unknown name
 
 my $left = $t->start('POST /nowhere/one/v1/chat/completions',
                      chat(text(2000, ++$n)),
                      headers => { map { $_ => 'wait left' } qw(X-B0 X-B1) });
 
-ok(wait_for(sub { -e "$t->{dir}/left.came" }), 'one has left its location');
-is(counted(), 1, 'what was reserved there is given back');
+ok(wait_for(sub { -e "$t->{dir}/left.came" }), 'a request has left its location');
+is(counted(), 1, 'its reservation is released');
 $t->step('left');
 
 $h = told($t->finish($left));
-is("$h->{name} $h->{peer}", "B1 $b1", 'it was decided anew');
+is("$h->{name} $h->{peer}", "B1 $b1", 'decided again');
 close $left;
 
-# it leaves the first server's answer, or is a part of it: nothing of the first
-# decision is counted while the second one's server is at work
+# a second request follows the first server's answer, or is part of it: the
+# first decision must not be counted while the second server works
 
 for my $case ([ '/sent/', 'accel_uri', 'X-Accel-Redirect' ],
               [ '/sent/', 'accel_named', 'X-Accel-Redirect to a named location' ],
@@ -417,47 +419,47 @@ for my $case ([ '/sent/', 'accel_uri', 'X-Accel-Redirect' ],
     my $s = $t->start("POST ${uri}v1/chat/completions", chat(text(2000, ++$n)),
                       headers => { 'X-Pin' => $b0, 'X-B0' => $do, 'X-B1' => "wait $do" });
 
-    ok(wait_for(sub { -e "$t->{dir}/$do.came" }), "$what: one is at the second server");
-    is_deeply([($t->load())[0, 2]], [1, 1], "$what: and counted there only");
+    ok(wait_for(sub { -e "$t->{dir}/$do.came" }), "$what: a request is at the second server");
+    is_deeply([($t->load())[0, 2]], [1, 1], "$what: and counted only there");
     $t->step($do);
 
     $h = told($t->finish($s));
-    is($h->{name}, 'B1', "$what: it is answered");
-    is($h->{peer}, $b1, "$what: by headers of its own decision");
+    is($h->{name}, 'B1', "$what: the request is answered");
+    is($h->{peer}, $b1, "$what: with headers of its own decision");
     close $s;
-    ok($t->idle(), "$what: nothing is held");
+    ok($t->idle(), "$what: no reservation is left");
 }
 
-# what is stale is answered by the cache, and brought up to date behind it
+# the cache answers with a stale entry, and updates it in the background
 
 ask('/stale/v1/completions');
 
 ok(wait_for(sub {
     (ask('/stale/v1/completions', headers => { 'X-B1' => 'wait behind' })->{headers}{'x-cache'}
      // '') eq 'STALE'
-}), 'the cache answers with what is stale');
-ok(wait_for(sub { -e "$t->{dir}/behind.came" }), 'and asks behind it');
-ok(wait_for(sub { ($t->load())[0] == 1 && ($t->load())[2] == 1 }), 'which alone is counted');
+}), 'the cache answers with a stale entry');
+ok(wait_for(sub { -e "$t->{dir}/behind.came" }), 'and updates it');
+ok(wait_for(sub { ($t->load())[0] == 1 && ($t->load())[2] == 1 }), 'only the update is counted');
 $t->step('behind');
-ok($t->idle(), 'until it is there');
+ok($t->idle(), 'until it has ended');
 
 $h = told(ask('/nowhere/late/v1/chat/completions'));
 is($h->{peer}, $address{$h->{name}}, 'or elsewhere');
 
 $h = told(ask('/nowhere/queued/v1/chat/completions'));
 is($h->{peer}, $address{$h->{name}}, 'or by another queue');
-ok($t->idle(), 'which gives back what was reserved before');
+ok($t->idle(), 'the earlier reservation is released');
 
 $h = told(ask('/checked/v1/chat/completions'));
-is($h->{peer}, $address{$h->{name}}, 'who was let in is told');
+is($h->{peer}, $address{$h->{name}}, 'an admitted request has the header');
 
 $h = told(ask('/mirrored/v1/chat/completions'));
-is($h->{peer}, $address{$h->{name}}, 'a mirrored request is told');
+is($h->{peer}, $address{$h->{name}}, 'a mirrored request has the header');
 
 $h = told(ask('/post/v1/chat/completions'));
 is($h->{peer}, $address{$h->{name}}, 'and one with a post_action');
 
-ok($t->idle(), 'nothing is held by any of them');
+ok($t->idle(), 'no reservation is left');
 
 
 # --- a worker that is killed
@@ -465,15 +467,16 @@ ok($t->idle(), 'nothing is held by any of them');
 $path = '/held/v1/completions/3';
 
 $first = held($b1, 'wait three');
-ok(wait_for(sub { -e "$t->{dir}/three.came" }), 'one is at a server');
+ok(wait_for(sub { -e "$t->{dir}/three.came" }), 'a request is at a server');
 
-# each of them: else one may wait for the lock of a dead one's cache entry
+# in each worker: otherwise one can wait for the lock of a dead worker's cache
+# entry
 
 $t->kill_worker($_) for $t->active_workers();
 $t->step('three');
 
-ok($t->idle(), 'what a killed worker held is taken back');
+ok($t->idle(), 'a killed worker\'s reservation is released');
 is(($t->load())[2], 0, 'and nginx counts no connection');
-is(ask('/v1/chat/completions')->{status}, 200, 'and all goes on');
+is(ask('/v1/chat/completions')->{status}, 200, 'requests are served');
 
 $t->done();

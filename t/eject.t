@@ -63,8 +63,8 @@ sub cure { sick($_, 'none') for 0 .. 3; }
 sub got { return $t->control($e[$_[0]])->{generate_requests}; }
 sub state { return $t->peer($_[0], $e[$_[1]])->{state}; }
 
-# requests one by one, each of a prompt of its own; how many were not answered
-# whole
+# sends requests one by one, each with a new prompt; returns how many failed or
+# were incomplete
 
 my $seed = 0;
 
@@ -95,15 +95,15 @@ cmp_ok($off, '>=', 20, "switched off: $off of 100 fail");
 
 my $bad = send_some('plain', 200);
 cmp_ok($bad, '<=', $rr / 4, "$bad of 200 fail");
-cmp_ok($bad, '>=', 5, 'the first ones do');
+cmp_ok($bad, '>=', 5, 'the first ones fail');
 
 my $p = $t->peer('plain', $e[0]);
 is($p->{state}, 'ejected', 'its state');
 is($p->{ejected}{reason}, '5xx', 'the reason');
-cmp_ok($p->{ejected}{for}, '<=', 3600, 'for how long');
+cmp_ok($p->{ejected}{for}, '<=', 3600, 'the time');
 is($p->{ejections}, 1, 'counted');
 is(state('plain', 1), 'up', 'the others are up');
-is(state('off', 0), 'up', 'switched off: nobody is ejected');
+is(state('off', 0), 'up', 'switched off: no server is ejected');
 
 like($t->log(), qr/\[warn\].*peer 127.0.0.1:$e[0] of upstream "plain" is (?#
      )ejected for 3600.0s:.*"5xx"/, 'and the log');
@@ -115,28 +115,28 @@ like($metrics, qr/^kvroute_peer_reason\{upstream="plain",(?#
      )peer="127.0.0.1:$e[0]",reason="5xx"\} 1$/m, 'with the reason');
 like($metrics, qr/^kvroute_peer_ejections_total$labels 1$/m, 'and a counter');
 
-# with retries nobody sees it, and it is not asked again and again
+# with retries no client notices, and the server is not tried repeatedly
 
 is(send_some('retry', 20), 0, 'with retries none fails');
 my $before = got(0);
-is(send_some('retry', 80), 0, 'nor later');
-cmp_ok(got(0) - $before, '<=', 2, 'and they are few');
+is(send_some('retry', 80), 0, 'later none fails either');
+cmp_ok(got(0) - $before, '<=', 2, 'and it gets few requests');
 
-# comes back by probes
+# it returns by probes
 
 cmp_ok(send_some('short', 40), '>=', 5, 'the first ones fail');
 cure();
 ok(wait_for(sub { send_some('short', 4); state('short', 0) eq 'up' }),
    'back again');
 
-# never more than a share of them
+# the share of ejected servers is limited
 
 sick($_, 'status=500') for 0 .. 2;
 send_some('few', 60);
 is(scalar(grep { state('few', $_) ne 'up' } 0 .. 3), 2, 'two of four at most');
 cure();
 
-# not every time, but too often: not so many in a row
+# not each time, but too often, without many in a row
 
 $t->control($e[1], { fault => 'status=500', fault_rate => 0.7,
                      fault_count => -1 });
@@ -144,7 +144,7 @@ send_some('some', 150);
 is(state('some', 1), 'ejected', 'a share of failures');
 $t->control($e[1], { fault => 'none', fault_rate => 1 });
 
-# each in its own way
+# each fault has its reason
 
 my %ways = (
     'reset-before-headers' => 'reset',
@@ -163,8 +163,8 @@ my %ways = (
     'empty-stream' => 'unclear',
 );
 
-# By turns: a server that is ejected again and again is out for longer and longer, and
-# is tried less often.
+# In turns: a server that is ejected repeatedly is out for longer each time, and is
+# tried less often.
 
 my $turn = 0;
 my %own = ('hang' => 'hangs', 'empty-stream' => 'empty', 'status=404' => 'gone');
@@ -192,8 +192,8 @@ for my $case ((map { [$own{$_} // 'short', $_] } sort keys %ways),
     }), "$upstream, $way: back again");
 }
 
-# an outage is not doubled: a fifth, and ten; each half of ten seconds forgets half
-# of what was sent, which allows no more than six again, however long it took
+# an outage is not doubled: a fifth, and ten.  Each half of ten seconds forgets
+# half of the requests, which allows at most six more, in any time.
 
 sick($_, 'status=500') for 0 .. 3;
 $before = 0;
@@ -206,16 +206,16 @@ $after += got($_) for 0 .. 3;
 my $retries = $after - $before - 200;
 cmp_ok($retries, '<', 200 * 0.2 + 11 + 6 * $halves,
        "$retries retries of 200 requests");
-cmp_ok($retries, '>=', 10, 'but some');
+cmp_ok($retries, '>=', 10, 'but some retries');
 
 my $u = $t->status()->{upstreams}{budget};
 is($u->{retries}, $retries, 'counted');
 cmp_ok($u->{retries_denied}, '>=', 200 - $retries - 1,
-       'with those that were denied');
+       'with the denied ones');
 my $r = $t->post('/budget/v1/chat/completions', chat('x'));
 like($r->{body}, qr/\{.*error/s, "the engine's own error is passed on");
 cure();
 
-is(send_some('budget', 1), 0, 'it is over');
+is(send_some('budget', 1), 0, 'the outage is over');
 
 $t->done();

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
 # port=auto: nginx asks engines for their publishers; wrong answers, answers
-# that name other hosts; ranks.
+# with other hosts; ranks.
 
 use lib 't/lib';
 use JSON::PP;
@@ -18,8 +18,8 @@ my ($engine) = $t->engines(1, @args, '--kv-events', $zmq, '--kv-replay', $replay
 my ($rank_zmq) = $t->ports(2);
 my ($ranks) = $t->engines(1, @args, '--data-parallel', 2, '--kv-events', $rank_zmq);
 
-# Answers of others: as vLLM has written them after 0.32, and wrong ones.  What a file says
-# is told instead, so that publishers move.
+# Answers in vLLM's format after 0.32, and wrong ones.  A file can replace an answer, so
+# that publishers move.
 
 my %answer = (
     list => [ { data_parallel_rank => 0, endpoint => "tcp://127.0.0.1:$zmq",
@@ -65,7 +65,7 @@ for my $name (keys %answer) {
     });
 }
 
-# refused, each the answer of an address of its own: 127.0.1.1 and so on
+# rejected answers, each at an address of its own: 127.0.1.1 and so on
 
 sub one { return qq({"0":{"publisher":"zmq","endpoint":"$_[0]","replay_endpoint":null}}); }
 
@@ -136,7 +136,7 @@ sub ask {
     return $t->post("$path/v1/chat/completions", chat(text(3000, $seed)), @arg)->{status};
 }
 
-# one that publishes nothing yet, of which more below
+# an engine that does not publish yet, see below
 
 my ($new_zmq, $new_replay) = $t->ports(2);
 my ($other) = $t->engines(1, @args, '--kv-events', $new_zmq, '--kv-replay', $new_replay);
@@ -144,32 +144,32 @@ my $moved = encode_json({ 0 => { endpoint => "tcp://*:$new_zmq",
                                  replay_endpoint => "tcp://*:$new_replay" } });
 
 ok(wait_for(sub { of('none')->{refused} > 0 }), 'none: refused');
-is(of('none')->{connects}, 0, 'none: nobody is connected to');
+is(of('none')->{connects}, 0, 'none: no connection');
 Kvroute::write_file("$t->{dir}/none.json", $moved);
 
-# all three ways to tell it
+# all three formats
 
 for my $name (qw(engine list sources)) {
-    ok(wait_for(sub { of($name)->{sources} == 1 }), "$name: it is found");
+    ok(wait_for(sub { of($name)->{sources} == 1 }), "$name: its publisher is found");
 }
 
 is(ask('/engine', 1), 200, 'a request');
 
 for my $name (qw(engine list sources)) {
     ok(wait_for(sub { of($name)->{tokens} > 0 && of($name)->{trusted} }),
-       "$name: and listened to");
-    is(of($name)->{refused}, 0, "$name: nothing is wrong");
+       "$name: and connected");
+    is(of($name)->{refused}, 0, "$name: no answer is rejected");
 }
 
 like(Kvroute::slurp("$t->{dir}/list.head"),
      qr{^GET /kv_event_sources HTTP/1.*^X-Key: secret\r?$}ms,
-     'an engine is asked as for its health');
+     'the request has the headers of health checks');
 
-# what was lost is in the replay that was found
+# lost messages come from the replay that was found
 
 $t->control($engine, { kv_lose => 2 });
 ask('/engine', $_) for 2 .. 4;
-ok(wait_for(sub { of('engine')->{replayed} >= 2 }), 'a replay is found too');
+ok(wait_for(sub { of('engine')->{replayed} >= 2 }), 'the replay is found, too');
 is(of('engine')->{lost}, 0, 'nothing is lost');
 
 # ranks: as one server, and each as a target of its own
@@ -189,21 +189,21 @@ for my $rank (0, 1) {
     ask('', 10 + $rank, port => $ranks, headers => { 'X-Data-Parallel-Rank' => $rank });
 
     ok(wait_for(sub { (targets())[$rank]{events}{stored} > $before[$rank] }),
-       "rank $rank: what it has stored is its own");
-    is((targets())[1 - $rank]{events}{stored}, $before[1 - $rank], 'and not that of the other');
+       "rank $rank: its blocks are its own");
+    is((targets())[1 - $rank]{events}{stored}, $before[1 - $rank], 'and not the other one\'s');
 }
 
 ok(wait_for(sub { of('ranks')->{stored} == $t->control($ranks)->{kv_events}{stored} }),
-   'as one server it is all of it');
+   'as one server it has the blocks of both');
 
-# one that is asked to go elsewhere does not go; all of it is counted and told
+# an answer with another host is not used; all are counted and logged
 
 for my $name (qw(foreign named low many text long half status)) {
     ok(wait_for(sub { of($name)->{refused} > 0 }), "$name: refused");
-    is(of($name)->{connects}, 0, "$name: nobody is connected to");
+    is(of($name)->{connects}, 0, "$name: no connection");
 }
 
-is(of('silent')->{refused}, 0, 'one that does not answer has told nothing');
+is(of('silent')->{refused}, 0, 'no answer: nothing is rejected');
 
 for ([ foreign => "endpoint names a different host" ],
      [ many => 'has more than 8 ranks' ], [ none => 'has no publisher' ],
@@ -213,10 +213,10 @@ for ([ foreign => "endpoint names a different host" ],
     my ($name, $why) = @$_;
 
     like($t->log(), qr/KV events of server 127\.0\.0\.1:$port{$name} not found: .*$why/,
-         "$name: said why");
+         "$name: the reason is logged");
 }
 
-unlike($t->log(), qr/127\.0\.0\.9|localhost/, 'and not in the words of the engine');
+unlike($t->log(), qr/127\.0\.0\.9|localhost/, 'without the engine\'s text');
 
 sub answered {
     return $t->status()->{upstreams}{answers}{peers}[$_[0] - 1]{events};
@@ -224,7 +224,7 @@ sub answered {
 
 for my $name (sort keys %found) {
     ok(wait_for(sub { of($name)->{sources} == $found{$name} }), "$name: found");
-    is(of($name)->{refused}, 0, "$name: nothing is refused");
+    is(of($name)->{refused}, 0, "$name: no answer is rejected");
 }
 
 for my $n (1 .. @answers) {
@@ -233,28 +233,28 @@ for my $n (1 .. @answers) {
         : $n <= @none + @elsewhere ? 'names a different host' : 'must have a TCP endpoint';
 
     ok(wait_for(sub { answered($n)->{refused} > 0 }), "refused: $name");
-    is(answered($n)->{connects}, 0, 'and not connected to');
+    is(answered($n)->{connects}, 0, 'no connection');
     like($t->log(), qr/KV events of server 127\.0\.1\.$n:\d+ not found: [^\n]*$why/, 'the log says why');
 }
 
-# publishers that come, and go to other ports
+# publishers that start late, and move to other ports
 
 my $flushes = sub { $t->peer($_[0], $port{$_[0]})->{cache}{flushes_event} };
 my $before = $flushes->('list');
 
 Kvroute::write_file("$t->{dir}/list.json", $moved);
 
-ok(wait_for(sub { of('none')->{sources} == 1 }), 'one that publishes at last');
+ok(wait_for(sub { of('none')->{sources} == 1 }), 'a publisher that starts late');
 
 $t->control($engine, { kv_mute => JSON::PP::true });
-ok(wait_for(sub { $flushes->('list') == $before + 1 }), 'another one, at other ports');
+ok(wait_for(sub { $flushes->('list') == $before + 1 }), 'a new one, at other ports');
 ask('', 20, port => $other);
 ok(wait_for(sub { of('list')->{sources} == 1
                   && of('list')->{trusted}
                   && $t->control($other)->{kv_events}{subscribers} == 2 }),
-   'is listened to');
+   'is connected');
 
-# a reload finds them all again, and forgets nothing
+# a reload finds all of them again, and flushes nothing
 
 $before = $flushes->('list');
 $t->control($engine, { kv_mute => JSON::PP::false });
@@ -262,6 +262,6 @@ $t->reload();
 ok(wait_for(sub { ask('/engine', 30) == 200 && of('engine')->{sources} == 1
                   && of('list')->{sources} == 1 && of('ranks')->{sources} == 2 }),
    'after a reload all are found');
-is($flushes->('list'), $before, 'and nothing is forgotten');
+is($flushes->('list'), $before, 'and nothing is flushed');
 
 $t->done();

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Broken and hostile publishers of KV events: they delay no other, and the log
-# stays short. One engine with several listeners, reloads at bad moments, and
+# Broken and hostile publishers of KV events: they delay no other one, and the
+# log stays short.  One engine with several readers, reloads at bad times, and
 # shutdown.
 
 use lib 't/lib';
@@ -23,7 +23,7 @@ sub message {
     return frame(1, '') . frame(1, pack('Q>', $seq)) . frame(0, $payload);
 }
 
-# a batch of so many events that all was cleared
+# a batch of this many "all cleared" events
 
 sub cleared {
     my ($n) = @_;
@@ -41,7 +41,7 @@ my %says = (
     closes => sub { '' },
 );
 
-# publishers at a port beside their server's, which nobody asks for anything
+# publishers at a port next to their server's, which gets no requests
 
 for my $name (keys %says) {
     $t->serve("P_$name", sub {
@@ -63,7 +63,7 @@ for my $name (keys %says) {
             return if $name eq 'closes';
         }
 
-        # all that is said is read, and nothing answered
+        # reads all data, and answers nothing
 
         1 while sysread $c, my $data, 65536;
     });
@@ -73,7 +73,7 @@ my ($zmq, $replay) = $t->ports(2);
 my ($engine) = $t->engines(1, '--hardware', 'none', '--model', 'm', '--block-size', 16,
                            '--kv-cache-size', 4096, '--kv-events', $zmq, '--kv-replay', $replay);
 
-# each has a zone of its own: else the engine, of all of them, would be listened to once
+# each has its own zone: in one zone the engine would have a single reader
 
 my ($zones, $locations) = ('', '');
 
@@ -117,71 +117,71 @@ sub lines {
     return scalar(() = Kvroute::slurp("$t->{dir}/$name.log") =~ /^/mg);
 }
 
-# two upstreams of one zone are one listener, two zones are two
+# two upstreams of one zone share a reader, two zones have two
 
-ok(wait_for(sub { published()->{subscribers} == 2 }), 'two listen, of three upstreams');
+ok(wait_for(sub { published()->{subscribers} == 2 }), 'two readers for three upstreams');
 is(ask('a', $_), 200, 'a request') for 1 .. 3;
 
-ok(wait_for(sub { of($_)->{messages} == published()->{messages} }), "$_: all is read")
+ok(wait_for(sub { of($_)->{messages} == published()->{messages} }), "$_: all events are read")
     for qw(a b c);
 is(of($_)->{stored}, published()->{stored}, "$_: once") for qw(a b c);
 
-# those who mean harm
+# hostile publishers
 
 for my $name (sort keys %says) {
     is(ask($name, 1), 200, "$name: requests are served");
 }
 
-ok(wait_for(sub { of('clears')->{messages} == 5001 }), 'a cache that is cleared all the time');
+ok(wait_for(sub { of('clears')->{messages} == 5001 }), 'a publisher that clears the cache all the time');
 is(of('clears')->{cleared}, 5001, 'once by each message');
-is(of('clears')->{garbled}, 0, 'in the right words');
-cmp_ok(scalar(() = $t->log() =~ /cleared its cache/g), '<=', 1, 'is told once');
+is(of('clears')->{garbled}, 0, 'all messages are valid');
+cmp_ok(scalar(() = $t->log() =~ /cleared its cache/g), '<=', 1, 'is logged once');
 
-ok(wait_for(sub { lines('long') >= 2 }), 'a frame of 1 GB: it is left, and tried again');
+ok(wait_for(sub { lines('long') >= 2 }), 'a frame of 1 GB: disconnected and tried again');
 is(of('long')->{messages}, 0, 'and not read');
 ok(wait_for(sub { of('frames')->{messages} + of('frames')->{garbled} >= 1 }),
    'a message of very many frames is read');
-ok(wait_for(sub { lines('closes') >= 5 }), 'who closes at once is tried again');
+ok(wait_for(sub { lines('closes') >= 5 }), 'a publisher that closes at once is tried again');
 like($t->log(), qr/(?:no KV events|KV events stopped): server \S+, rank 0: frame of more than 64 MB/,
-     'and why is told');
+     'and the reason is logged');
 
-# (a connection that nobody answers looks like this one)
+# (a connection without an answer looks like this one)
 
-ok(wait_for(sub { lines('mute') >= 2 }), 'who says nothing at all is left, too');
+ok(wait_for(sub { lines('mute') >= 2 }), 'a mute publisher is disconnected, too');
 
-# another worker than the one that listens is killed
+# a worker other than the reader is killed
 
 my ($first, $second) = sort { $a <=> $b } $t->active_workers();
 my $messages = of('a')->{messages};
 
 $t->kill_worker($second);
 ask('a', 10);
-ok(wait_for(sub { of('a')->{messages} > $messages }), 'a killed worker that does not listen');
-is(of('a')->{connects}, 1, 'nobody has connected anew');
+ok(wait_for(sub { of('a')->{messages} > $messages }), 'a killed worker that was not the reader');
+is(of('a')->{connects}, 1, 'no new connection');
 
-# a reload in the middle of a replay
+# a reload during a replay
 
 $t->control($engine, { kv_replay_silent => 1, kv_lose => 2 });
 my $replays = published()->{replays};
 ask('a', 20 + $_) for 1 .. 3;
-ok(wait_for(sub { published()->{replays} >= $replays + 2 }), 'a replay that does not come');
+ok(wait_for(sub { published()->{replays} >= $replays + 2 }), 'a replay that does not arrive');
 $t->reload();
 $t->control($engine, { kv_replay_silent => 0 });
-is(ask('a', 30), 200, 'what was not replayed is asked for with the next message');
+is(ask('a', 30), 200, 'with the next message the replay is requested again');
 ok(wait_for(sub { of('a')->{messages} == published()->{messages}
                   && of('c')->{messages} == published()->{messages} }),
-   'comes after a reload');
-is(of($_)->{lost}, 0, "$_: nothing is lost") for qw(a c);
-is(of($_)->{stored}, published()->{stored}, "$_: and nothing read twice") for qw(a c);
+   'arrives after a reload');
+is(of($_)->{lost}, 0, "$_: no message is lost") for qw(a c);
+is(of($_)->{stored}, published()->{stored}, "$_: no message is read twice") for qw(a c);
 
-# the end, while all of them are connected
+# the end, while all are connected
 
 my @workers = $t->active_workers();
 $t->control($engine, { kv_flood => 20_000 });
 $messages = of('a')->{messages};
-ok(wait_for(sub { of('a')->{messages} > $messages + 3 }), 'much is told');
+ok(wait_for(sub { of('a')->{messages} > $messages + 3 }), 'many messages');
 $t->stop();
-ok(!(grep { kill 0, $_ } @workers), 'they have quit');
+ok(!(grep { kill 0, $_ } @workers), 'the workers have quit');
 cmp_ok(scalar(() = $t->log() =~ /\[(?:warn|notice)\][^\n]*kvroute/g), '<', 40, 'the log is short');
 
 $t->done();

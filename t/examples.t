@@ -1,10 +1,10 @@
 #!/usr/bin/perl
 
-# The examples: nginx -t accepts each configuration, those of Kubernetes too,
-# and requests pass those that can run here. YAML, alert rules and the dashboard
-# are checked by the tools that are installed.
+# The examples: nginx -t accepts each configuration, also those for Kubernetes,
+# and those that can run here pass requests.  YAML, alert rules and the
+# dashboard are checked if the tools are installed.
 #
-# They name all extensions: kvroute_share, kvroute_events, kvroute_prefill,
+# They use all extensions: kvroute_share, kvroute_events, kvroute_prefill,
 # kvroute_continue, kvroute_budget.
 
 use FindBin;
@@ -21,7 +21,7 @@ my $t = Kvroute->new();
 
 $t->backend("B$_") for 0 .. 5;
 
-# an example as it stands, but for what belongs to a machine
+# an example, unchanged except for machine-specific parts
 
 sub example {
     my ($conf) = @_;
@@ -42,7 +42,7 @@ sub example {
     return $conf;
 }
 
-# secrets that examples name
+# secrets in examples
 
 for my $name (qw(kvroute.key kvroute.password)) {
     Kvroute::write_file("$t->{dir}/$name",
@@ -90,9 +90,9 @@ for my $file (sort glob "$dir/nginx/*.conf") {
     }
 }
 
-# --- what is in YAML: configurations put together as the controllers do
+# --- YAML: configurations as the controllers generate them
 
-# documents of YAML by Python, whose yaml comes with yamllint
+# YAML documents, by Python, whose yaml comes with yamllint
 
 sub yaml {
     my ($file) = @_;
@@ -101,8 +101,8 @@ sub yaml {
 print(json.dumps([d for d in yaml.safe_load_all(open(sys.argv[1])) if d]))' $file`)};
 }
 
-# names that the controllers give to upstreams: of a VirtualServer, or of what a
-# route leads to, which has a suffix with sessions
+# the controllers' names of upstreams: of a VirtualServer, or of a route's
+# backend, which has a suffix with sessions
 
 sub upstream_names {
     my @docs = @_;
@@ -125,7 +125,7 @@ for my $file (sort glob "$dir/kubernetes/*.yaml") {
     my $yaml = Kvroute::slurp($file);
     my %snippet;
 
-    # blocks of text, by what is named before them
+    # blocks of text, by the name before them
 
     while ($yaml =~ /^( *)(?:- )?(?:(main|http|server)-snippets|context: (\S+)\n +value): (?:\|\n((?:\1 +.*\n|\n)+)|(.+)\n)/mg) {
         $snippet{$2 || $3} = $4 // "$5\n";
@@ -145,7 +145,7 @@ for my $file (sort glob "$dir/kubernetes/*.yaml") {
             ? upstream_names(yaml($file)) : ();
         my $upstream = '';
 
-        # the upstream that the controller would have made
+        # the upstream that the controller would generate
 
         if ($made) {
             $upstream = "upstream $made { zone $made 256k;"
@@ -159,7 +159,7 @@ for my $file (sort glob "$dir/kubernetes/*.yaml") {
         my $conf = "http {\n%%TEMP%%\naccess_log off;\n$snippet{http}\n$upstream\n"
                    . "server { listen 127.0.0.1:%%PORT%%; $server }\n}\n";
 
-        # no DNS in here
+        # no DNS here
 
         $conf =~ s/resolver \S+/resolver 127.0.0.1/;
 
@@ -199,7 +199,7 @@ my $log = "$t->{dir}/llm.log";
     $t->stop();
 }
 
-# the one line of awk in a document, on the log there is
+# the one-line awk script in a document, on this log
 
 sub awk {
     my ($file) = @_;
@@ -210,7 +210,7 @@ sub awk {
     return `$line`;
 }
 
-# what the documents say to begin with, and their log format with their awk
+# the documents' first configuration, and their log format with their awk
 
 for my $file ('README.md', 'docs/first-steps.md') {
     my ($conf) = Kvroute::slurp("$root/$file")
@@ -245,7 +245,7 @@ for my $file ('README.md', 'docs/first-steps.md') {
     $t->stop();
 }
 
-# all configurations in the documentation, in what they belong into
+# all configurations in the documentation, in their context
 
 for my $file (sort glob "$root/docs/*.md") {
     my ($name) = $file =~ m{(docs/[^/]+)$};
@@ -344,12 +344,12 @@ for my $file (sort glob "$root/docs/*.md") {
     };
 
     my $before = $matched->();
-    ok($before > 19_000, 'tenants: his own prompt is matched');
+    ok($before > 19_000, 'tenants: a tenant\'s own prompt is matched');
     is($as->('beta')->{status}, 200, 'tenants: beta');
-    is($matched->(), $before, 'tenants: nothing of it for another');
+    is($matched->(), $before, 'tenants: no match for another tenant');
 }
 
-# --- the rest
+# --- tools
 
 SKIP: {
     my $yamllint = which('yamllint') or skip 'yamllint is not installed', 1;
@@ -363,7 +363,7 @@ SKIP: {
     my $out = `$promtool check rules $dir/prometheus/alerts.yaml 2>&1`;
     is($?, 0, 'alert rules') or diag($out);
 
-    # what they say in incidents, and of what is none
+    # the rules' alerts in incidents, and in their absence
 
     system('cp', "$dir/prometheus/alerts.yaml",
            "$root/t/prometheus/alerts.test.yaml", $t->{dir});
@@ -385,7 +385,7 @@ SKIP: {
 }
 
 {
-    # what the rules and the dashboard ask for is there
+    # the metrics of the rules and the dashboard exist
 
     $t->post('/v1/chat/completions', chat(text(20_000, 6)),
              headers => { Authorization => 'Bearer key-of-acme' });
@@ -397,7 +397,7 @@ SKIP: {
                    @{$dashboard->{panels}};
 
     is(join("\n", grep { /\bkvroute_\w+(?!\w|\{instance=~"\$instance")/ } @expr), '',
-       'each expression is of the chosen hosts');
+       'each expression is for the chosen hosts');
 
     my $text = Kvroute::slurp("$dir/prometheus/alerts.yaml")
                . join "\n", @expr;
@@ -407,16 +407,16 @@ SKIP: {
     is(join(' ', grep { !$known{$_} } sort keys %asked), '',
        'all metrics asked for exist');
 
-    # the time of a whole answer is no time to first token
+    # the time of a whole answer is not a time to first token
 
     is(join(' ', grep { !/\bstream="true"/ }
                  $text =~ /\bkvroute_(?:peer_)?ttft_seconds\w*(\{[^}]*\}|)/g),
-       '', 'times to first token are those of streams');
+       '', 'times to first token are of streams');
 
     my %ids = map { $_->{id} => 1 } @{$dashboard->{panels}};
     is(scalar keys %ids, scalar @{$dashboard->{panels}}, 'panels have ids');
 
-    # a row of figures on top, each with its limits; none covers another
+    # a row of figures on top, each with limits; no panel covers another
 
     my @stat = grep { $_->{type} eq 'stat' } @{$dashboard->{panels}};
     my %place;
@@ -436,7 +436,7 @@ SKIP: {
 }
 
 {
-    # the table of fields names each kind and version used
+    # the table of fields has each kind and version in use
 
     my $readme = Kvroute::slurp("$dir/kubernetes/README.md");
 
@@ -449,7 +449,8 @@ SKIP: {
     }
 }
 
-# --- two hosts, a store and a balancer by compose: nginx reads what is in it
+# --- two hosts, a store and a balancer by compose: nginx reads their
+# configurations
 
 SKIP: {
     skip "Python's yaml is not installed", 3
@@ -477,8 +478,8 @@ SKIP: {
        'nginx-kvroute:1.30.4 nginx-kvroute:1.30.4', 'compose.yaml: our image');
 }
 
-# --- images: pinned, in two stages of one C library, as nobody special, and with
-# a signal that lets streams finish
+# --- images: pinned, in two stages with the same C library, without root, with a
+# signal that lets streams finish
 
 for my $file (glob "$dir/docker/Dockerfile.*") {
     my $text = Kvroute::slurp($file);
@@ -496,12 +497,12 @@ for my $file (glob "$dir/docker/Dockerfile.*") {
        $name =~ /^(?:alpine|ngf)$/ ? 'musl' : 'glibc',
        "$name: built with the library that it runs with");
 
-    # probes and checks speak TLS in each image
+    # probes and checks use TLS in each image
 
     if ($name ne 'debian12') {
         unlike($build, qr/nginx-dev/, "$name: no headers of Debian's nginx");
         like($build, qr/--with-http_ssl_module/, "$name: built with TLS");
-        like($build, qr/\b(?:libssl|openssl)-dev\b/, "$name: and what it needs");
+        like($build, qr/\b(?:libssl|openssl)-dev\b/, "$name: and its headers");
     }
 
     my ($user) = $final =~ /.*^USER (\S+)$/ms;
@@ -509,7 +510,7 @@ for my $file (glob "$dir/docker/Dockerfile.*") {
     like($final, qr/^USER \Q$user\E\n.*?^RUN .*?nginx -t\b/ms,
          "$name: the module is loaded as $user");
 
-    # the Ingress Controller is the first process of its image, and dies of QUIT
+    # the Ingress Controller is the first process of its image, and dies on QUIT
 
     like($final, $name eq 'nic' ? qr/^STOPSIGNAL SIGTERM$/m
                                 : qr/^STOPSIGNAL SIGQUIT$/m, "$name: signal");
@@ -520,7 +521,7 @@ for my $file (glob "$dir/docker/Dockerfile.*") {
 
     ok(-e "$root/$_", "$name: $_ exists") for @copied;
     is(join(' ', grep { my $f = s{.*/}{}r; !grep { /^(?:\Q$f\E|\.)$/ } @copied }
-                 glob "$root/config*"), '', "$name: all that configures is there");
+                 glob "$root/config*"), '', "$name: all config files are copied");
 }
 
 {
@@ -528,7 +529,7 @@ for my $file (glob "$dir/docker/Dockerfile.*") {
                 split /\n/, Kvroute::slurp("$root/.dockerignore");
 
     is($lines[0], '*', '.dockerignore: nothing but');
-    ok(!(grep { /build|\.git/ } @lines), 'what is no source');
+    ok(!(grep { /build|\.git/ } @lines), 'no other files than sources');
 
     my @sent = map { /^!(\S+)/ } @lines;
 
@@ -542,14 +543,14 @@ for my $file (glob "$dir/docker/Dockerfile.*") {
 
 # --- manifests
 
-# what a pod's labels must have
+# labels that a pod must have
 
 sub selects {
     my ($selector, $labels) = @_;
     return !grep { ($labels->{$_} // '') ne $selector->{$_} } keys %$selector;
 }
 
-# a Deployment with all that belongs to it
+# a Deployment with its objects
 
 sub deployment {
     my ($name, @docs) = @_;
@@ -572,7 +573,7 @@ sub deployment {
         my $s = $service->{spec};
 
         if (($s->{clusterIP} // '') eq 'None') {
-            ok(!selects($s->{selector}, $labels), "$name: engines are others");
+            ok(!selects($s->{selector}, $labels), "$name: engines are other pods");
             next;
         }
 
@@ -595,12 +596,12 @@ sub deployment {
     is(join(' ', sort { $a <=> $b } values %port),
        join(' ', sort { $a <=> $b } $conf =~ /listen (\d+);/g), "$name: ports");
     like($conf, qr/^ {4}server \{\s+listen $port{status};.*location = \Q$c->{readinessProbe}{httpGet}{path}\E /ms,
-         "$name: readiness is there");
+         "$name: the location of readiness");
     is($c->{readinessProbe}{httpGet}{port}, 'status', "$name: by its port");
     is($spec->{template}{metadata}{annotations}{'prometheus.io/port'},
        $port{status}, "$name: metrics");
 
-    # streams finish: all is over before the signal, and before the end
+    # streams finish: all end before the signal, and before the kill
 
     my ($grace) = $conf =~ /worker_shutdown_timeout (\d+)s;/;
     my $stop = join ' ', @{$c->{lifecycle}{preStop}{exec}{command}};
@@ -608,7 +609,7 @@ sub deployment {
 
     cmp_ok($grace, '<', $pod->{terminationGracePeriodSeconds}, "$name: streams end");
     like($stop, qr/sleep \d+; nginx .*-s quit; while test -e \Q$pid\E; do/,
-         "$name: and are waited for");
+         "$name: and the pod waits for them");
 
     # memory
 
@@ -634,9 +635,9 @@ sub deployment {
                      map { map { $_->{port} } @{$_->{ports}} } @{$p->{ingress}}),
            '', "$name: the policy's ports");
         is(scalar(grep { $_->{ports}[0]{port} eq 'status' && !$_->{from} }
-                  @{$p->{ingress}}), 0, "$name: not everybody sees the status");
+                  @{$p->{ingress}}), 0, "$name: the status is not public");
         is($p->{egress}[0]{ports}[0]{port}, ($conf =~ /:(\d+)\s+resolve/)[0],
-           "$name: and the engines'");
+           "$name: and to the engines");
     }
 
     for my $budget (@{$of{PodDisruptionBudget} || []}) {
@@ -655,9 +656,9 @@ SKIP: {
     my $conf = deployment('nginx.yaml', yaml("$dir/kubernetes/nginx.yaml"));
 
     (my $text = Kvroute::slurp("$dir/kubernetes/nginx.yaml")) =~ s/^(---\n)(?:#.*\n)+/$1/;
-    is($text, `$root/t/chart llm-router ml`, 'nginx.yaml is that of the chart');
+    is($text, `$root/t/chart llm-router ml`, 'nginx.yaml equals the chart\'s');
 
-    # the chart with other values, and by helm if it is here
+    # the chart with other values, also by helm if it is installed
 
     my $helm = which('helm');
 
@@ -674,13 +675,13 @@ SKIP: {
         $kinds{$_->{kind}}++ for @docs;
         deployment("chart @$set", @docs);
         is($kinds{PodDisruptionBudget} // 0, "@$set" =~ /replicas/ ? 1 : 0,
-           'a budget where there are several');
+           'a budget with several replicas');
 
         for my $scaled (grep { $_->{kind} eq 'ScaledObject' } @docs) {
             my ($metric) = $scaled->{spec}{triggers}[0]{metadata}{query}
                            =~ /\((kvroute_\w+)\{upstream="llm"\}\)$/;
             like($t->get('/kvroute/metrics')->{body}, qr/^# TYPE $metric gauge$/m,
-                 'what is scaled by exists');
+                 'the metric of autoscaling exists');
         }
 
         next unless $helm;
@@ -692,10 +693,10 @@ SKIP: {
         my $json = JSON::PP->new->canonical;
         my @both = map { join "\n", sort map { $json->encode($_) } @$_ }
                    \@docs, [ yaml("$out.helm") ];
-        is($both[0], $both[1], "helm says the same: @$set");
+        is($both[0], $both[1], "helm gives the same: @$set");
     }
 
-    # its configuration, with an engine where the name leads
+    # its configuration, with an engine at the name
 
     $t->stop();
     $t->{vars}{STATUS} = $t->port();
@@ -732,14 +733,14 @@ SKIP: {
     is($status->('/kvroute/metrics')->{status}, 200, 'but for Prometheus');
     is($status->('/ready')->{status}, 200, 'ready');
 
-    # what the pod's memory is counted by
+    # the basis of the pod's memory
 
     my @rss = map { Kvroute::slurp("/proc/$_/status") =~ /^RssAnon:\s+(\d+) kB/m }
               $t->{master}, $t->workers();
     is(scalar(grep { $_ > 16 << 10 } @rss), 0, 'a process takes less than 16 MB')
         unless $ENV{KVROUTE_SANITIZED};
 
-    # no engine, not ready, and no other's requests fail by that
+    # no engine: not ready, and requests of other upstreams do not fail
 
     $t->stop();
     $t->{vars}{ENGINE} = $t->port();
@@ -749,10 +750,10 @@ SKIP: {
     my ($peer) = @{decode_json($status->('/kvroute/json')->{body})
                    ->{upstreams}{llm}{peers}};
     is("$peer->{state} $peer->{fails} $peer->{requests}", 'up 0 0',
-       'which takes no engine out of service');
+       'which marks no engine failed');
     $t->stop();
 
-    # --- the controllers'
+    # --- the controllers' examples
 
     for my $name (qw(f5-attach-by-name f5-ingress gateway-fabric)) {
         my @docs = yaml("$dir/kubernetes/$name.yaml");
@@ -760,7 +761,7 @@ SKIP: {
                    =~ /^ *kvroute_upstream ~(\S+)/m;
 
         like($_, qr/$re/, "$name: $_ is attached") for upstream_names(@docs);
-        unlike("ml_vllm_80001", qr/$re/, "$name: and no other");
+        unlike("ml_vllm_80001", qr/$re/, "$name: and no other one");
     }
 
     for my $name (qw(f5-attach-by-name f5-ingress f5-ingress-controller)) {
@@ -784,7 +785,7 @@ SKIP: {
 
     is("$ref->{kind} $ref->{name} $meta->{namespace}",
        "NginxProxy $proxy->{metadata}{name} $proxy->{metadata}{namespace}",
-       'gateway-fabric: the image is used');
+       'gateway-fabric: our image');
     is($gateway->{spec}{listeners}[0]{allowedRoutes}{namespaces}{selector}
            {matchLabels}{'kubernetes.io/metadata.name'},
        $route->{metadata}{namespace}, 'routes are allowed');

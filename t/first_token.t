@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# kvroute_first_token: a late first event is asked of a second server too.  The
-# client gets one of the two answers as if there were no other.
+# kvroute_first_token: if the first event is late, a second server gets the
+# request too.  The client gets one of the two answers, like an ordinary one.
 
 use JSON::PP;
 
@@ -120,7 +120,7 @@ sub asked {
 
 my $whole = ask('', {});
 
-is("$whole->{status} $whole->{done} $whole->{late}", '200 1 -', 'on time');
+is("$whole->{status} $whole->{done} $whole->{late}", '200 1 -', 'in time');
 is(length $whole->{text}, 80, 'its text');
 
 sub same {
@@ -132,7 +132,7 @@ sub same {
     ok($a->{own}, "$name: its headers");
 }
 
-# --- one of two that stall, whatever the first one has sent
+# --- one of two stalls, whatever the first one has sent
 
 for my $where ('', '/buffered', '/continue') {
     same(ask($where, {}, $_), 'second', "$where $_") for qw(hang stall=0);
@@ -142,14 +142,14 @@ same(ask('/file', { messages => [{ role => 'user', content => 'hello' }], pad =>
      'second', 'a body in a file');
 same(ask('', { chunked => 50 }, 'hang'), 'second', 'a body in chunks');
 
-# --- the events of Responses before the first token are those of the answer
+# --- the events of Responses before the first token are of the same answer
 
 my $two = $t->post('/v1/responses', encode_json({ model => 'emulated', stream => $true, input => 'hello',
                                                   max_output_tokens => 20 }),
                    headers => { 'X-N' => ++$n, 'X-Fault' => 'stall=0' });
 is(answer($two)->{late}, 'second', 'Responses');
 is_deeply([$two->{body} =~ /"sequence_number":(\d+)/g],
-          [0 .. (() = $two->{body} =~ /^event: /mg) - 1], 'and each event is there once');
+          [0 .. (() = $two->{body} =~ /^event: /mg) - 1], 'each event is sent once');
 
 # --- the first one answers after all, whatever the second one does
 
@@ -163,7 +163,7 @@ for my $fault (qw(hang stall=0 status=500 status=429 reset-before-headers reset-
     is("$a->{status} $a->{done} $a->{text}", "200 1 $whole->{text}", "the second: $fault");
 }
 
-# --- the first one fails while the second one is under way
+# --- the first one fails while the second one is running
 
 for my $where ('', '/page') {
     for my $fault (qw(status=500 status=503 reset-before-headers reset-after-headers garbage truncate=0)) {
@@ -175,7 +175,7 @@ for my $where ('', '/page') {
 
 my $r = $t->post('/v1/chat/completions', body(),
                  headers => { 'X-N' => ++$n, 'X-Fault' => 'status=400', 'X-Engine-Delay-Ms' => 100 });
-is(answer($r)->{code}, 400, 'an error of the client\'s is an answer');
+is(answer($r)->{code}, 400, 'a client error is an answer');
 
 # --- neither answers
 
@@ -195,13 +195,13 @@ $r = $t->post('/v1/chat/completions', body(),
                            'X-Fault1' => 'reset-after-headers', 'X-Engine-Delay-Ms' => 100 });
 is(answer($r)->{code}, 502, 'both break');
 
-# --- not sent twice
+# --- requests that are not sent twice
 
 my $a = ask('/one', {}, 'stall=0');
 is("$a->{status} $a->{late}", '504 busy', 'there is no other server');
 
 $a = ask('/few', {}, 'stall=0');
-is("$a->{status} $a->{late}", '504 hedge', 'more than the share allows');
+is("$a->{status} $a->{late}", '504 hedge', 'above the allowed share');
 
 $a = ask('/off', {}, 'truncate=0');
 is($a->{late}, '-', 'off');
@@ -211,16 +211,16 @@ $r = $t->post('/v1/chat/completions', body(stream => JSON::PP::false),
 is(answer($r)->{late}, '-', 'not a stream');
 
 $r = $t->post('/plain/v1/chat/completions', body(), headers => { 'X-N' => ++$n });
-is(answer($r)->{text}, $whole->{text}, 'a server that kvroute does not choose');
+is(answer($r)->{text}, $whole->{text}, 'a server of another balancer');
 
-# --- the answer of the second one breaks
+# --- the second one's answer breaks
 
 $a = ask('/continue', {}, 'hang', 'truncate=5');
 is("$a->{status} $a->{done} $a->{text} $a->{late} $a->{continued}", "200 1 $whole->{text} second 1",
-   'it is continued');
+   'the answer is continued');
 
 $a = ask('', {}, 'hang', 'truncate=5');
-is("$a->{status} $a->{complete} $a->{late}", '200 0 second', 'without kvroute_continue it is cut');
+is("$a->{status} $a->{complete} $a->{late}", '200 0 second', 'without kvroute_continue the answer is cut');
 
 # --- a client of HTTP/2, and one that takes gzip
 
@@ -235,17 +235,17 @@ for my $how ('', '--compressed') {
     is("$a->{done} $a->{text} $a->{late}", "1 $whole->{text} second", "HTTP/2 $how");
 }
 
-# --- a client is gone: both requests end
+# --- the client has left: both requests end
 
 my @gone = map { $t->start('POST /v1/chat/completions', body(),
                            headers => { 'X-N' => ++$n, 'X-Fault' => 'hang', 'X-Fault1' => $_ }) }
                qw(hang stall=0);
 ok(wait_for(sub { $t->load('llm') >= 4 }), 'two requests, each sent twice');
 close $_ for @gone;
-ok(wait_for(sub { $t->access_log() =~ /^$n /m }), 'a client is gone');
-ok($t->idle(), 'nothing is counted any more');
+ok(wait_for(sub { $t->access_log() =~ /^$n /m }), 'a client has left');
+ok($t->idle(), 'the counters are back at zero');
 
-# --- auto: the time is learned
+# --- auto: the limit is learned
 
 for my $i (0 .. 3) {
     ok(wait_for(sub {
@@ -264,7 +264,7 @@ for my $fault (qw(hang stall=0)) {
 my $u = $t->status()->{upstreams}{llm}{late};
 
 cmp_ok($u->{second}, '>', 10, 'counted');
-cmp_ok($u->{first} + $u->{second}, '<=', $u->{twice}, 'and not more than were sent');
+cmp_ok($u->{first} + $u->{second}, '<=', $u->{twice}, 'at most the sent ones');
 like($t->get('/kvroute/metrics')->{body}, qr/^kvroute_late_total\{upstream="few",result="hedge"\} 1$/m,
      'in the metrics');
 

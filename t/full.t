@@ -1,14 +1,14 @@
 #!/usr/bin/perl
 
 # A zone with the maximum number of servers, and more: servers without a slot
-# are chosen by load, and get one when another server is removed.
+# are chosen by load, and get a slot when another server is removed.
 
 use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
 
-# one server that has all addresses, and two more
+# one backend with all addresses, and two more
 
 my $everywhere = $t->backend('M', addr => '0.0.0.0');
 
@@ -18,7 +18,7 @@ my ($b0, $b1) = map { "127.0.0.1:$t->{vars}{$_}" } qw(B0 B1);
 
 sub address { return join '.', 127, 1, 1 + int($_[0] / 250), 1 + $_[0] % 250 }
 
-# so many servers beside the two, which may have ranks
+# this many servers besides the two, which can have ranks
 
 sub conf {
     my ($n, $ranks) = @_;
@@ -80,7 +80,7 @@ sub rows { return @{$t->status()->{upstreams}{$_[0]}{peers}} }
 
 sub ids { return grep { defined } map { $_->{id} } map { rows($_) } @_ }
 
-# so many at once: what each was told, and how often
+# sends this many at once: counts the ranks in their headers
 
 sub at_once {
     my ($many, $file) = @_;
@@ -98,8 +98,8 @@ sub at_once {
     return %got;
 }
 
-# Each worker sees for itself, and any of them may answer.  Of hundreds of rows
-# the few that matter are found without reading all as JSON.
+# Each worker checks on its own, and any can answer.  The few rows of interest
+# are found among hundreds without parsing all as JSON.
 
 sub everywhere {
     my ($many) = @_;
@@ -129,30 +129,30 @@ $t->run();
 my %id;
 $id{$_}++ for ids('many', 'late');
 
-is(scalar keys %id, 512, 'of 513 servers 512 have a number');
-is(scalar(grep { $_ > 1 } values %id), 0, 'none has that of another');
+is(scalar keys %id, 512, 'of 513 servers 512 have a slot');
+is(scalar(grep { $_ > 1 } values %id), 0, 'no two have the same slot');
 is($t->status()->{zones}{z}{peers}, 512, 'the zone is full');
-ok(warned('1 servers', 'late'), 'who has none is said, and what helps');
-is(scalar(rows('late')), 2, 'it has a row all the same');
-is_deeply([map { $_->{id} ? 1 : 0 } rows('late')], [1, 0], 'without a number');
+ok(warned('1 servers', 'late'), 'a warning names the upstream, and the remedy');
+is(scalar(rows('late')), 2, 'the server still has a row in the status');
+is_deeply([map { $_->{id} ? 1 : 0 } rows('late')], [1, 0], 'without an id');
 
 my %got = at_once(16, 'few');
 cmp_ok($got{"$_ none"} // 0, '>=', 2, "by load $_ gets its share") for qw(B0 B1);
 
-# of the last ones by number as well what they hold is known
+# cached prompts of the servers with the highest slots are known too
 
 my $gone = address(510) . ":$everywhere";
 my ($last) = sort { $b->{id} <=> $a->{id} } grep { $_->{name} ne $gone } rows('many');
 my $prompt = chat(text(9000, 4711));
 
-cmp_ok($last->{id}, '>=', 509, 'one of the highest numbers');
+cmp_ok($last->{id}, '>=', 509, 'one of the highest slots');
 ask('many', $prompt, 'X-Pin' => $last->{name});
-is(ask('many', $prompt)->{status}, 200, 'a prompt comes again');
+is(ask('many', $prompt)->{status}, 200, 'a prompt is repeated');
 
 my $again = qr{^/many/\S+ 200 \Q$last->{name}\E affinity$}m;
 
-ok(wait_for(sub { $t->access_log() =~ $again }), 'to the server with that number');
-ok($t->idle(), 'nothing is counted');
+ok(wait_for(sub { $t->access_log() =~ $again }), 'to the server with that slot');
+ok($t->idle(), 'no request is left in the counters');
 
 
 # --- an upstream without a slot in the zone is not counted as another one
@@ -172,62 +172,62 @@ is($t->status()->{upstreams}{placed}{queue_time}{count}, 0,
    'no request has waited at the first upstream');
 
 
-# --- one is gone: its number is for who waits for one
+# --- a server is removed: its slot goes to a server without one
 
 conf(510);
 $t->reload();
 
-ok(everywhere(2), 'a number that is free is given');
+ok(everywhere(2), 'a free slot is assigned');
 is($t->status()->{zones}{z}{peers}, 512, 'the zone is full again');
 
 my $b1_knows = chat(text(9000, 4712));
 
 late($b1_knows, 'X-Pin' => $b1);
-is(late($b1_knows), 'B1', 'and what it holds is known from then on') for 1 .. 3;
+is(late($b1_knows), 'B1', 'its cached prompts are known from then on') for 1 .. 3;
 
 is(ask('many', $prompt)->{status}, 200, 'the prompt from before the reload');
 
-ok(wait_for(sub { 2 == (() = $t->access_log() =~ /$again/g) }), 'is where it was');
+ok(wait_for(sub { 2 == (() = $t->access_log() =~ /$again/g) }), 'goes to the same server');
 
 
-# --- ranks for which there is no number
+# --- ranks without a slot
 
 conf(510, 4);
 $t->reload();
 
 is_deeply([sort grep { /^127/ } map { $_->{name} } grep { defined $_->{id} } rows('late')],
-          [sort "$b0#0", "$b1#0"], 'both servers keep theirs, their ranks have none');
+          [sort "$b0#0", "$b1#0"], 'both servers keep their slots, their ranks have none');
 is(scalar(rows('late')), 8, 'each has a row');
-ok(warned('6 servers or ranks', 'late'), 'which is said');
+ok(warned('6 servers or ranks', 'late'), 'a warning');
 
-# what has no number is still used: the engine is told no rank, and chooses
+# targets without a slot are used: the engine gets no rank, and chooses one
 
 %got = at_once(16, 'none');
-cmp_ok($got{"$_ none"} // 0, '>=', 4, "ranks of $_ that have none get their share")
+cmp_ok($got{"$_ none"} // 0, '>=', 4, "ranks of $_ without a slot get their share")
     for qw(B0 B1);
-is(late($b1_knows), 'B1', 'and it keeps what it holds');
+is(late($b1_knows), 'B1', 'and it keeps its cached prompts');
 
-# of one server's ranks all have numbers by now, of the other's the first one
+# now all ranks of one server have slots, and of the other one the first rank
 
 conf(507, 4);
 $t->reload();
 
-ok(everywhere(5), 'numbers for half of the ranks');
+ok(everywhere(5), 'slots for half of the ranks');
 
 %got = at_once(20, 'half');
 is(scalar(grep { /^(?:B0 [0-3]|B1 0|B1 none)$/ } keys %got), scalar keys %got,
-   'no rank without a number is named');
-is(scalar(grep { $got{"B0 $_"} } 1 .. 3), 3, 'those that have one are');
-cmp_ok($got{'B1 none'} // 0, '>=', 2, 'which gets its share');
-ok($t->idle(), 'nothing is counted');
+   'no header names a rank without a slot');
+is(scalar(grep { $got{"B0 $_"} } 1 .. 3), 3, 'headers name the others');
+cmp_ok($got{'B1 none'} // 0, '>=', 2, 'the ranks without slots get their share');
+ok($t->idle(), 'no request is left in the counters');
 
 conf(504, 4);
 $t->reload();
 
-ok(everywhere(8), 'with numbers for all ranks all have one');
+ok(everywhere(8), 'all ranks have slots');
 
 %got = at_once(24, 'ranks');
-is(scalar(grep { /^B[01] [0-3]$/ } keys %got), 8, 'and each is told apart');
-ok($t->idle(), 'nothing is counted');
+is(scalar(grep { /^B[01] [0-3]$/ } keys %got), 8, 'and each is named');
+ok($t->idle(), 'no request is left in the counters');
 
 $t->done();

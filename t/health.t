@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Health: a loading peer is starting, a failed one is avoided and warmed up when
-# it returns, one under pressure is spared but has not failed; when all are down
-# they are tried anyway.
+# Health: a loading peer is "starting"; an unhealthy one is avoided, and warmed
+# up when it returns; an overloaded one is avoided but not failed; if all are
+# down they are tried anyway.
 
 use lib 't/lib';
 use Kvroute;
@@ -15,7 +15,7 @@ my @e = $t->engines(3, '--hardware', 'none', '--model', 'm');
 my @over = $t->engines(2, '--model', 'm', '--max-num-seqs', 1,
                        '--max-num-queued-reqs', 1);
 
-# a proxy whose engine is gone
+# a proxy without its engine
 
 $t->serve('P', sub {
     my ($c) = @_;
@@ -27,7 +27,7 @@ $t->serve('P', sub {
     }
 });
 
-# too busy with a stream to say that it is well
+# a server that is too busy with a stream to answer checks
 
 my $busy = $t->serve('B', sub {
     my ($c) = @_;
@@ -106,7 +106,7 @@ sub becomes {
         or diag(state($port));
 }
 
-# asked by way of another engine, since this one may be down
+# read from another engine, because this one can be down
 
 sub control {
     my ($port, $what) = @_;
@@ -120,7 +120,7 @@ sub control {
     return JSON::PP::decode_json($r->{body});
 }
 
-# requests, and how many each of the engines got
+# sends requests; counts how many each engine got
 
 sub spread {
     my ($n) = @_;
@@ -151,54 +151,54 @@ like($t->get('/kvroute/metrics')->{body},
      qr/^kvroute_peer_health\{upstream="h",peer="127.0.0.1:$e[0]",health="down"\} 1$/m,
      'and for Prometheus');
 ($bad, @n) = spread(10);
-is("$bad $n[0]", '0 0', 'is left out');
+is("$bad $n[0]", '0 0', 'gets no requests');
 
 $t->control($e[0], { health_status => 200 });
 becomes($e[0], 'up', 'a recovered engine');
-ok(wait_for(sub { ($bad, @n) = spread(6); $n[0] }), 'is used again');
+ok(wait_for(sub { ($bad, @n) = spread(6); $n[0] }), 'gets requests again');
 
-# 2xx is health
+# any 2xx is healthy
 
 $t->control($e[0], { health_status => 400 });
-becomes($e[0], 'down', '400 is no health');
+becomes($e[0], 'down', '400 is unhealthy');
 $t->control($e[0], { health_status => 204 });
-becomes($e[0], 'up', '204 is');
+becomes($e[0], 'up', '204 is healthy');
 
 $t->control($e[0], { health_status => 200 });
 becomes($e[0], 'up', 'a recovered engine');
 
-# loading: at once, without any failures to be counted
+# loading: at once, without counted failures
 
 $t->control($e[1], { loading_s => 3600 });
 becomes($e[1], 'starting', 'an engine that loads its model');
 ($bad, @n) = spread(10);
-is("$bad $n[1]", '0 0', 'gets nothing meanwhile');
+is("$bad $n[1]", '0 0', 'gets no requests meanwhile');
 $t->control($e[1], { loading_s => 0 });
 becomes($e[1], 'up', 'an engine that has loaded');
 
-# an engine that is gone, and back
+# an engine ends, and returns
 
 sub both { return $t->peer('both', $e[2]); }
 
-ok(wait_for(sub { (both()->{engine}{probes} // 0) > 2 }), 'asked by both means');
+ok(wait_for(sub { (both()->{engine}{probes} // 0) > 2 }), 'both probes and checks run');
 
 control($e[2], { down => JSON::PP::true });
-becomes($e[2], 'down', 'an engine that is gone');
+becomes($e[2], 'down', 'an engine that has ended');
 ($bad, @n) = spread(10);
-is($bad, 0, 'is missed by nobody');
+is($bad, 0, 'no request fails');
 my $flushed = $t->peer('h', $e[2])->{cache}{flushes_probe};
 control($e[2], { down => JSON::PP::false });
-becomes($e[2], 'up', 'an engine that is back');
+becomes($e[2], 'up', 'an engine that has returned');
 is($t->peer('h', $e[2])->{cache}{flushes_probe}, $flushed + 1,
    'has an empty cache');
 
-# two means have seen it, more than once: told once
+# probes and checks have seen the restart, more than once: it counts once
 
-ok(wait_for(sub { both()->{cache}{flushes_probe} }), 'seen by both means');
+ok(wait_for(sub { both()->{cache}{flushes_probe} }), 'seen by probes and checks');
 my $asked = both()->{engine}{probes} - both()->{engine}{failed};
 ok(wait_for(sub { both()->{engine}{probes} - both()->{engine}{failed}
-                  > $asked + 5 && both()->{health} eq 'up' }), 'asked on');
-is(both()->{cache}{flushes_probe}, 1, 'one restart, told once');
+                  > $asked + 5 && both()->{health} eq 'up' }), 'probes continue');
+is(both()->{cache}{flushes_probe}, 1, 'one restart counts once');
 
 # all down: tried anyway
 
@@ -209,7 +209,7 @@ is($bad, 0, 'all down: requests are served anyway');
 $t->control($_, { health_status => 200 }) for @e;
 becomes($_, 'up', "engine $_") for @e;
 
-# a 4xx may be tried elsewhere, but is no failure either
+# a 4xx can be retried elsewhere, but is not a failure
 
 sub clients { return $t->peer('h', $_[0])->{responses}{'4xx'}; }
 
@@ -222,8 +222,8 @@ ok(wait_for(sub { $t->post('/v1/chat/completions', chat('x'));
 is($t->peer('h', $e[0])->{fails}, $fails, '429 is no failure');
 is($t->peer('h', $e[0])->{state}, 'up', 'the engine is in use');
 
-# pressure: spared for a while, not failed; and again if the machine has taken
-# longer than that to look
+# overload: avoided for a while, not failed; again if the machine took longer
+# than that
 
 $fails = $t->peer('h', $e[0])->{fails};
 
@@ -238,14 +238,14 @@ ok(wait_for(sub {
     $state = $t->peer('h', $e[0])->{state};
     ($bad, @n) = spread(6);
     return $t->peer('h', $e[0])->{pressed};
-}), '503 with Retry-After is pressure');
+}), '503 with Retry-After is overload');
 is($state, 'up', 'not a failure');
-is($t->peer('h', $e[0])->{fails}, $fails, 'indeed none');
-is("$bad $n[0]", '0 0', 'it is spared');
-ok(wait_for(sub { ($bad, @n) = spread(3); $n[0] }), 'and then no more');
+is($t->peer('h', $e[0])->{fails}, $fails, 'no failure');
+is("$bad $n[0]", '0 0', 'it is avoided');
+ok(wait_for(sub { ($bad, @n) = spread(3); $n[0] }), 'and used again later');
 
-# an engine that has too much to do says so without a time: no failure either, and
-# no outage when all of them do
+# an overloaded engine without Retry-After: no failure either, and no outage if
+# all of them are overloaded
 
 {
     my $peer = sub { return $t->peer('over', $_[0]) };
@@ -255,18 +255,18 @@ ok(wait_for(sub { ($bad, @n) = spread(3); $n[0] }), 'and then no more');
 
     like($t->read_until($_, qr/data: /), qr/ 200 /, 'a stream') for @s;
 
-    is($t->get('/health', port => $_)->{status}, 200, 'well') for @over;
+    is($t->get('/health', port => $_)->{status}, 200, 'healthy') for @over;
     is($t->post('/over/v1/chat/completions', chat('x'))->{status}, 503,
-       'all have too much to do') for 1 .. 4;
+       'all are overloaded') for 1 .. 4;
 
     like($t->get('/metrics', port => $_)->{body},
          qr/^vllm:admission_rejections_total\{.*\} [1-9]/m,
-         'the engine turns away') for @over;
+         'the engine rejects') for @over;
 
     for my $port (@over) {
         my $p;
 
-        # for a second, which is over soon where much else goes on
+        # the mark lasts a second, which can pass on a busy machine
 
         wait_for(sub {
             my $s = $t->start('POST /over/v1/chat/completions', chat('x'));
@@ -275,23 +275,23 @@ ok(wait_for(sub { ($bad, @n) = spread(3); $n[0] }), 'and then no more');
             $t->finish($s);
             return $p->{pressed};
         });
-        is("$p->{fails} $p->{state} $p->{pressed}", '0 up 1', 'pressed');
+        is("$p->{fails} $p->{state} $p->{pressed}", '0 up 1', 'overloaded');
     }
 
     close $_ for @s;
     ok(wait_for(sub { $t->post('/over/v1/chat/completions',
                                chat('x', max_tokens => 1))->{status} == 200 }),
-       'and serve when they can');
+       'and serve again later');
 }
 
-# what is no engine's word is a failure
+# a 503 that is not the engine's is a failure
 
 is($t->post('/proxy/v1/chat/completions', chat('x', max_tokens => 1))
-   ->{status}, 200, 'another one serves');
+   ->{status}, 200, 'another server serves');
 is(join(' ', @{$t->peer('proxy', $t->{vars}{P})}{qw(fails state)}),
    '1 unavail', "a proxy's 503");
 
-# nor is an engine believed that is found ill
+# a 503 of an unhealthy engine is a failure, too
 
 $t->control($e[0], { health_status => 500 });
 becomes($e[0], 'down', 'a sick engine');
@@ -307,7 +307,7 @@ ok(wait_for(sub { $t->post('/v1/chat/completions', chat('x'));
 control($_, { health_status => 200 }) for @e;
 becomes($_, 'up', "engine $_") for @e;
 
-# what one has answered is not taken for another's, that refuses at once
+# a refused connection is not mistaken for another server's answer
 
 {
     my $path = "$dir/closed";
@@ -317,22 +317,22 @@ becomes($_, 'up', "engine $_") for @e;
     $t->control($e[0], { fault => 'status=429', fault_rate => 1,
                          fault_count => 1, retry_after => 60 });
     is($t->post('/spare/v1/chat/completions', chat('x'))->{status}, 502,
-       'the spare one is closed');
+       'the backup server refuses');
 
     my $p = $t->peer('spare', $path);
 
-    is($p->{fails}, 1, 'that is a failure');
-    is($p->{responses}{'4xx'}, 0, 'and no response');
-    is($p->{state}, 'unavail', 'it is given up');
-    ok(!$p->{pressed}, 'it has not asked to be spared');
+    is($p->{fails}, 1, 'a failure');
+    is($p->{responses}{'4xx'}, 0, 'and not a response');
+    is($p->{state}, 'unavail', 'it is marked failed');
+    ok(!$p->{pressed}, 'it is not marked overloaded');
 
     $p = $t->peer('spare', $e[0]);
-    is($p->{fails}, 0, 'the other one has not failed');
-    ok($p->{pressed}, 'and is spared');
+    is($p->{fails}, 0, 'the other one has no failure');
+    ok($p->{pressed}, 'and is marked overloaded');
 }
 
-# checks that time out do not fence an engine that serves its clients, even if
-# nobody wants to know what it tells them
+# timed-out checks do not mark an engine unhealthy that is serving clients, even
+# if its answers are not parsed
 
 {
     my $state = sub { return $t->peer('busy', $busy)->{health}; };
@@ -340,7 +340,7 @@ becomes($_, 'up', "engine $_") for @e;
         return $t->peer('busy', $busy)->{health_checks}{fails};
     };
 
-    ok(wait_for(sub { $state->() eq 'up' }), 'well, and idle');
+    ok(wait_for(sub { $state->() eq 'up' }), 'healthy and idle');
 
     my $s = IO::Socket::INET->new(PeerAddr => "127.0.0.1:$t->{vars}{PORT}")
         or die $!;
@@ -355,11 +355,11 @@ becomes($_, 'up', "engine $_") for @e;
     my $before = $failed->();
 
     ok(wait_for(sub { $failed->() > $before + 5 }), 'checks time out');
-    is($state->(), 'up', 'but it serves a client');
+    is($state->(), 'up', 'healthy while it serves a client');
 
     open $f, '>', "$dir/enough" or die $!;
 
-    ok(wait_for(sub { $state->() eq 'down' }), 'and then no more');
+    ok(wait_for(sub { $state->() eq 'down' }), 'unhealthy afterwards');
 }
 
 $t->done();

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Preferred servers: two hosts that share nothing send the same prefixes to the
-# same servers, if both have hosts= and one key, or share by a store that is not
-# there; otherwise they do not.
+# Homes: two hosts that share nothing send a prefix to the same server if both
+# have hosts= and one key, or share by an unreachable store; otherwise they do
+# not.
 
 use lib 't/lib';
 use Kvroute;
@@ -70,9 +70,9 @@ sub conf {
 EOC
 }
 
-# each turn of a conversation begins with the one before, behind a system
-# prompt that all of them have; long enough that a request which a worker has
-# answered, and not yet counted out, is no reason to go to the second home
+# each turn of a conversation begins with the one before, after a shared system
+# prompt; long enough that a request which is answered but still counted is no
+# reason to use the second home
 
 my $system = text(400, 1);
 
@@ -96,8 +96,9 @@ conf($_, 0 .. 3) for $t, $other;
 $_->run() for $t, $other;
 
 
-# the first turns through one host, the next through the other; mixed, since
-# idle servers get cold prompts in turn, and both hosts would keep in step
+# first turns through one host, the next through the other; in another order,
+# because idle servers get cold prompts in turn and both hosts would keep in
+# step
 
 sub talk {
     my ($uri) = @_;
@@ -115,7 +116,7 @@ sub talk {
             [ values %second ], \%reason);
 }
 
-# what is the crowd's has to be seen first
+# the shared prefix has to be seen first
 
 for my $uri ('/home/', '/apart/', '/down/') {
     for my $n (1001 .. 1040) {
@@ -130,13 +131,13 @@ my ($down) = talk('/down/');
 cmp_ok($same, '>=', 90, "homes: the next turn finds $same of 100 caches");
 cmp_ok($chance, '<=', 60, "without: $chance");
 cmp_ok($down, '>=', 90, "hosts that should share and cannot: $down");
-cmp_ok($reason->{home} || 0, '>=', 50, 'the reason is said');
+cmp_ok($reason->{home} || 0, '>=', 50, 'the reason is "home"');
 is(scalar(keys %{$t->tally(@$home)}), 4, 'all servers are used');
 
 my $decisions = $other->status()->{upstreams}{home}{decisions};
 cmp_ok($decisions->{home} || 0, '>=', 50, 'and counted');
 
-# sessions are bound alike
+# sessions are bound to the same servers
 
 sub sessions {
     my ($h, $uri, @n) = @_;
@@ -156,9 +157,9 @@ my @alone = sessions($t, '/alone/');
 my @elsewhere = reverse sessions($other, '/alone/', reverse 1 .. 100);
 
 cmp_ok(scalar(grep { $alone[$_] eq $elsewhere[$_] } 0 .. 99), '<', 80,
-       'without: they do not');
+       'without: two hosts do not agree');
 
-# a host that starts anew, with a server less: only what that one had moves
+# a restarted host with one server less: only that server's sessions move
 
 $other->stop();
 conf($other, 2, 0, 1);

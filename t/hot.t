@@ -22,7 +22,7 @@ $t->conf(<<'EOF')->run();
     %%LOG%%
     kvroute_zone zone=z:4m;
     client_body_buffer_size 1m;
-    lingering_close off;        # or the log comes five seconds later
+    lingering_close off;        # otherwise the log line comes five seconds later
     proxy_http_version 1.1;
     proxy_set_header Connection "";
 EOF
@@ -35,7 +35,7 @@ sub active {
            @names;
 }
 
-# so many at once, all in flight; how many each peer has then
+# sends this many at once, all in flight; returns how many each peer has
 
 sub burst {
     my ($n, $upstream, $body) = @_;
@@ -73,11 +73,11 @@ for my $policy (qw(kv_cache least_request)) {
 #     + max(uncached, 2048) * (1 + 64 * k / (320 + k))
 #     + uncached * 3 / 4
 #
-# at the holder is less than three
-# quarters more than the whole prompt, which is what it costs at an idle one
-# (they ask for two tokens, which come to 8 bytes).  Of what is held n requests have
-# ended that had it: n / (n + 2) of that is to the use of others.  n is one, and falls
-# by half in 41 seconds: a machine that is slow lets more stay.
+# at the holder is less than 1.75 times the whole prompt, which is the cost at an idle
+# peer.  (The requests ask for two tokens, which count as 8 bytes.)  Of the cached
+# bytes, n / (n + 2) are used by others, where n is the number of requests that ended
+# with them.  n is one here, and halves in 41 seconds: on a slow machine more requests
+# stay.
 
 sub staying {
     my ($r, $n) = @_;
@@ -106,7 +106,7 @@ for my $size (8192, 32768) {
 
     is($r->{name}, $home, "$size: warm");
     like($r->{cost} - 0.75 * $uncached, qr/^204[789]/, "$size: its cost");
-    cmp_ok($uncached, '<', 256, "$size: but for what is no whole block");
+    cmp_ok($uncached, '<', 256, "$size: except a partial block");
 
     my $k = staying($r, 1);
 
@@ -136,9 +136,9 @@ for my $size (8192, 32768) {
               "$size: reasons");
 }
 
-# A system prompt that all have.  As long as few have asked for it, it is where
-# it was computed first; when many have, each of the others gets it as soon as
-# there is a request in flight for each.
+# A shared system prompt.  While few requests have used it, it stays where it
+# was computed first.  After many, each other peer gets it once there is a
+# request in flight for each.
 
 sub shared {
     my ($n) = @_;
@@ -179,34 +179,34 @@ my $home = $t->to('/kv_cache_shared/', shared(0));
 {
     my ($active, $reasons) = at_once('few', 1 .. 4);
 
-    is(max(@$active), 4, 'a shared beginning: at home while few ask for it')
+    is(max(@$active), 4, 'a shared prefix stays while few requests use it')
         or diag("@$active");
-    is_deeply($reasons, { affinity => 4 }, 'and that is the reason');
+    is_deeply($reasons, { affinity => 4 }, 'the reason');
 }
 
-# idle, it stays there, however many have it
+# without load it stays there, however many requests have used it
 
 my %went;
 $went{$t->to('/kv_cache_shared/', shared($_))}++ for 5 .. 60;
 
-is_deeply(\%went, { $home => 56 }, 'one after the other: at home');
+is_deeply(\%went, { $home => 56 }, 'one after another: it stays');
 
 {
     my ($active, $reasons) = at_once('many', 61 .. 64);
 
-    is_deeply($active, [ 1, 1, 1, 1 ], 'many have it: one at each peer')
+    is_deeply($active, [ 1, 1, 1, 1 ], 'many have used it: one at each peer')
         or diag("@$active");
     is_deeply($reasons, { affinity => 1, hot => 3 },
-              'computed once more for those to come');
+              'computed again for later requests');
 }
 
 {
     my ($active, $reasons) = at_once('later', 65 .. 84);
 
-    cmp_ok(max(@$active), '<=', 6, 'then all have it') or diag("@$active");
-    is_deeply($reasons, { affinity => 20 }, 'and nothing is computed anew');
+    cmp_ok(max(@$active), '<=', 6, 'then all peers have it') or diag("@$active");
+    is_deeply($reasons, { affinity => 20 }, 'and no peer computes it again');
 }
 
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 $t->done();

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# The commands that search for defects work, and find none in some seconds: one
+# The commands that search for defects work, and find none in a few seconds: a
 # run of chaos (make chaos), and a kill at each store to shared memory of a
-# dozen operations (make step-kill).  Chaos has kvroute_share, kvroute_events,
+# dozen operations (make step-kill).  Chaos uses kvroute_share, kvroute_events,
 # kvroute_prefill, kvroute_continue and kvroute_budget.
 
 use FindBin;
@@ -28,7 +28,7 @@ sub hunt {
     my $pid = $t->spawn($log, @command);
     waitpid($pid, 0);
 
-    is($?, 0, "$what has found nothing") or diag(Kvroute::slurp($log));
+    is($?, 0, "$what has found no defect") or diag(Kvroute::slurp($log));
 
     return eval { decode_json(Kvroute::slurp($file)) } || {};
 }

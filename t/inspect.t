@@ -11,7 +11,7 @@ use Time::HiRes qw(sleep);
 
 my $t = Kvroute->new();
 
-# servers that tell the digest of the body that they got
+# servers that return the digest of the body they got
 
 for my $name (map { "B$_" } 0 .. 4) {
     $t->serve($name, sub {
@@ -106,7 +106,7 @@ $t->run();
 my $seed = 20000;
 my $id = 0;
 
-# posts a body; checks that it arrives as it was; tells the server
+# posts a body; checks that it arrives unchanged; returns the server
 
 sub ask {
     my ($uri, $body, $what, %arg) = @_;
@@ -131,8 +131,8 @@ for my $uri ('/', '/file/', '/only/', '/unbuffered/') {
         like(ask($uri, body($size, 'small'), $what), qr/^B[01]$/,
              "$what: a model");
         like(ask($uri, body($size, 'large'), $what), qr/^B[23]$/,
-             "$what: another");
-        is(ask($uri, body($size, 'none'), $what), 'B4', "$what: any other");
+             "$what: another model");
+        is(ask($uri, body($size, 'none'), $what), 'B4', "$what: an unknown model");
     }
 
     like(ask($uri, body(2000, 'org/m'), $uri), qr/^B[23]$/, "$uri: a pattern");
@@ -142,7 +142,7 @@ for my $uri ('/', '/file/', '/only/', '/unbuffered/') {
          qr/^B[23]$/, "$uri: chunked");
 }
 
-# affinity is that of the upstream that was chosen, with its own zone
+# affinity within the chosen upstream, with its own zone
 
 for my $uri ('/', '/file/') {
     for my $model (qw(small large)) {
@@ -159,7 +159,7 @@ for my $uri ('/', '/file/') {
     }
 }
 
-# nothing to be had from the body: the default, and no error
+# without a model in the body: the default, and no error
 
 is(ask('/', 'not JSON', 'no JSON'), 'B4', 'no JSON: the default');
 is(ask('/', '{"messages":[]}', 'no model'), 'B4', 'no model: the default');
@@ -167,11 +167,11 @@ is(ask('/', '{"model":"small"', 'cut short'), 'B4', 'cut short: the default');
 is($t->from($t->get('/')), 'B4', 'no body: the default');
 is($t->from($t->post('/', '')), 'B4', 'an empty body: the default');
 is($t->post('/small-limit/', body(3000, 'small'))->{status}, 413,
-   'too large for nginx: as ever');
-is(ask('/short/', body(17_000_000, 'small'), 'more than is read'), 'B4',
-   'more than is read: served');
+   'too large for nginx: 413');
+is(ask('/short/', body(17_000_000, 'small'), 'more than the limit'), 'B4',
+   'more than the limit: served');
 
-# an error_page for what could not be read, where a body is read early as well
+# an error_page for a body that could not be read, also if a body is read early
 
 for my $bad ("zz\r\n", "1000\r\n" . 'x' x 4096 . "\r\n0\r\n\r\n") {
     for my $how ('at once', 'later') {
@@ -188,7 +188,7 @@ for my $bad ("zz\r\n", "1000\r\n" . 'x' x 4096 . "\r\n0\r\n\r\n") {
         }
 
         ok($t->read_until($s, qr{^HTTP/1\.1 (?:200|4\d\d) }),
-           "a body that is no good, $how: answered");
+           "an invalid body, $how: answered");
         close $s;
     }
 }
@@ -241,7 +241,7 @@ SKIP: {
                  "HTTP/2 $uri $size: another");
         }
 
-        # without a length it comes in frames only
+        # without a length the body comes in frames only
 
         like($h2->($uri, body(70000, 'large'), '-H', 'Content-Length:'),
              qr/^B[23]$/, "HTTP/2 $uri: without a length");
@@ -252,9 +252,9 @@ SKIP: {
 
     is($h2->('/?n=h2', $body), $home, 'HTTP/2: stays');
     is($t->receipt('h2')->{reason}, 'affinity', 'HTTP/2: affinity');
-    is(ask('/', $body, 'HTTP/1.1'), $home, 'HTTP/1.1: to the same');
+    is(ask('/', $body, 'HTTP/1.1'), $home, 'HTTP/1.1: to the same server');
 }
 
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 $t->done();

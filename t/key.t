@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
 # The key of a zone: two hosts with the same key send prompts to the same
-# servers. A bad key is refused, and keys are never shown.
+# servers.  A bad key is rejected, and keys are never shown.
 
 use lib 't/lib';
 use Kvroute;
@@ -32,7 +32,7 @@ sub conf {
 
     my $servers = join "\n", map { "server 127.0.0.1:%%B$_%%;" } 0 .. 3;
 
-    # homes show the key: each prompt has one, the same for equal keys
+    # homes show the key: each prompt has one, equal for equal keys
 
     $keyed .= ' hosts=2' if $keyed =~ /key_file/;
 
@@ -69,8 +69,8 @@ sub same {
 }
 
 
-# by an absolute path and one that is relative to the configuration, in lines
-# of another length
+# with an absolute path, and with one relative to the configuration, in lines of
+# another length
 
 my $key = random_key();
 my $text = encode_base64($key);
@@ -88,15 +88,15 @@ is(scalar(keys %{$t->tally(@keyed)}), 4, 'all servers are used');
 is(same(\@keyed, [homes($other, '/keyed/')]), 200,
    'one key: two hosts agree on all prompts');
 
-# a zone that starts anew
+# a new zone
 
 conf($t, '3m key_file=key', '3m');
 $t->reload();
 
-is(same(\@keyed, [homes($t, '/keyed/')]), 200, 'a new zone: nobody moves');
+is(same(\@keyed, [homes($t, '/keyed/')]), 200, 'a new zone: no prompt moves');
 
 
-# what is in the zone was hashed by its key: it cannot be changed meanwhile
+# the zone's content was hashed with its key: the key cannot change meanwhile
 
 my @random = homes($t, '/random/');
 
@@ -122,17 +122,17 @@ for my $case ([ 'another key', '3m key_file=key', '3m',
 put($t, $text);
 
 is($t->status()->{zones}{k}{generation}, $generation, 'no new generation');
-is(same(\@keyed, [homes($t, '/keyed/')]), 200, 'the old ones go on');
+is(same(\@keyed, [homes($t, '/keyed/')]), 200, 'the old workers continue');
 
 conf($t, '3m key_file=key', '3m');
 $t->reload();
 
 is($t->status()->{zones}{k}{generation}, $generation + 1, 'the same key');
 is(same(\@random, [homes($t, '/random/')]), 200,
-   'a secret of its own outlives a reload');
+   'a random secret outlasts a reload');
 
 
-# keys that are refused
+# rejected keys
 
 my $shown = '';
 
@@ -171,7 +171,7 @@ bad('base64 twice', $weak, encode_base64(substr encode_base64($key, ''), 0, 192)
 bad('readable by all', qr/open to all users, use "chmod o= \/key"/, $text, 0644);
 bad('writable by all', qr/open to all users/, $text, 0602);
 
-# the smallest that random keys may have is far from what is refused
+# random keys are far from the limit of rejection
 
 for (1 .. 100) {
     my %seen = map { $_ => 1 } split //, random_key();
@@ -204,7 +204,7 @@ ok(!$ok, 'no name: refused');
 like($out, qr/"key_file=" must be the name of a file/, 'no name: says why');
 
 
-# nobody is shown a key
+# keys are never shown
 
 $shown .= join '', $t->log(), $other->log(),
                    map { $t->get("/kvroute/$_")->{body} }

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
 # Workers killed at the worst instants: inside nginx's lock of the servers, or
-# between counters (t/die.c sets the trap). Requests that do not need the lock
-# go on at once; others too, if the owner of the lock is known.
+# between counters (t/die.c sets the trap).  Requests that do not need the lock
+# continue at once; others too, if the owner of the lock is known.
 
 use File::Basename qw(dirname);
 use lib 't/lib';
@@ -50,7 +50,7 @@ my $body = chat(text(20_000, 1));
 sub alive { return wait_for(sub { $t->active_workers() == $t->{workers} }) }
 
 
-# one worker dies at a function, which the request leads to
+# a worker dies at a function that the request reaches
 
 sub die_at {
     my ($function, $do) = @_;
@@ -65,7 +65,7 @@ sub die_at {
     for (1 .. 200) {
         my $status = $do->()->{status};
 
-        # it is seen at the client a little before it is gone
+        # the client sees it slightly before it has ended
 
         wait_for(sub {
             my %left = map { $_ => 1 } $t->workers();
@@ -79,7 +79,7 @@ sub die_at {
 }
 
 
-# all that is asked of any worker is answered
+# requests to all workers are answered
 
 sub served {
     my ($what, @uris) = @_;
@@ -93,7 +93,7 @@ sub served {
             $n++;
         }
 
-        is($n, 4 * $t->{workers}, "$what: $uri") or die "no use to go on\n";
+        is($n, 4 * $t->{workers}, "$what: $uri") or die "cannot continue\n";
     }
 }
 
@@ -101,16 +101,16 @@ sub served {
 sub counted {
     my ($what) = @_;
 
-    ok($t->idle(), "$what: nothing is counted any more");
-    is(($t->load())[2], 0, "$what: nor by nginx");
+    ok($t->idle(), "$what: the counters are back at zero");
+    is(($t->load())[2], 0, "$what: nginx counts none either");
 }
 
 
 my @all = qw(/static /other/ /apart/ / /backed/);
 
-served('all live', @all);
+served('all workers live', @all);
 
-# inside the lock, held for writing, for reading; in the list of backups
+# inside the lock, held for writing or reading; in the list of backups
 
 my %let;
 
@@ -123,16 +123,16 @@ for my $case ([ 'u', 'write', sub { $t->post('/', $body) } ],
     my ($upstream, $how, $do) = @$case;
 
     die_at('ngx_http_kvroute_reserve_consume', $do);
-    ok(alive(), 'it has a successor');
+    ok(alive(), 'a new worker has started');
     served("killed in $upstream to $how", @all);
     counted("killed in $upstream to $how");
 
     my @let = $t->log() =~ /(servers of upstream "$upstream" was released)/g;
-    is(@let, ++$let{$upstream}, 'the log tells');
+    is(@let, ++$let{$upstream}, 'the log reports it');
 }
 
-# between what is counted here and there: what a request taught is taken back
-# when it is no longer counted
+# between two counters: the prediction of a request is undone when it is no
+# longer counted
 
 die_at('kvr_index_undo', sub {
     $t->post('/', chat(text(20_000, rand 1e9)), headers => {
@@ -140,7 +140,8 @@ die_at('kvr_index_undo', sub {
 });
 counted('killed at the end of a request');
 
-# with a place in the queue that nginx has not counted, while others go on
+# with a reservation of the queue that nginx has not counted, while others
+# continue
 
 {
     my @s = map { $t->start('POST /queued/', $body,
@@ -153,36 +154,36 @@ counted('killed at the end of a request');
 
     my @left = grep { !IO::Select->new($_)->can_read(0) } @s;
 
-    ok(wait_for(sub { ($t->load())[0] == @left }), @left . ' requests go on');
-    is(($t->load())[2], scalar @left, 'and nginx has counted as many');
+    ok(wait_for(sub { ($t->load())[0] == @left }), @left . ' requests continue');
+    is(($t->load())[2], scalar @left, 'and nginx counts as many');
 
     $t->step('go');
     is($t->finish($_)->{status}, 200, 'served') for @left;
     counted('killed with a reservation');
 }
 
-# the lock without a note: whose it is cannot be known; since 1.27.3 nginx's own
-# start waits for it, and its own functions read what a writer held before
+# the lock without a record: its owner is unknown; since 1.27.3 nginx's own
+# start waits for it, and its functions read what a writer held before
 
 {
     die_at('ngx_rwlock_unlock', sub { $t->post('/', $body) });
 
     if ($t->version() lt '001027003') {
-        ok(alive(), 'it has a successor');
+        ok(alive(), 'a new worker has started');
         is($t->status()->{upstreams}{u}{locked}, JSON::PP::true,
-           'the status goes on without those servers');
+           'the status works without those servers');
     }
 
-    served('killed without a note', qw(/static /other/ /apart/));
+    served('killed without a record', qw(/static /other/ /apart/));
 
     is($t->status()->{upstreams}{other}{locked}, JSON::PP::false,
        'the status has all the others');
 
     ok(wait_for(sub {
         $t->log() =~ /lock of the servers of upstream "u" is held/;
-    }), 'the log says what to do');
+    }), 'the log has the remedy');
 
-    # who asks for them hangs; what helps is what it says
+    # requests to these servers hang; the log's remedy helps
 
     my $s = $t->start('POST /', $body);
     my @old = $t->workers();

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# A worker dies inside nginx's lock of the servers with requests in flight. The
-# first to notice is a worker of an older configuration, with other servers and
-# locks: it leaves to the dead worker's successor what it cannot repair. (Found
+# A worker dies inside nginx's lock of the servers with requests in flight.  A
+# worker of an older configuration, with other servers and locks, notices first:
+# it leaves the repair of the new lists to the dead worker's successor.  (Found
 # by make chaos.)
 
 use File::Basename qw(dirname);
@@ -43,7 +43,7 @@ sub state_is {
     }) or die "no process is in state $state\n";
 }
 
-# what the next worker that wakes up finds
+# the command for the next worker that wakes up
 
 sub trap {
     my ($what) = @_;
@@ -73,7 +73,7 @@ my $of_second = hold();
 my ($third) = $t->reload();
 my $of_third = hold();
 
-# the youngest dies in the lock, the oldest anywhere, and nobody sees it yet
+# the newest dies in the lock, the oldest anywhere; no worker knows yet
 
 kill 'STOP', $t->{master}, $first, $second;
 state_is('T', $t->{master}, $first, $second);
@@ -94,35 +94,35 @@ wait_for(sub {
     ($next) = grep { $_ != $first && $_ != $second && $_ != $third }
               $t->workers();
     return $next;
-}) or die "there is no successor\n";
+}) or die "no new worker has started\n";
 
 state_is('T', $next);
 unlink $die;
 
-# the second one finds two that are dead
+# the second one finds two dead ones
 
 kill 'CONT', $second;
 
 my $looked = qr/$second: kvroute_zone "z": removed the counts of (\d) dead/;
 
-wait_for(sub { $t->log() =~ $looked }) or die "the second one does not look\n";
+wait_for(sub { $t->log() =~ $looked }) or die "the second one does not check\n";
 
 $t->log() =~ $looked;
-is($1, 1, 'what is of an older configuration is taken back');
+is($1, 1, 'counts of an older configuration are removed');
 
 kill 'CONT', $next;
 
 ok(wait_for(sub {
     $t->log() =~ /"u" was released: process $third was killed while holding it/;
-}), 'the successor lets go the lock');
+}), 'the successor releases the lock');
 
 is($t->post('/', chat(text(3000, 200)))->{status}, 200, 'requests are served');
 
 $t->step('go');
-is($t->finish($of_second)->{status}, 200, 'the one in flight as well');
+is($t->finish($of_second)->{status}, 200, 'the one in flight, too');
 
-ok($t->idle(), 'nothing is counted any more');
-is(($t->load())[2], 0, 'nor by nginx');
+ok($t->idle(), 'the counters are back at zero');
+is(($t->load())[2], 0, 'nginx counts none either');
 
 close $_ for $of_first, $of_third, $fatal;
 

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
 # Prefill and decode by two servers: the requests that each receives, byte for
-# byte, and what follows if one fails.
+# byte, and the reaction to failures.
 
 use JSON::PP;
 
@@ -145,14 +145,14 @@ $t->run();
 my $path = '/v1/chat/completions';
 my $seed = 1;
 
-# what servers of a kind were sent since the last time
+# returns the requests to servers of a kind since the last call
 
 sub sent {
     return grep { !$_->{gone} }
            map { decode_json($_) } $t->new_lines("$_[0].sent");
 }
 
-# one request, what both kinds were sent for it, and how it was logged
+# sends a request; returns it, the requests to both kinds, and its log line
 
 my $asked = 0;
 
@@ -176,7 +176,7 @@ my $members = ',"kv_transfer_params":{"do_remote_decode":true,'
               . '"remote_port":null}}';
 
 
-# the legs, byte for byte; members in any place, in memory, in a file, chunked
+# the legs, byte for byte; members at any place, in memory, in a file, chunked
 
 my $cut = ' ' x length('"stream":true,');
 
@@ -205,14 +205,14 @@ for my $where ('', '/file') {
         my $name = "$before...$after" . ($where ? ' in a file' : '');
 
         is($r->{status}, 200, "$name: served");
-        is($r->{body}, $answer{D}, 'with the answer of leg 2');
+        is($r->{body}, $answer{D}, 'the answer of leg 2');
         is(scalar(@$p), 1, 'one leg 1');
         is($p->[0]{body}, "$blanked,\"stream\":false,\"max_tokens\":1$members",
            'its body');
         is(scalar(@$d), 1, 'one leg 2');
         is($d->[0]{body}, "$whole,\"kv_transfer_params\":$params}", 'its body');
         like($d->[0]{head}, qr/^POST \Q$path\E HTTP/, 'its path');
-        like($p->[0]{head}, qr/^POST \Q$path\E HTTP/, 'as that of leg 1');
+        like($p->[0]{head}, qr/^POST \Q$path\E HTTP/, 'the same path for leg 1');
         like($log, qr/^200 yes 200 \[127\.0\.0\.1:\d+\] 0\.\d+ 127/, 'logged');
     }
 }
@@ -220,10 +220,10 @@ for my $where ('', '/file') {
 my ($r, $p, $d, $log) = ask('', '{"stream":true,"prompt":"' . long() . '"}',
                             headers => { 'X-P' => 'bytes' });
 is($r->{status}, 200, 'an answer in chunks of a byte');
-like($d->[0]{body}, qr/\Q,"kv_transfer_params":$params}\E$/, 'is read');
+like($d->[0]{body}, qr/\Q,"kv_transfer_params":$params}\E$/, 'is parsed');
 
 
-# what a client may not send is cut, whatever else becomes of the request
+# members that a client may not send are blanked in any case
 
 for my $case ([ '', 'yes' ], [ '/off', '' ]) {
     my ($where, $is) = @$case;
@@ -234,20 +234,20 @@ for my $case ([ '', 'yes' ], [ '/off', '' ]) {
     ($r, $p, $d) = ask($where, $body);
 
     if ($where eq '/off') {
-        is($d->[0]{body}, $body, 'without the directive nothing is cut');
+        is($d->[0]{body}, $body, 'without the directive nothing is blanked');
         next;
     }
 
-    unlike("$_->{body}", qr/10\.0\.0\.1|bootstrap|u0061/, "cut: $_->{name}")
+    unlike("$_->{body}", qr/10\.0\.0\.1|bootstrap|u0061/, "blanked: $_->{name}")
         for @$p, @$d;
 }
 
 my $short = '{"kv_transfer_params":{"remote_host":"10.0.0.1"},"prompt":"hi"}';
 ($r, $p, $d, $log) = ask('', $short);
 is(scalar(@$p), 0, 'a short prompt: no leg 1');
-like($log, qr/^200 short /, 'it is said why');
+like($log, qr/^200 short /, 'the outcome is logged');
 (my $clean = $short) =~ s/(\{)("kv.*?\},)/$1 . ' ' x length $2/e;
-is($d->[0]{body}, $clean, 'cut all the same');
+is($d->[0]{body}, $clean, 'blanked anyway');
 
 for my $case ([ 'no JSON object', '{"a":1,"kv_transfer_params":{}', 400 ],
               [ 'another encoding', "\xff\xfe{\0}\0", 400 ],
@@ -258,16 +258,16 @@ for my $case ([ 'no JSON object', '{"a":1,"kv_transfer_params":{}', 400 ],
     my ($name, $body, $status) = @$case;
     ($r, $p, $d) = ask('', $body);
     is($r->{status}, $status, $name);
-    is(scalar(@$d), $status == 200 ? 1 : 0, 'and is refused, or not');
+    is(scalar(@$d), $status == 200 ? 1 : 0, 'and is rejected, or not');
 }
 
 ($r) = ask('', '{"prompt":"x"}', headers => { 'Content-Encoding' => 'zstd' });
 is($r->{status}, 415, 'a body that is compressed');
 ($r) = ask('/small', '{"prompt":"' . text(17_000_000, 1) . '"}');
-is($r->{status}, 413, 'a body that is too long to be read');
+is($r->{status}, 413, 'a body above the limit');
 
 
-# what one server has to serve alone
+# requests that one server must serve alone
 
 for my $more ('"n":2', '"best_of":2', '"use_beam_search":true', '"echo":true',
               '"prompt_logprobs":1', '"cache_prompt":false',
@@ -276,7 +276,7 @@ for my $more ('"n":2', '"best_of":2', '"use_beam_search":true', '"echo":true',
 {
     ($r, $p, $d, $log) = ask('', '{"prompt":"' . long() . "\",$more}");
     is(@$p . @$d, '01', "$more: one server");
-    like($log, qr/^200 kind /, 'it is said why');
+    like($log, qr/^200 kind /, 'the outcome is logged');
 }
 
 for my $more ('"n":1', '"tool_choice":"auto"', '"tool_choice":null') {
@@ -286,24 +286,24 @@ for my $more ('"n":1', '"tool_choice":"auto"', '"tool_choice":null') {
 
 ($r, $p, $d, $log) = ask('', '{"prompt":"' . long() . '","stream_options":{"x":"'
                             . text(5000, 1) . '"}}');
-is(@$p . @$d, '01', 'more than is kept of what leg 1 must not have: one server');
-like($log, qr/^200 unread /, 'it is said');
+is(@$p . @$d, '01', 'too many bytes to blank for leg 1: one server');
+like($log, qr/^200 unread /, 'the outcome is logged');
 
 $r = $t->post('/v1/embeddings', '{"input":"' . long() . '"}');
-is(scalar(my @none = sent('P')), 0, 'an endpoint that decodes nothing');
+is(scalar(my @none = sent('P')), 0, 'an endpoint without decoding');
 
 
-# a prompt that the decode server holds
+# a prompt that the decode server has cached
 
 my $held = '{"prompt":"' . long() . '"}';
 ask('', $held);
 ($r, $p, $d, $log) = ask('', $held);
-is(@$p . @$d, '01', 'a prompt that is held: one server');
-like($log, qr/^200 cached /, 'it is said why');
+is(@$p . @$d, '01', 'a cached prompt: one server');
+like($log, qr/^200 cached /, 'the outcome is logged');
 
 
-# what is counted and learned of the two: at the prefill server what it says of
-# the prompt; of the decode server's cached tokens, which it was given, nothing
+# counters and learning by leg: the prefill server's report about the prompt
+# counts; the decode server's cached tokens were transferred, so they do not
 
 sub counted {
     my ($upstream) = @_;
@@ -330,15 +330,15 @@ my @before = map { counted($_) } qw(prefill decode);
 $held = '{"prompt":"' . long() . '"}';
 ($r, $p, $d) = ask('', $held);
 is(@$p . @$d, '11', 'one more by two servers');
-is(grown($before[0], counted('prefill')), '64 900 1 1', 'its usage counts');
-is(grown($before[1], counted('decode')), '0 0 1 0', 'the other\'s does not');
+is(grown($before[0], counted('prefill')), '64 900 1 1', 'leg 1: its usage counts');
+is(grown($before[1], counted('decode')), '0 0 1 0', 'leg 2: its usage does not count');
 
 ($r, my $at) = ask('/p', $held);
-is($at->[0]{name}, $p->[0]{name}, 'who has computed it is known to have it');
-cmp_ok($r->{headers}{'x-matched'}, '>', 3000, 'all of it');
+is($at->[0]{name}, $p->[0]{name}, 'the prefill server is known to have it');
+cmp_ok($r->{headers}{'x-matched'}, '>', 3000, 'the whole prompt');
 
 
-# the reply is learned where it was made, and there alone
+# the reply is learned at the server that decoded it, and only there
 
 my $question = { role => 'user', content => long() };
 my $reply = { role => 'assistant', content => long() };
@@ -349,18 +349,18 @@ my @turn = ($question, $reply, { role => 'user', content => 'go on' });
 is(@$p . @$d, '11', 'a question, by two servers');
 ($r) = ask('/off', chat([ @turn ]));
 cmp_ok($r->{headers}{'x-matched'}, '>', 7500,
-       'the next turn finds question and reply where it was decoded');
+       'the decode server has question and reply for the next turn');
 ($r) = ask('/p', chat([ @turn ]));
-cmp_ok($r->{headers}{'x-matched'}, '>', 3500, 'and where it was prefilled');
-cmp_ok($r->{headers}{'x-matched'}, '<', 4500, 'the question alone');
+cmp_ok($r->{headers}{'x-matched'}, '>', 3500, 'the prefill server');
+cmp_ok($r->{headers}{'x-matched'}, '<', 4500, 'has the question only');
 
 
-# by cost: with nothing to do decode servers do it themselves
+# by cost: idle decode servers serve alone
 
 my $idle = '{"prompt":"' . text(40000, 904) . '"}';
 ($r, $p, $d, $log) = ask('/cost', $idle);
 is(@$p . @$d, '01', 'idle decode servers: one server');
-like($log, qr/^200 cost /, 'it is said why');
+like($log, qr/^200 cost /, 'the outcome is logged');
 
 my @at;
 my @busy = map { $t->start("POST /off$path", '{"prompt":"' . text(40000, $_)
@@ -369,48 +369,48 @@ ok(wait_for(sub { push @at, sent('D'); $t->load() == 2 && @at == 2 }),
    'both have a prompt to compute');
 
 ($r, $p, $d, $log) = ask('/cost', '{"prompt":"' . text(40000, 999) . '"}');
-is(@$p . @$d, '11', 'a transfer that is cheap: two servers');
+is(@$p . @$d, '11', 'a cheap transfer: two servers');
 ($r, $p, $d, $log) = ask('/dear', '{"prompt":"' . text(40000, 998) . '"}');
-is(@$p . @$d, '01', 'one that is dear: one server');
-like($log, qr/^200 cost /, 'it is said why');
+is(@$p . @$d, '01', 'an expensive transfer: one server');
+like($log, qr/^200 cost /, 'the outcome is logged');
 
-# by the speed of the link, and that of prefills: which has been measured by now
+# by the speed of the link, and that of prefills, which is measured by now
 
 ($r, $p, $d, $log) = ask('/link', '{"prompt":"' . text(40000, 5001) . '"}');
-is(@$p . @$d, '11', 'a link that is fast: two servers');
+is(@$p . @$d, '11', 'a fast link: two servers');
 ($r, $p, $d, $log) = ask('/slow', '{"prompt":"' . text(40000, 5002) . '"}');
-is(@$p . @$d, '01', 'one that is slow: one server');
+is(@$p . @$d, '01', 'a slow link: one server');
 
 close $_ for @busy;
-ok(wait_for(sub { $t->load() == 0 }), 'they are idle');
+ok(wait_for(sub { $t->load() == 0 }), 'the servers are idle');
 
 
 # the other connectors
 
 my $body = '{"stream":true,"prompt":"' . long() . '"}';
 ($r, $p, $d, $log) = ask('/store', $body);
-is($d->[0]{body}, $body, 'a store: leg 2 is what the client has sent');
+is($d->[0]{body}, $body, 'a store: leg 2 is the client\'s request');
 like($p->[0]{body}, qr/","?\s*,?"stream":false,"max_tokens":1}$/, 'leg 1 asks');
-like($log, qr/^200 yes 200 /, 'which is said');
+like($log, qr/^200 yes 200 /, 'the outcome is logged');
 
 $body = '{"stream":true,"prompt":"' . long() . '"}';
 ($r, $p, $d, $log) = ask('/header', $body);
 is(@$p . @$d, '01', 'a sidecar makes the legs');
-is($d->[0]{body}, $body, 'of what the client has sent');
+is($d->[0]{body}, $body, 'from the client\'s request');
 like($d->[0]{head}, qr/^X-Prefiller-Host-Port: 127.0.0.1:(?:\Q$t->{vars}{P0}\E|\Q$t->{vars}{P1}\E)\r?$/m,
-     'and is told by whom');
+     'and gets the prefill server');
 ($r, $p, $d) = ask('/header', '{"prompt":"x"}',
                    headers => { 'X-Prefiller-Host-Port' => 'evil:1' });
-unlike($d->[0]{head}, qr/prefiller/i, 'by nobody else');
+unlike($d->[0]{head}, qr/prefiller/i, 'not from the client');
 
 ($r, $p, $d, $log) = ask('/header/cost', '{"prompt":"' . long() . '"}');
 like($log, qr/^200 cost - \[-\] /, 'one server is better');
-unlike($d->[0]{head}, qr/prefiller/i, 'which is told of none');
+unlike($d->[0]{head}, qr/prefiller/i, 'without a header');
 
 
-# leg 1 fails: the next server; then the client's own request
+# leg 1 fails: the next server, then the client's own request
 
-# how many servers these were sent to: a kept connection may be tried once more
+# number of servers that got these: a kept connection can be tried twice
 
 sub servers { return scalar(keys %{{ map { $_->{name} => 1 } @{$_[0]} }}) }
 
@@ -421,7 +421,7 @@ sub fails {
     my ($r, $p, $d, $log) = ask($arg{where} // '', $body, headers => $do);
 
     is($r->{status}, $arg{status} // 200, "$name: served");
-    is(servers($p), $n, 'so many prefill servers were asked');
+    is(servers($p), $n, 'number of prefill servers');
 
     if (($arg{status} // 200) == 200) {
         is($d->[-1]{body}, $outcome eq 'yes'
@@ -456,41 +456,41 @@ fails('leg 2 is reset', { 'X-D' => 'reset' }, 'yes', 1, status => 502);
 $body = '{"prompt":"' . long() . '"}';
 ($r, $p, $d, $log) = ask('/again', $body, headers => { 'X-D' => 'reset' });
 is($r->{status}, 502, 'both decode servers fail');
-is(servers($d), 2, 'both were asked');
+is(servers($d), 2, 'both got requests');
 like($d->[0]{body}, qr/kv_transfer/, 'the first one with the descriptor');
 unlike($d->[1]{body}, qr/kv_transfer/, 'the second one without');
 is(length $d->[1]{body}, length $d->[0]{body}, 'in as many bytes');
 is_deeply(decode_json($d->[1]{body}), decode_json($body),
-          'which is the request of the client');
-like($log, qr/^502 retried /, 'it is said');
+          'the client\'s request');
+like($log, qr/^502 retried /, 'the outcome is logged');
 
 ($r, $p, $d, $log) = ask('/page', $body = '{"prompt":"' . long() . '"}',
                          headers => { 'X-D' => 'reset' });
-is($p->[-1]{body}, $body, 'another location has what the client has sent');
+is($p->[-1]{body}, $body, 'another location gets the client\'s request');
 
 
-# all of that was counted
+# all of this was counted
 
 my $counted = $t->status()->{upstreams}{decode}{disaggregated};
 
 is(join(' ', sort keys %$counted),
    'answer cached cost failed kind retried short unread yes',
-   'outcomes, each that there was');
-is($counted->{$_->[0]}, $_->[1], "so many: $_->[0]")
+   'all outcomes');
+is($counted->{$_->[0]}, $_->[1], "count: $_->[0]")
     for [ kind => 8 ], [ cached => 1 ], [ cost => 4 ], [ answer => 2 ];
 like($t->get('/kvroute/metrics')->{body},
      qr/^kvroute_disaggregated_total\{upstream="decode",outcome="kind"\} 8$/m,
      'the metric');
 
 
-# nothing is left
+# no load is left
 
 ok(wait_for(sub { !grep { $_->{active} || $_->{pending} }
                   map { @{$_->{peers}} } values %{$t->status()->{upstreams}} }),
    'no load is left') or diag(explain($t->status()->{upstreams}));
 
 
-# with engines that know whose descriptor it is
+# with engines that check whose descriptor it is
 
 sub engine {
     my ($i) = @_;
@@ -512,48 +512,48 @@ for my $stream (0, 1) {
 
         if ($stream) {
             is(join('', $r->{body} =~ /"content":"(.*?)"/g), $text,
-               'as if by one server');
+               'like the answer of one server');
 
         } else {
-            like($r->{body}, qr/"content":"\Q$text\E"/, 'as if by one server');
+            like($r->{body}, qr/"content":"\Q$text\E"/, 'like the answer of one server');
         }
     }
 }
 
 my @e = map { engine($_) } 0 .. 3;
-is($e[0]{prefills} + $e[1]{prefills}, 12, 'all were prefilled apart');
+is($e[0]{prefills} + $e[1]{prefills}, 12, 'all were prefilled by prefill servers');
 is($e[2]{pulls} + $e[3]{pulls}, 12, 'and pulled');
 is($_->{corrupt}, 0, 'none of them wrongly') for @e;
 is($e[2]{prompt_tokens} + $e[3]{prompt_tokens}
    - $e[2]{cached_tokens} - $e[3]{cached_tokens}, 12,
-   'and computed but for the last token of each');
+   'only the last token of each was computed');
 
 $t->control($t->{vars}{"E$_"}, { transfer_blocks => 30000 }) for 0, 1;
 $r = $t->post("/engine$path", chat(text(6000, 300)));
 is($r->{status}, 200, 'a long descriptor');
 is(engine(2)->{pulls} + engine(3)->{pulls}, 13, 'is passed on');
-is(engine(2)->{corrupt} + engine(3)->{corrupt}, 0, 'as it is');
+is(engine(2)->{corrupt} + engine(3)->{corrupt}, 0, 'unchanged');
 
 
-# one server of each kind: what they hold counts all the same
+# single servers of each kind: their caches count all the same
 
 is($t->post("/one$path", chat(text(6000, 301)))->{status}, 200, 'single servers');
 cmp_ok($t->peer(@$_)->{prompt_bytes}, '>=', 6000, "its prompt is read: $_->[0]")
     for [ 'oneprefill', $t->{vars}{E0} ], [ 'onedecode', $t->{vars}{E2} ];
 
 
-# two pairs in a zone: neither knows what is held or done in the other
+# two pairs in a zone: neither knows the other's caches and load
 
 $held = chat(long());
 ask('', $held);
 ($r, $p, $d, $log) = ask('', $held);
-like($log, qr/^200 cached /, 'held by a pair');
+like($log, qr/^200 cached /, 'cached at a pair');
 my $other = join ' ', map { counted($_) } qw(prefill decode);
 ($r, $p, $d, $log) = ask('/engine', $held);
-like($log, qr/^200 yes /, 'by the other one it is not');
-ok($t->idle(), 'which is done');
+like($log, qr/^200 yes /, 'not cached at the other one');
+ok($t->idle(), 'which has ended');
 is(join(' ', map { counted($_) } qw(prefill decode)), $other,
-   'and is counted there alone');
+   'and is counted only there');
 
 for my $kind ('P', 'D') {
     sent('P'), sent('D');
@@ -568,7 +568,7 @@ for my $kind ('P', 'D') {
     like($log, qr/^200 yes /, 'the other one serves');
     ok(wait_for(sub { ($t->load())[0] == $busy }), 'and is idle again');
     close $s;
-    ok($t->idle(), 'as is the first one, then');
+    ok($t->idle(), 'the first one is idle, too');
 }
 
 $t->done();

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Prefill and decode requests at the same time: what each server receives; if
-# one fails or leaves, the other does not wait for it.
+# Prefill and decode requests at the same time: the requests that each server
+# receives; if one fails or leaves, the other one does not wait for it.
 
 use JSON::PP;
 
@@ -15,8 +15,8 @@ my $t = Kvroute->new();
 recorder($t, $_, '{"text":"P"}') for qw(P0 P1);
 recorder($t, $_, '{"text":"D"}') for qw(D0 D1);
 
-# Two that keep a body as a file.  The prefill server reads none of it before it is
-# told to; the decode server ends its answer when it is.
+# Two servers that store a body in a file.  The prefill server reads nothing before
+# a signal; the decode server ends its answer at a signal.
 
 sub large {
     my ($name, $before, $within) = @_;
@@ -61,7 +61,7 @@ $t->engines(2, @engine, '--disaggregation-mode', 'prefill');
 $t->engines(2, @engine, '--disaggregation-mode', 'decode');
 $t->engines(4, @engine);
 
-# where connect() fails at once: nobody listens to TCP in a group
+# an address where connect() fails at once: a multicast group
 
 my $none = $t->{vars}{NONE} = '224.0.0.1:9';
 
@@ -197,11 +197,11 @@ my $body = '{"model":"m","stream":true,"messages":[{"role":"user","content":'
 my $asked = 0;
 my $c = 0;
 
-# those that were asked, those that have been left, and where they were to meet
+# requests to a kind of servers, closed ones, and their meetings
 
 sub asked { return grep { !$_->{gone} } sent($t, $_[0]) }
 
-# who leaves may be seen when the next request has begun
+# a close can be seen after the next request has begun
 
 sub left {
     return scalar(grep { $_->{gone} && $_->{head} =~ /^X-N: $asked\r?$/m }
@@ -211,7 +211,7 @@ sub left {
 sub room { return $_[0]{body} =~ /"bootstrap_room":(\d+)}$/ ? $1 : 'none' }
 sub both { return asked('P') && asked('D') }
 
-# begins a request; X-P and X-D tell its servers what they do
+# starts a request; X-P and X-D tell its servers what to do
 
 sub begin {
     my ($where, $do, %arg) = @_;
@@ -222,7 +222,7 @@ sub begin {
                      headers => { %$do, 'X-N' => ++$asked }, %arg);
 }
 
-# ends it: its status, what was logged, and how many were asked
+# ends it: checks its status, its log line, and the numbers of requests
 
 sub end {
     my ($s, $status, $line, $p, $d, $name) = @_;
@@ -232,16 +232,16 @@ sub end {
     close $s if $s != $c;
 
     is($r->{status}, $status, "$name: the client's answer");
-    like($t->logged($asked), qr/^$line/, 'what is logged');
+    like($t->logged($asked), qr/^$line/, 'the log line');
     wait_for(sub { asked('P') >= $p && asked('D') >= $d });
-    is(scalar(my @p = asked('P')), $p, 'prefill servers that were asked');
+    is(scalar(my @p = asked('P')), $p, 'requests to prefill servers');
     is(scalar(my @d = asked('D')), $d, 'decode servers');
 
     return $r;
 }
 
 
-# what both are sent: the same
+# both get the same request
 
 for my $where ('', '/length', '/whole', '/file') {
     my $r = end(begin($where, {}, $where =~ /e$/ ? (chunked => 11) : ()), 200,
@@ -252,11 +252,11 @@ for my $where ('', '/length', '/whole', '/file') {
     is($p->{body}, $d->{body}, 'both have the same body');
     is($d->{body}, substr($body, 0, -1) . ',"bootstrap_host":"127.0.0.1",'
        . '"bootstrap_port":7001,"bootstrap_room":' . room($d) . '}',
-       'the client\'s, and where they meet');
+       'the client\'s, and the meeting');
     like($_->{head}, qr/^POST \Q$path\E HTTP/, 'its path') for $p, $d;
 }
 
-# a body that nginx would pass on as it comes, and clients of other protocols
+# a body that nginx would not buffer, and clients with other protocols
 
 end(begin('/unbuffered', {}, chunked => 11), 200, '200 yes ', 1, 1,
             'without buffering');
@@ -269,12 +269,12 @@ my $s = begin('/large', {}, body => '{"stream":true,"prompt":"'
               . text(12 << 20, 5) . '"}');
 ok($t->read_until($s, qr/"text":/), 'leg 2 answers before leg 1 is read');
 $t->step('heard');
-ok(wait_for(sub { -e "$t->{dir}/LP.body" }), 'the file is still there');
+ok(wait_for(sub { -e "$t->{dir}/LP.body" }), 'the file still exists');
 $t->step('ends');
 like($t->logged($asked), qr/^200 yes/, 'all is well');
 close $s;
 my @large = map { Kvroute::slurp("$t->{dir}/$_.body") } qw(LP LD);
-cmp_ok(length $large[0], '>', 12 << 20, 'all of it');
+cmp_ok(length $large[0], '>', 12 << 20, 'the whole body');
 ok($large[0] eq $large[1], 'and both have the same');
 
 my %rooms;
@@ -289,20 +289,20 @@ is(scalar(keys %rooms), 20, 'each pair has a room of its own');
 ok(!(grep { $_ >= 2 ** 63 } keys %rooms), 'of 63 bits');
 
 $s = begin('', { 'X-P' => 'wait go plain', 'X-D' => 'wait go plain' });
-ok(wait_for(\&both), 'both are asked while neither has answered');
+ok(wait_for(\&both), 'both have a request, and neither has answered');
 $t->step('go');
 end($s, 200, '200 yes', 1, 1, 'they wait for each other');
 
 $s = begin('/cached', { 'X-P' => 'step met plain', 'X-D' => 'wait met plain' });
-end($s, 200, '200 yes', 1, 1, 'a cache holds up neither of them');
+end($s, 200, '200 yes', 1, 1, 'a cache delays neither of them');
 
 $s = begin('', {}, body => '{"bootstrap_room":7,"bootstrap_host":"evil",'
            . '"prompt":"x"}');
-end($s, 200, '200 yes', 1, 1, 'a meeting of the client\'s own');
-unlike($_->{body}, qr/evil|:7,/, 'is cut') for asked('P'), asked('D');
+end($s, 200, '200 yes', 1, 1, 'a meeting in the client\'s body');
+unlike($_->{body}, qr/evil|:7,/, 'is blanked') for asked('P'), asked('D');
 
 
-# what cannot be met in one room, or is not for two
+# requests that one room cannot serve, or not two servers
 
 for my $text ('{"prompt":["a","b"]}', '{"prompt":"a","n":2}') {
     end(begin('', {}, body => $text), 200, '200 kind ', 0, 1, $text);
@@ -314,7 +314,8 @@ end(begin('/spare', {}), 200, '200 yes', 1, 1,
     'a prefill server of the backups');
 
 
-# the prefill server fails: the other one is left, and a pair is made anew
+# the prefill server fails: the decode request is closed, and a new pair gets
+# the request
 
 for my $case ([ 'status 500', 500 ], [ 'reset', 502 ], [ 'cut', 200 ],
               [ 'status 408', 408 ], [ 'status 429', 429 ])
@@ -328,18 +329,18 @@ for my $case ([ 'status 500', 500 ], [ 'reset', 502 ], [ 'cut', 200 ],
 
 $s = begin('', { 'X-P' => 'status 503', 'X-D' => 'hold' });
 end($s, 502, '502 failed 503', 2, 2, 'two pairs fail');
-ok(wait_for(sub { left('D') == 2 }), 'both decode servers are left');
+ok(wait_for(sub { left('D') == 2 }), 'both decode requests are closed');
 my @d = asked('D');
-isnt(room($d[0]), room($d[1]), 'they were to meet in different rooms');
+isnt(room($d[0]), room($d[1]), 'in different rooms');
 is(join(' ', sort map { room($_) } asked('P')),
    join(' ', sort map { room($_) } @d), 'each with its own');
 
 $s = begin('', { 'X-P' => 'status 400', 'X-D' => 'hold' });
-end($s, 400, '400 failed 400', 1, 1, 'leg 1 refuses the request');
+end($s, 400, '400 failed 400', 1, 1, 'leg 1 rejects the request');
 ok(wait_for(sub { left('D') == 1 }), 'leg 2 is closed');
 
 
-# the decode server fails: the other one is left
+# the decode server fails: the prefill request is closed
 
 for my $case ([ 'status 500', 500 ], [ 'status 404', 404 ], [ 'reset', 502 ],
               [ 'close', 502 ])
@@ -352,23 +353,23 @@ for my $case ([ 'status 500', 500 ], [ 'status 404', 404 ], [ 'reset', 502 ],
 }
 
 $s = begin('/half', { 'X-P' => 'hold', 'X-D1' => 'plain' });
-end($s, 200, '200 yes', 1, 1, 'nobody listens: another decode server');
+end($s, 200, '200 yes', 1, 1, 'connection refused: another decode server');
 is(room(asked('P')), room(asked('D')), 'in the same room');
 ok(wait_for(sub { left('P') == 1 }), 'leg 1 is closed');
 
-# Both legs are for one server, and leg 2 finds that it cannot be had before leg 1 has
-# begun: both go to another pair.
+# Both legs are for one server, and leg 2 finds it unreachable before leg 1 has begun:
+# both go to another pair.
 
 for my $where ('/same', '/again') {
     $s = begin($where, { 'X-D' => 'plain' });
     is($t->finish($s)->{status}, 200, "$where: another pair computes the prompt");
-    like($t->logged($asked), qr/^200 yes /, 'what is logged');
+    like($t->logged($asked), qr/^200 yes /, 'the log line');
     close $s;
 }
 
 $s = begin('/page', { 'X-P' => 'hold', 'X-D0' => 'reset', 'X-D1' => 'plain' });
 end($s, 200, '200', 1, 2, 'an error page');
-is((asked('D'))[1]{body}, $body, 'gets what the client has sent');
+is((asked('D'))[1]{body}, $body, 'gets the client\'s request');
 ok(wait_for(sub { left('P') == 1 }), 'leg 1 is closed');
 
 
@@ -377,10 +378,10 @@ ok(wait_for(sub { left('P') == 1 }), 'leg 1 is closed');
 $s = begin('', { 'X-P' => 'hold', 'X-D' => 'hold' });
 ok(wait_for(\&both), 'both wait');
 close $s;
-ok(wait_for(sub { left('P') == 1 && left('D') == 1 }), 'both are left');
+ok(wait_for(sub { left('P') == 1 && left('D') == 1 }), 'both are closed');
 
 
-# leg 2 has its first token: it needs leg 1 no more
+# leg 2 has its first token: leg 1 is not needed any more
 
 $s = begin('', { 'X-P' => 'wait token reset',
                  'X-D' => 'head event wait end end' });
@@ -389,9 +390,10 @@ $t->step('token');
 ok(wait_for(sub { $t->log() =~ /reset by peer.*subrequest: "\/v1/ }),
    'leg 1 fails');
 $t->step('end');
-like(do { local $/; <$s> }, qr/^(?:\r\n)?0\r\n\r\n$/, 'and the answer is whole');
+like(do { local $/; <$s> }, qr/^(?:\r\n)?0\r\n\r\n$/, 'and the answer is complete');
 
-# before that, but behind the head, it is cut off, and the log tells of leg 1
+# before the first token, but after the head, the answer is cut, and the log
+# names leg 1
 
 for my $case ([ '/whole', 'reset', 502 ], [ '/whole', 'status 500', 500 ],
               [ '/moon/whole', 'status 503', 503 ])
@@ -402,24 +404,23 @@ for my $case ([ '/whole', 'reset', 502 ], [ '/whole', 'status 500', 500 ],
                          'X-D' => 'head hold' });
     ok($t->read_until($s, qr/\r\n\r\n/), "$where: the head of a stream");
     $t->step('headed' . ($asked - 1));
-    is(do { local $/; <$s> } // '', '', "leg 1: $do: no end, and no error in it");
+    is(do { local $/; <$s> } // '', '', "leg 1: $do: no end, and no error event");
     ok(wait_for(sub { left('D') == 1 }), 'leg 2 is closed');
-    is(asked('P') . asked('D'), '11', 'nobody else is asked');
-    like($t->logged($asked), qr/^200 failed $status \[127/, 'what is logged');
+    is(asked('P') . asked('D'), '11', 'no other server gets it');
+    like($t->logged($asked), qr/^200 failed $status \[127/, 'the log line');
 }
 
-# what leg 1 answers is read, however much it is, and whether or not the client
-# reads
+# leg 1's answer is read, at any length, whether or not the client reads
 
 for my $where ('', '/whole') {
     my $drained = 'drained' . length $where;
 
     $s = begin($where, { 'X-P' => "head flood 20000000 end step $drained",
                          'X-D' => "wait $drained plain" });
-    end($s, 200, '200 yes 200', 1, 1, 'leg 1 says much');
+    end($s, 200, '200 yes 200', 1, 1, 'a long answer of leg 1');
 }
 
-# an answer ends while leg 1 still runs: the connection is free for the next
+# leg 2 ends while leg 1 runs: the client's connection is free for the next
 
 $c = $t->connect();
 
@@ -432,7 +433,7 @@ for my $where ('', '/whole') {
 }
 
 
-# Mooncake: leg 1 asks for a token, and any server can do without
+# Mooncake: leg 1 asks for a token, and any server can serve without it
 
 my $asks = '"kv_transfer_params":{"do_remote_decode":true,'
            . '"do_remote_prefill":false,"transfer_id":"xfer-';
@@ -477,10 +478,10 @@ sub prompt { return '{"stream":true,"prompt":"' . text(100, $moon++) . '"}' }
 my $text = prompt();
 $s = begin('/moon', { 'X-P' => 'status 500', 'X-D' => 'met hold' },
            body => $text);
-end($s, 200, '200 failed 500', 2, 3, 'leg 1 fails, and fails again');
+end($s, 200, '200 failed 500', 2, 3, 'leg 1 fails twice');
 is(scalar(grep { $_->{body} eq $text } asked('D')), 1,
-   'the last one has the request of the client');
-ok(wait_for(sub { left('D') == 2 }), 'those that have waited are left');
+   'the last one gets the client\'s request');
+ok(wait_for(sub { left('D') == 2 }), 'the waiting ones are closed');
 
 $s = begin('/moon/strict', { 'X-P' => 'reset', 'X-D' => 'hold' },
            body => prompt());
@@ -488,7 +489,7 @@ end($s, 502, '502 failed 502', 2, 2, 'no fallback');
 
 $s = begin('/moon/strict', { 'X-P' => 'status 400', 'X-D' => 'met hold' },
            body => prompt());
-end($s, 200, '200 failed 400', 1, 2, 'none is needed for what the client has done');
+end($s, 200, '200 failed 400', 1, 2, 'client errors need no fallback');
 
 $text = prompt();
 $s = begin('/moon', { 'X-P' => 'hold', 'X-D' => 'met status 500' },
@@ -497,7 +498,7 @@ end($s, 200, '200 retried', 1, 2, 'a decode server fails');
 my ($one, $two) = asked('D');
 is(length $one->{body}, length $two->{body}, 'the next gets as many bytes');
 is_deeply(decode_json($two->{body}), decode_json($text),
-          'which are the client\'s request');
+          'the client\'s request');
 ok(wait_for(sub { left('P') == 1 }), 'leg 1 is closed');
 
 
@@ -512,7 +513,7 @@ end($s, 200, '200 yes', 1, 1, 'over a reload');
 $s = begin('', { 'X-P' => 'hold', 'X-D' => 'hold' });
 ok(wait_for(\&both), 'both legs');
 $t->kill_worker($_) for $t->active_workers();
-ok(wait_for(sub { left('P') == 1 && left('D') == 1 }), 'a worker is killed');
+ok(wait_for(sub { left('P') == 1 && left('D') == 1 }), 'both are closed when a worker is killed');
 wait_for(sub { $t->active_workers() == $t->{workers} });
 end(begin('', {}), 200, '200 yes', 1, 1, 'the next request');
 
@@ -522,7 +523,7 @@ ok(wait_for(sub { !grep { $_->{active} || $_->{pending} }
 
 
 
-# engines that know whom they are to meet, many at a time
+# engines that check whom they meet, many requests at a time
 
 for my $where ('/engine', '/moons') {
     my @open;
@@ -547,21 +548,21 @@ for my $where ('/engine', '/moons') {
 }
 
 ok(wait_for(sub { !grep { $t->control($t->{vars}{"E$_"})->{open_requests} }
-                  0 .. 7 }), 'nobody is left waiting');
+                  0 .. 7 }), 'no request is left waiting');
 
 my @met = (0) x 4;
 
 for my $i (0 .. 7) {
     my $e = $t->control($t->{vars}{"E$i"});
-    is($e->{corrupt}, 0, "engine $i has met those it was to meet");
+    is($e->{corrupt}, 0, "engine $i has met the right requests");
     $met[$i / 2] += $e->{$i % 4 < 2 ? 'prefills' : 'pulls'};
     is($e->{$i % 4 < 2 ? 'pulls' : 'prefills'}, 0, 'in its own role');
 }
 
-cmp_ok($_, '>=', 21, 'as many as there were') for @met;
+cmp_ok($_, '>=', 21, 'all requests have met') for @met;
 
 
-# HTTP/2: several on one connection, each with two legs; one leaves
+# HTTP/2: several on one connection, each with two legs; one is canceled
 
 $s = h2_connect($t);
 
@@ -571,11 +572,11 @@ h2_reset($s, 15);
 
 cmp_ok(h2_ended($s, 7), '>=', 7, 'HTTP/2: answers come to their end');
 ok(wait_for(sub { !grep { $t->control($t->{vars}{"E$_"})->{open_requests} }
-                  0 .. 7 }), 'nobody is left waiting');
-is($t->control($t->{vars}{"E$_"})->{corrupt}, 0, 'nor wrong') for 0 .. 3;
+                  0 .. 7 }), 'no request is left waiting');
+is($t->control($t->{vars}{"E$_"})->{corrupt}, 0, 'no wrong meeting') for 0 .. 3;
 close $s;
 
 is($t->post($path, chat('alone'), port => $t->{vars}{E2})->{status}, 400,
-   'a server of SGLang serves nobody alone');
+   'a server of SGLang serves no request alone');
 
 $t->done();

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Members of bodies that control transfers, in every disguise: none passes a
-# location with kvroute_prefill, and honest bodies do. Some hundred bodies by a
-# seed; REQUESTS= and SEED= change that.
+# Members of bodies that control transfers, in every disguise: a location with
+# kvroute_prefill passes none of them, and passes honest bodies.  Some hundred
+# bodies by a seed; REQUESTS= and SEED= change that.
 
 use strict;
 use warnings;
@@ -24,7 +24,7 @@ my @names = qw(kv_transfer_params ec_transfer_params bootstrap_host
 
 my %private = map { $_ => 1 } @names;
 
-# members of the root that have the client's own text
+# members of the root with the client's own text
 
 my %content = map { $_ => 1 } qw(messages prompt input text tools functions
     response_format metadata);
@@ -33,13 +33,13 @@ my $t = Kvroute->new();
 my $bad = "$t->{dir}/bad";
 
 
-# what an engine would read as a member of a transfer, and nginx has not put there
+# members that an engine would use for a transfer, and that are not nginx's
 
 sub told {
     my ($body) = @_;
     my ($depth, $skip, @keys, @found) = (0, 0);
 
-    # as json.loads() of Python finds out
+    # like Python's json.loads()
 
     my $code = $body =~ /^\xef\xbb\xbf/ ? 'UTF-8'
                : $body =~ /^(?:\xff\xfe\0\0|\0\0\xfe\xff)/ ? 'UTF-32'
@@ -74,7 +74,7 @@ sub told {
         }
     }
 
-    # nginx's own are at the root, once, and behind all others
+    # nginx's own members are at the root, once, after all others
 
     my %own;
 
@@ -149,7 +149,7 @@ srand($seed);
 sub one { return $_[int rand @_] }
 sub blank { return one('', '', '', ' ', "\n\t", ' ' x int rand 300) }
 
-# a name as it may be written
+# a name in any spelling
 
 sub name {
     my ($name, $how) = (@_, int rand 4);
@@ -170,7 +170,7 @@ sub evil {
 
 sub member { return '"' . name($_[0]) . '"' . blank() . ':' . blank() . evil() }
 
-# what a body has besides; some of it looks like a transfer and is none
+# honest members; some look like a transfer's
 
 sub honest {
     my @all = ('"model":"m"', '"stream":true', '"max_tokens":9',
@@ -186,7 +186,7 @@ sub honest {
     return grep { rand() < .4 } @all;
 }
 
-# the members at some place of an object
+# the members at a random place in an object
 
 sub into {
     my ($text, @members) = @_;
@@ -227,7 +227,7 @@ sub body {
            . join(blank() . ',' . blank(), @rest) . blank() . '}' . blank();
 }
 
-# JSON that is damaged, or in another encoding: it may be refused
+# damaged JSON, or another encoding: nginx may reject it
 
 sub disguise {
     my ($body) = @_;
@@ -247,7 +247,7 @@ sub disguise {
     return ($body, 0);
 }
 
-# a body without its private members, for all that JSON::PP knows
+# a body without its private members, by JSON::PP
 
 sub without {
     no warnings "recursion";
@@ -300,19 +300,19 @@ for my $i (1 .. $requests) {
     if ($good && $r->{status} != 200
         || !$good && $r->{status} !~ /^(?:200|4\d\d)$/)
     {
-        $wrong = "is answered with $r->{status}";
+        $wrong = "has status $r->{status}";
 
     } elsif ($r->{status} != 200 || $method eq 'HEAD' || !$good) {
-        # nothing came back that could be looked at
+        # no answer to check
 
     } elsif (!$private && $where =~ /plain|header|store/) {
-        $wrong = 'is not what was sent' if $r->{body} ne $body;
+        $wrong = 'has changed' if $r->{body} ne $body;
 
     } else {
         my $want = $json->encode(without($json->decode($body), 1));
         my $have = $json->encode(without($json->decode($r->{body}), 1));
 
-        $wrong = 'is another one' if $want ne $have;
+        $wrong = 'is another prompt' if $want ne $have;
     }
 
     push @wrong, "$i: $method $where, $private: $wrong: $body" if $wrong;
@@ -321,8 +321,8 @@ for my $i (1 .. $requests) {
 diag("requests by status: "
      . join ', ', map { "$_: $got{$_}" } sort keys %got) if $ENV{REQUESTS};
 
-is(-e $bad ? Kvroute::slurp($bad) : '', '', 'nothing of a transfer gets through');
-is(scalar(@wrong), 0, 'honest bodies do') or diag(substr($wrong[0], 0, 2000));
+is(-e $bad ? Kvroute::slurp($bad) : '', '', 'no member of a transfer is passed on');
+is(scalar(@wrong), 0, 'honest bodies are') or diag(substr($wrong[0], 0, 2000));
 cmp_ok($got{200} // 0, '>', $requests / 3, 'most requests are served');
 
 $t->done();

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# What becomes of a request that two servers serve when one of them, nginx or
-# the client fails: each row of the table in docs/prefill-decode.md.
+# Requests that two servers serve, when one of these, nginx or the client fails:
+# each row of the table in docs/prefill-decode.md.
 #
 # With KVROUTE_ROWS=FILE the rows are written there, as JSON (make bench-pd).
 
@@ -15,8 +15,8 @@ use Kvroute;
 
 my $t = Kvroute->new();
 
-# Servers that keep what they are sent, and do what the header X-P0, X-P, X-D0
-# or X-D says; a prefill server gives each request a descriptor of its own.
+# Servers that record their requests, and act as the header X-P0, X-P, X-D0 or
+# X-D says; a prefill server gives each request its own descriptor.
 
 sub server {
     my ($name) = @_;
@@ -54,7 +54,7 @@ sub reset_it {
     return 0;
 }
 
-# whether the connection goes on
+# returns whether the connection continues
 
 sub act {
     my ($c, $do, $kind, $id, $n, $dir) = @_;
@@ -64,7 +64,7 @@ sub act {
     my $status = 200;
     my $more = '';
 
-    # waits for the test to say that it may go on
+    # waits for the test's signal
 
     if ($do =~ s/^wait (\w+) ?//) {
         my $file = "$dir/$1";
@@ -119,7 +119,7 @@ sub act {
 
     } elsif ($do =~ /^drip ?(\w*)/) {
 
-        # a byte at a time, and what does not belong to it at last
+        # a byte at a time, then something that does not belong to it
 
         my %after = (another => '{"another":"one"}', space => " \r\n\t");
 
@@ -139,7 +139,7 @@ sub act {
 
     } elsif ($do eq 'chunk') {
 
-        # in one piece: nginx reads the head and what is wrong at once
+        # in one piece: nginx reads the head and the error at once
 
         syswrite($c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
                      . "what?\r\n");
@@ -175,7 +175,7 @@ sub act {
 
 server($_) for qw(P0 P1 D0 D1);
 
-# a port that refuses, and one that no longer answers
+# a port that refuses, and one that does not answer
 
 $t->{vars}{DEAD} = $t->port();
 
@@ -271,7 +271,7 @@ my ($seed, @rows, %used) = (1);
 sub sent {
     my @lines = map { decode_json($_) } $t->new_lines("$_[0].sent");
 
-    # whoever is told of a descriptor is the only one
+    # each descriptor is used by one request only
 
     for (@lines) {
         $used{$1}++ if $_->{body} =~ /"remote_request_id":"([^"]*)"/;
@@ -280,13 +280,13 @@ sub sent {
     return @lines;
 }
 
-# what the access log has of the last request: status, outcome, leg 1's status
+# the access log's fields of the last request: status, outcome, leg 1's status
 
 my $asked = 0;
 
 sub logged { return $t->logged($asked) =~ s/^\S+ \S+ \S+\K.*//r }
 
-# what an operator sees in the error log since it was last looked at
+# new lines of the error log that an operator sees
 
 sub errors {
     return grep { /\[(?:warn|error|crit|alert|emerg)\]/
@@ -294,7 +294,7 @@ sub errors {
            $t->new_lines('error.log');
 }
 
-# all of them are of this kind, and there is one at least; undef: there is none
+# there is at least one line, and all match; undef: there is none
 
 sub errors_are {
     my ($name, $re) = @_;
@@ -310,10 +310,10 @@ sub body { return '{"stream":true,"prompt":"' . text(2000, $seed++) . '"}' }
 
 sub plain { return $_[0]{body} !~ /remote_request_id/ }
 
-# A row: what happens, where, what servers are told; then what is logged: status,
-# outcome, leg 1's status; how many prefill servers were asked; and what those who
-# decode were sent: d a descriptor, p the client's own request; undef: no matter.
-# log: what the lines of the error log say; without it there are none.
+# A row: name, location, commands for the servers; then the log's fields: status,
+# outcome, leg 1's status; the number of prefill requests; the requests to decode
+# servers: d with a descriptor, p the client's own; undef: any.  log: a pattern
+# for the error log, which otherwise must be empty.
 
 sub row {
     my ($name, $where, $do, $expected, $n, $legs, %arg) = @_;
@@ -330,7 +330,7 @@ sub row {
     my $line = logged();
     my (@p, %p);
 
-    # one that was given up may not have come to read what it was sent
+    # a closed request may not have been read
 
     wait_for(sub {
         push @p, sent('P');
@@ -344,7 +344,7 @@ sub row {
     errors_are($name, $arg{log});
     is(scalar(keys %p), $n, "$name: prefill servers") if defined $n;
 
-    # a kept connection that ends may be tried once more
+    # a request on a closed kept connection can be sent again
 
     like(join('', map { plain($_) ? 'p' : 'd' } @d), $legs, "$name: leg 2");
 
@@ -382,13 +382,13 @@ row('leg 1: closed', '', { 'X-P' => 'close' }, '200 failed 502', 2, 'p',
     log => qr/prematurely closed.*subrequest/);
 row('leg 1: no HTTP', '', { 'X-P' => 'garbage' }, '200 failed -', undef, 'p',
     log => qr/sent no valid HTTP.*subrequest/);
-row('leg 1: nobody listens', '/unreachable', {}, '200 failed 502', 0, 'p',
+row('leg 1: connection refused', '/unreachable', {}, '200 failed 502', 0, 'p',
     log => qr/connect\(\) failed.*subrequest/);
 row('leg 1: all are down', '/nobody', {}, '200 nobody -', 0, 'p');
 row('leg 1: timeout', '/quick', { 'X-P' => 'hang' }, '200 failed 504', 1, 'p',
     log => qr/timed out.*subrequest/);
 
-# nginx's own limit comes first if the server pauses for as long
+# nginx's own limit applies first if the server pauses that long
 
 row('leg 1: an answer without end', '/quick', { 'X-P' => 'endless' },
     qr/^200 failed (?:504|200)$/, 1, 'p',
@@ -408,7 +408,7 @@ row("leg 1: byte by byte, and then $_->[0]", '', { 'X-P' => "drip $_->[1]" },
         [ 'no JSON', 'rest', '200 failed 200', 1, 'p' ];
 row('leg 1: a stream', '', { 'X-P' => 'stream' }, '200 failed 200', 1, 'p');
 
-# one of the two fails, whichever is asked first
+# one of two fails, whichever comes first
 
 row('leg 1: one of two fails', '', { "X-$_" => 'status 503' }, '200 yes 200',
     undef, 'd')
@@ -445,7 +445,7 @@ row('leg 2: 500 of a lost transfer, retried', '/again',
 
 my ($r, $p, $d) = row('leg 2: an event of a lost transfer', '',
                       { 'X-D' => 'stream event' }, '200 yes 200', 1, 'd');
-like($r->{body}, qr/"error".*KV load failed/, 'is what the client gets');
+like($r->{body}, qr/"error".*KV load failed/, 'goes to the client');
 
 ($r) = row('leg 2: reset after the first token', '/again',
            { 'X-D' => 'stream reset' }, '200 yes 200', 1, 'd',
@@ -455,8 +455,8 @@ is($r->{complete}, 0, 'the answer breaks off');
 row('leg 2: 4xx', '/again', { 'X-D' => 'status 400' }, '400 yes 200', 1, 'd');
 
 
-# connections that are kept, and closed as they are used again: those of a worker,
-# which the client's connection finds again
+# kept connections that are closed when they are reused: a worker's, so the client
+# keeps its connection
 
 my $c = $t->connect();
 
@@ -471,17 +471,17 @@ like(join('', map { $_->{reused} } @$p), qr/^1+0$/, 'on another one');
 close $c;
 
 
-# in the middle of either leg, by name of the server that waits
+# in the middle of either leg, by the name of the waiting server
 
 my ($step, @killed) = (0);
 
 sub waits {
     my ($kind) = @_;
-    ok(wait_for(sub { -s "$t->{dir}/$kind.waits" }), "leg $kind is under way");
+    ok(wait_for(sub { -s "$t->{dir}/$kind.waits" }), "leg $kind is running");
     unlink "$t->{dir}/$kind.waits";
 }
 
-sub idle { ok($t->idle(), 'nothing is counted any more') }
+sub idle { ok($t->idle(), 'the counters are back at zero') }
 
 sub begin {
     my ($kind, %arg) = @_;
@@ -509,11 +509,11 @@ for my $kind (qw(P D)) {
     my $line = logged();
     is($line, "499 yes $status", "$leg: the client leaves");
     errors_are("$leg: the client leaves");
-    is(scalar(my @d = sent('D')), $kind eq 'P' ? 0 : 1, "$leg: and that is it");
+    is(scalar(my @d = sent('D')), $kind eq 'P' ? 0 : 1, "$leg: no further request");
     told("$leg: the client leaves", $line);
     idle();
 
-    # a reload, and the request goes on in the old worker
+    # a reload: the request continues in the old worker
 
     $s = begin($kind);
     $t->reload();
@@ -522,7 +522,7 @@ for my $kind (qw(P D)) {
     close $s;
     is($r->{status}, 200, "$leg: a reload");
     ok(!plain((sent('D'))[0]), "$leg: the descriptor is used");
-    is(logged(), '200 yes 200', "$leg: as if nothing had been");
+    is(logged(), '200 yes 200', "$leg: the usual outcome");
     errors_are("$leg: a reload");
     told("$leg: a reload", '200 yes 200');
     idle();
@@ -532,16 +532,16 @@ for my $kind (qw(P D)) {
     $s = begin($kind);
     $t->kill_worker($_) for $t->active_workers();
     is($t->finish($s)->{status}, 0, "$leg: the worker is killed");
-    ok(wait_for(sub { -s "$t->{dir}/$kind.gone" }), "$leg: its connections too");
+    ok(wait_for(sub { -s "$t->{dir}/$kind.gone" }), "$leg: its connections are closed");
     told("$leg: the worker is killed", '0 - -');
     errors_are("$leg: the worker is killed", qr/exited on signal 9/);
     push @killed, $asked;
     $t->step("go$step");
     idle();
-    row("$leg: after that", '', {}, '200 yes 200', 1, 'd');
+    row("$leg: the next request", '', {}, '200 yes 200', 1, 'd');
 }
 
-# between the two: the answer of leg 1 and the end of the client come at once
+# between the legs: leg 1's answer and the client's close arrive at once
 
 my $s = begin('P');
 my @workers = $t->active_workers();
@@ -557,8 +557,8 @@ idle();
 told('between the legs: the client leaves', $line);
 
 
-# Half of the lease, which the descriptor has from when leg 1's answer begins, is
-# over when that ends.
+# Half of the lease is over when leg 1's answer ends.  The lease starts when that
+# answer begins.
 
 sub begun {
     my $n = 0;
@@ -579,8 +579,8 @@ told('leg 1: the lease is half over when it ends', $line);
 idle();
 
 
-# A place at the decode server is held while leg 1 runs, whoever comes after a
-# reload that allows more.
+# A place at the decode server is reserved while leg 1 runs, even if requests
+# come after a reload that allows more.
 
 $s = begin('P', where => '/narrow');
 $t->{vars}{MAX} = 3;
@@ -590,10 +590,10 @@ $t->reload();
 my @others = map { $t->start("POST /narrow$path", body(),
                              headers => { 'X-D' => 'wait end' }) } 1, 2;
 ok(wait_for(sub { ($t->peer('narrow', $t->{vars}{D0})->{active} // 0) == 3 }),
-   'others are there');
+   'others are at the server');
 $t->step("go$step");
-is($t->finish($s)->{status}, 200, 'a place that was reserved is had');
-like($line = logged(), qr/^200 yes 200$/, 'and so is the descriptor');
+is($t->finish($s)->{status}, 200, 'a reserved place is kept');
+like($line = logged(), qr/^200 yes 200$/, 'and the descriptor is used');
 told('leg 1: the decode server is full meanwhile', $line);
 $t->step('end');
 $t->finish($_) for @others;
@@ -601,8 +601,8 @@ close $_ for $s, @others;
 idle();
 
 
-# What was logged is what was counted, and each end of leg 1.  A killed worker has
-# done neither.
+# The log agrees with the counters, and has each end of leg 1.  A killed worker
+# does neither.
 
 my (%logged, %counted);
 
@@ -626,14 +626,14 @@ wait_for(sub {
     return $counted{yes} == $logged{yes};
 });
 
-is_deeply(\%counted, \%logged, 'the status has counted what was logged');
+is_deeply(\%counted, \%logged, 'the status agrees with the log');
 is(scalar(grep { $t->access_log() =~ /^$_ /m } @killed), 0,
-   'of what a killed worker served there is no line');
+   'a killed worker logs nothing');
 
 
 sent('D');
 is(scalar(grep { $_ > 1 } values %used), 0, 'no descriptor was used twice');
-cmp_ok(scalar(keys %used), '>', 20, 'and some were');
+cmp_ok(scalar(keys %used), '>', 20, 'descriptors were used');
 
 if ($ENV{KVROUTE_ROWS}) {
     Kvroute::write_file($ENV{KVROUTE_ROWS},

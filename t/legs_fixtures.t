@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# What other routers send to the two servers of a request (t/legs, recorded),
-# and what we send: each difference is in the tables below.
+# The requests of other routers to the two servers (t/legs, recorded), and ours:
+# the tables below have each difference.
 
 use FindBin;
 use JSON::PP;
@@ -15,7 +15,7 @@ my $json = JSON::PP->new->canonical->allow_nonref;
 my %recorded = map { $_ => $json->decode(Kvroute::slurp("$FindBin::Bin/legs/$_.json")) }
                qw(vllm-nixl vllm-mooncake sglang);
 
-# what they write in addition when they parse a request and write it again
+# members that they add when they rewrite a request
 
 my %default = (
     (map { $_ => JSON::PP::false }
@@ -28,8 +28,8 @@ my %default = (
     model => undef
 );
 
-# and what differs for a reason, by router, leg and member: theirs, ours; "-" is
-# a member that is not there, "?" any value.  docs/prefill-decode.md argues.
+# differences with a reason, by router, leg and member: theirs, ours; "-" is no
+# member, "?" any value.  docs/prefill-decode.md has the reasons.
 
 my %differs;
 
@@ -91,7 +91,7 @@ $t->run();
 
 my %seen;
 
-# members of both whose values are not the same, but for what is random in each
+# returns the members with different values, except random ones
 
 sub differences {
     my ($router, $leg, $theirs, $ours) = @_;
@@ -169,12 +169,12 @@ for my $router (sort keys %recorded) {
             is($oh->{'content-type'}, $th->{'content-type'}, 'type');
             is(join(' ', grep { !exists $oh->{$_} } sort keys %$th),
                $router eq 'sglang' ? 'accept' : 'accept x-request-id',
-               'headers of theirs alone');
+               'headers that only they have');
             is(join(' ', grep { !exists $th->{$_} } sort keys %$oh), '',
-               'of ours');
+               'headers that only we have');
         }
 
-        # what ties both together is the same in both
+        # the reference between both is the same in both
 
         my ($p, $d) = map { $_ =~ /(?:room":|"xfer-)(\d+)/ ? $1 : '' }
                       map { $ours{$_}{body} } qw(prefill decode);
@@ -183,6 +183,6 @@ for my $router (sort keys %recorded) {
 }
 
 is(join(', ', grep { !$seen{$_} } sort keys %differs), '',
-   'each difference of the table is there');
+   'each difference in the table occurs');
 
 $t->done();

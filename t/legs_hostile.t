@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 
-# Two servers for one request with malicious clients; and mirror, post_action,
+# Two servers for one request, with hostile clients; and mirror, post_action,
 # auth_request, error_page, HTTP/2, bodies in memory, in a file, in chunks with
 # trailers.
 
@@ -12,7 +12,8 @@ use Kvroute::Http2;
 
 my $t = Kvroute->new();
 
-# what a server was sent, a line each; who prefills gives a descriptor
+# records of requests to servers, a line each; a prefill server gives a
+# descriptor
 
 sub server {
     my ($name) = @_;
@@ -189,7 +190,7 @@ sub sent {
     my $data = substr(Kvroute::slurp("$t->{dir}/$kind.sent"), $read{$kind} // 0);
     my @sent;
 
-    # the last one may be on its way
+    # the last one may not have arrived yet
 
     while (length $data >= 4 && length $data >= 4 + unpack('N', $data)) {
         my ($head, $body) = unpack('x4 N/a* N/a*', $data);
@@ -220,12 +221,12 @@ sub ask {
     return ($r, [ sent('P') ], [ sent('D') ]);
 }
 
-# what of a body clients must not say: members of the root, by name
+# forbidden members of a body: those at the root, by name
 
 my %private = map { $_ => 1 } qw(kv_transfer_params bootstrap_host
     bootstrap_port bootstrap_room disaggregated_params disagg_prefill_dp_rank);
 
-# without the text of the prompt, which takes JSON::PP seconds
+# without the prompt's text, for which JSON::PP needs seconds
 
 sub members {
     my ($body) = @_;
@@ -249,7 +250,7 @@ sub says {
 }
 
 
-# transfer fields, however they are written, and wherever
+# transfer members in all spellings and places
 
 my $evil = '{"remote_host":"10.0.0.1","a":[{"}":"]"}],"b":"\\"}"}';
 
@@ -281,18 +282,18 @@ for my $where ('', '/file', '/small') {
                       map { says($_->{body}) } @$p, @$d;
 
             is($r->{status} . " $bad" . @$d, '200 1',
-               "member $i is cut, and the request served" . ($where && " $where"));
+               "member $i is blanked, and the request served" . ($where && " $where"));
         }
     }
 }
 
-# what stands elsewhere is nobody's business
+# members inside other values are not ours
 
 my $inner = "{\"metadata\":{\"kv_transfer_params\":$evil,\"stream\":true},"
             . '"prompt":"' . long() . '","text":"\\"kv_transfer_params\\":1"';
 my ($r, $p, $d) = ask('', "$inner}");
 like($d->[0]{body}, qr/^\Q$inner\E,"kv_transfer_params":\{"remote_host":"ours"/,
-     'what stands inside stays');
+     'members inside stay');
 like($p->[0]{body}, qr/^\Q$inner\E,"stream":false/, 'for leg 1 too');
 
 
@@ -307,34 +308,34 @@ for my $where ('', '/file') {
     is(members($p->[0]{body})->{max_tokens}, 1,
        'leg 1 asks for one token');
     is(members($d->[0]{body})->{max_tokens}, 9,
-       'leg 2 for what the client has');
+       'leg 2 for the client\'s');
 }
 
 
-# a body that the location makes of the request's
+# a body that the location makes from the request's
 
 for my $chunk (0, 100) {
     my $body = '{"prompt":"' . long() . '","max_tokens":9}';
     ($r, $p, $d) = ask('/said', $body, chunked => $chunk);
-    is(members($p->[0]{body})->{max_tokens}, 1, 'leg 1 has its own');
-    is(members($d->[0]{body})->{max_tokens}, 9, 'leg 2 too');
+    is(members($p->[0]{body})->{max_tokens}, 1, 'leg 1 has its own limit');
+    is(members($d->[0]{body})->{max_tokens}, 9, 'leg 2 has the client\'s');
     like($d->[0]{body}, qr/ours/, 'with the descriptor');
 }
 
 
-# a location that says the length itself: it is that of each request
+# a location that sets the length itself: it fits each request
 
 for my $chunk (0, 100) {
     for my $do (200, 503) {
         my $body = '{"prompt":"' . long() . '","max_tokens":9}';
         ($r, $p, $d) = ask('/length', $body, chunked => $chunk,
                            headers => { 'X-P' => $do });
-        my $name = "the length is said, leg 1 $do" . ($chunk && ', chunked');
+        my $name = "Content-Length is set, leg 1 $do" . ($chunk && ', chunked');
 
         for (@$p, @$d) {
             is(join(' ', $_->{head} =~ /^(?:Content|X)-Length: (\d+)/mg),
                join(' ', (length $_->{body}) x 2), $name);
-            like($_->{body}, qr/\}$/, 'all of it');
+            like($_->{body}, qr/\}$/, 'the whole body');
         }
 
         is($d->[0]{body} =~ /ours/ ? 200 : 503, $do, "$name: leg 2");
@@ -342,11 +343,11 @@ for my $chunk (0, 100) {
 }
 
 
-# so many that it is not worth it
+# too many forbidden members
 
 ($r) = ask('', '{' . join(',', ("\"kv_transfer_params\":{\"x\":1}") x 17)
                . ',"prompt":"' . long() . '"}');
-is($r->{status}, 400, 'members without end are refused');
+is($r->{status}, 400, 'too many members are rejected');
 
 
 # a chunked body with trailers
@@ -363,17 +364,17 @@ is(scalar(grep { $_->{head} =~ /evil/ } sent('P'), sent('D')), 0,
    'are not sent on');
 
 
-# answers of leg 1 that would have nginx do something
+# leg 1's answers that would make nginx do something
 
 for my $do (qw(accel trickle)) {
     ($r, $p, $d) = ask('', '{"prompt":"' . long() . '"}',
                        headers => { 'X-P' => $do });
     is("$r->{status} " . @$p . @$d, '200 11', "leg 1: $do");
-    ok(!exists $r->{headers}{'set-cookie'}, 'nothing of it is the client\'s');
+    ok(!exists $r->{headers}{'set-cookie'}, 'none of its headers reach the client');
 }
 
 
-# what else is done with the request
+# other uses of the request
 
 sub whole {
     my ($where, $kind, $name) = @_;
@@ -390,11 +391,11 @@ sub whole {
 
 my ($sent, $other);
 ($sent, $other, $d) = whole('/mirror', 'M', 'mirror');
-is($other->[0]{body}, $sent, 'a mirror has what the client has sent');
+is($other->[0]{body}, $sent, 'a mirror gets the client\'s request');
 
 ($sent, $other, $d) = whole('/mirror3', 'M', 'mirror of a file');
-is($other->[0]{body}, $sent, 'has what the client has sent');
-is($d->[0]{body}, $sent, 'as has the one server that serves it');
+is($other->[0]{body}, $sent, 'gets the client\'s request');
+is($d->[0]{body}, $sent, 'and so does the one server');
 
 $sent = '{"stream":true,"prompt":"' . long() . '","max_tokens":3}';
 ($r, $p, $d) = ask('/mirror2', $sent);
@@ -404,8 +405,8 @@ is(join(' ', sort map { says($_->{body}) ne '' ? 'bad' : $_->{body} =~ /ours/
                         ? 'descriptor' : $_->{body} eq $sent ? 'plain' : '?' }
              @d), 'descriptor plain', 'has the client\'s request');
 
-# a mirror to the same pool has the client's body also if that is refused; what
-# comes after it at the server is there when it is
+# a mirror to the same pool must not get a rejected body: a later request
+# arrives there without it
 
 for my $evil ("{\"kv_transfer_params\":$evil,\"x\":\"" . 'x' x 17e6 . '"}',
               join('', map { "$_\0" } split //, "{\"kv_transfer_params\":$evil}"))
@@ -413,17 +414,17 @@ for my $evil ("{\"kv_transfer_params\":$evil,\"x\":\"" . 'x' x 17e6 . '"}',
     my @seen;
 
     is($t->post("/mirror2$path", $evil)->{status}, length $evil > 17e6 ? 413 : 400,
-       'what cannot be read is refused');
+       'an unreadable body is rejected');
 
     $t->post("/mirror2$path", '{"prompt":"marker"}');
     ok(wait_for(sub { push @seen, sent('D');
                       2 == grep { $_->{body} =~ /marker/ } @seen }), 'mirrored');
     is(scalar(grep { $_->{body} =~ /remote_host|r\0e\0m/ } @seen), 0,
-       'and that is not');
+       'and is not mirrored');
 }
 
 ($sent, $other) = whole('/told', 'A', 'post_action');
-is($other->[0]{body}, $sent, 'a post_action has what the client has sent')
+is($other->[0]{body}, $sent, 'a post_action gets the client\'s request')
     if length $other->[0]{body};
 
 ($r, $p, $d) = ask('/told2', '{"prompt":"' . long() . '"}');
@@ -432,21 +433,21 @@ my %ids;
 @d = @$d;
 wait_for(sub { push @d, sent('D'); @d >= 2 }, 2);
 $ids{$_}++ for map { $_->{body} =~ /"id":"(.*?)"/ } @d;
-is(scalar(grep { $_ > 1 } values %ids), 0, 'gets no descriptor again');
+is(scalar(grep { $_ > 1 } values %ids), 0, 'gets no used descriptor');
 
 ($sent, $other, $d) = whole('/auth', 'A', 'auth_request');
-like($d->[0]{body}, qr/ours/, 'goes by two servers');
+like($d->[0]{body}, qr/ours/, 'uses two servers');
 
 ($r, $p, $d) = ask('/page', '{"prompt":"' . long() . '"}',
                    headers => { 'X-D' => '500' });
 is(scalar(@$p), 2, 'an error_page makes a pair of its own');
 %ids = ();
 $ids{$_}++ for map { $_->{body} =~ /"id":"(.*?)"/ } @$d;
-is(join(' ', values %ids), '1 1', 'by a descriptor of its own');
+is(join(' ', values %ids), '1 1', 'with its own descriptor');
 
 for (1 .. 2) {
     ($r, $p, $d) = ask('/cached', '{"prompt":"' . long() . '"}');
-    is($r->{body}, '{"id":"2"}', 'a cache keeps the answer of leg 2 only');
+    is($r->{body}, '{"id":"2"}', 'a cache stores the answer of leg 2 only');
 }
 
 # two zones, two pools
@@ -454,7 +455,7 @@ for (1 .. 2) {
 for my $where ('', '/two') {
     my $same = '{"prompt":"' . text(2000, 5000) . '"}';
     ($r, $p, $d) = ask($where, $same);
-    is(@$p . @$d, '11', "zones know nothing of each other: $where");
+    is(@$p . @$d, '11', "zones are independent: $where");
 }
 
 
@@ -467,16 +468,16 @@ $s = h2_connect($t);
 h2_post($s, 1, $path, [ $body =~ /(.{1,1000})/gs, '' ]);
 ok($t->read_until($s, qr/"id":"2"/), 'HTTP/2');
 ($p, $d) = ([ sent('P') ], [ sent('D') ]);
-is(says($_->{body}), '', 'cut') for @$p, @$d;
+is(says($_->{body}), '', 'blanked') for @$p, @$d;
 like($d->[0]{body}, qr/ours/, 'by two servers');
 
-# a stream that is reset in leg 1
+# a stream that is reset during leg 1
 
 $body = '{"prompt":"' . long() . '"}';
 h2_post($s, 3, $path, $body, 'x-p', 'trickle');
 ok(wait_for(sub { sent('P') }), 'leg 1 of a stream');
 h2_reset($s, 3);
-ok($t->idle(), 'ends with it');
+ok($t->idle(), 'ends with the stream');
 close $s;
 
 $t->done();

@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 
-# Two servers for one request and the other directives of its location:
+# Two servers for one request, with other directives of its location:
 # intercepted errors, stored files, redirects to other locations.
 
 
@@ -16,7 +16,7 @@ recorder($t, 'O0', '{"text":"O"}');
 
 mkdir "$t->{dir}/store";
 
-# servers of HTTP/2 that nginx plays
+# HTTP/2 servers by nginx itself
 
 my $h2 = $t->version() ge '001029004' && $t->{version} =~ /http_v2_module/;
 
@@ -136,7 +136,7 @@ sub asked { return scalar(grep { !$_->{gone} } sent($t, $_[0])) }
 sub left { return scalar(grep { $_->{gone} } sent($t, $_[0])) }
 sub load { return $t->peer($_[0], $t->{vars}{$_[1]})->{active} }
 
-# begins a request; X-<NAME> tells a server what it does
+# starts a request; X-<NAME> tells a server what to do
 
 sub begin {
     my ($where, $do, $body) = @_;
@@ -147,7 +147,7 @@ sub begin {
                      headers => { %$do, 'X-N' => ++$asked });
 }
 
-# nginx logs it when the client has gone
+# nginx logs it when the client has left
 
 sub done_with {
     my ($s) = @_;
@@ -158,34 +158,34 @@ sub done_with {
     return $r;
 }
 
-# its end: what is logged of it, and the answer
+# its end: checks its log line and its answer
 
 sub end {
     my ($s, $line, $text, $name) = @_;
 
     my $r = done_with($s);
 
-    like($t->logged($asked), qr/^$line /, "$name: what is logged");
-    is($r->{body}, "{\"text\":\"$text\"}", 'and answered');
+    like($t->logged($asked), qr/^$line /, "$name: the log line");
+    is($r->{body}, "{\"text\":\"$text\"}", 'the answer');
 }
 
 
-# what nginx does with an answer to a client it does not do with that of leg 1
+# directives for answers to clients do not apply to leg 1's answer
 
 end(begin('/intercept', { 'X-P' => 'status 400' }), '200 failed 400', 'D',
     'errors of leg 1 are not intercepted');
-is(asked('O'), 0, 'they lead nowhere');
+is(asked('O'), 0, 'no other location gets them');
 
 end(begin('/store', {}), '200 yes 200', 'D', 'answers are stored');
-is(Kvroute::slurp("$t->{dir}/store/file"), '{"text":"D"}', 'that of leg 2 is');
+is(Kvroute::slurp("$t->{dir}/store/file"), '{"text":"D"}', 'leg 2\'s answer is stored');
 unlink "$t->{dir}/store/file";
 done_with(begin('/store', { 'X-D' => 'close' }));
 like($t->logged($asked), qr/^502 yes 200 /, 'without an answer of leg 2');
-ok(!-e "$t->{dir}/store/file", 'none is');
+ok(!-e "$t->{dir}/store/file", 'no file is stored');
 
 
-# leg 1 fails: the server that has more of the prompt computes it, and not the one
-# that leg 2 was to go to because it was idle
+# leg 1 fails: the server that has more of the prompt computes it, not the idle
+# one that was picked for leg 2
 
 for my $do ('plain', 'status 500') {
     my $text = text(40000, $seed++);
@@ -195,7 +195,7 @@ for my $do ('plain', 'status 500') {
 
     my @busy = map { begin('/second', { 'X-D' => "wait $go plain" },
                            '{"prompt":"short"}') } 1 .. 2;
-    ok(wait_for(sub { load('two', 'D1') == 2 }), 'who has it is busy');
+    ok(wait_for(sub { load('two', 'D1') == 2 }), 'the server with the prompt is busy');
 
     done_with(begin('/cheap', { 'X-P' => $do },
                     "{\"prompt\":\"$text" . text(5000, $seed++) . '"}'));
@@ -208,22 +208,22 @@ for my $do ('plain', 'status 500') {
 }
 
 
-# nginx's own round robin chooses: nothing is compared, and nobody is missed; where
-# no server serves a request alone there are two all the same
+# nginx's own round robin chooses: no costs are compared, and none are missing; if
+# no server serves alone there are two anyway
 
 end(begin('/bypass', {}), '200 - -', 'D', 'bypassed');
-is(asked('P'), 0, 'it is as without the directive');
+is(asked('P'), 0, 'the directive has no effect');
 
 for my $where ('/off', '/off2') {
     end(begin($where, {}), '200 yes \S+', 'D', "both at once, $where");
-    ok(wait_for(sub { asked('P') }), 'the other one is asked too');
+    ok(wait_for(sub { asked('P') }), 'the other one has a request');
     is(join(' ', map { $_->{body} =~ /"bootstrap_room":(\d+)/ && $1 }
                  sent($t, 'P')), (sent($t, 'D'))[0]{body}
        =~ /"bootstrap_room":(\d+)/ && $1, 'they meet');
 }
 
 
-# leg 1 by HTTP/2: what nginx decides about it at each request is not lost
+# leg 1 by HTTP/2: nginx's decision about it for each request is kept
 
 SKIP: {
     skip 'servers are asked by HTTP/2 since nginx 1.29.4', 2 unless $h2;
@@ -235,28 +235,28 @@ SKIP: {
 # a sidecar makes leg 1: its place counts until the answer begins
 
 my $s = begin('/header', { 'X-D' => 'wait h1 head event wait h2 end' });
-ok(wait_for(sub { asked('D') }), 'a sidecar is asked');
+ok(wait_for(sub { asked('D') }), 'a sidecar has the request');
 is(load('prefill', 'P0'), 1, 'the prefill server is in use');
 $t->step('h1');
 ok($t->read_until($s, qr/data:/), 'the answer begins');
-ok(wait_for(sub { load('prefill', 'P0') == 0 }), 'it is no longer');
-is(load('decode', 'D0'), 1, 'the decode server is');
+ok(wait_for(sub { load('prefill', 'P0') == 0 }), 'then it is free');
+is(load('decode', 'D0'), 1, 'the decode server is in use');
 $t->step('h2');
 done_with($s);
 
 
-# another location: nothing is kept for this one
+# another location: no reservation is left for the first one
 
 $s = begin('/strict', { 'X-P' => 'status 500', 'X-O' => 'wait o1 plain' });
 ok(wait_for(sub { asked('O') }), 'an error of leg 1 leads to another location');
-is(load('decode', 'D0'), 0, 'no decode server is held');
+is(load('decode', 'D0'), 0, 'no decode server is reserved');
 $t->step('o1');
 end($s, '200 -? ?-', 'O', 'the other location');
 
 for my $where ('/try', '/after') {
     end(begin($where, {}), '200 \S+ \S+', 'O', "try_files comes first $where");
-    is(asked('P'), 0, 'no prefill server is asked');
-    is(asked('O'), 1, 'nor is the other location for leg 1');
+    is(asked('P'), 0, 'no prefill request');
+    is(asked('O'), 1, 'the other location makes no leg 1');
 }
 
 
@@ -264,11 +264,11 @@ for my $where ('/try', '/after') {
 
 $s = begin('/moon', { 'X-P' => 'hold', 'X-D0' => 'reset',
                       'X-D1' => 'wait d1 plain' });
-ok(wait_for(sub { asked('D') == 2 }), 'a second decode server is asked');
+ok(wait_for(sub { asked('D') == 2 }), 'a second decode server gets the request');
 ok(wait_for(sub { left('P') }), 'leg 1 is closed');
 $t->step('d1');
 end($s, '200 retried \S+', 'D', 'the second one');
 
-ok($t->idle(), 'nothing is left');
+ok($t->idle(), 'the counters are back at zero');
 
 $t->done();

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Index updates: they stay once the engine has answered, also if no client or
-# filter sees the answer; and updates by one policy are right for the others.
+# Index updates: they stay once the engine has answered, even if no client or
+# filter gets the answer; and updates by one policy are right for the others.
 
 use lib 't/lib';
 use Kvroute;
@@ -10,7 +10,7 @@ my $t = Kvroute->new();
 
 $t->backend("B$_") for 0 .. 1;
 
-# a page that asks the engine, for a variable
+# a page that includes the engine's answer as a variable
 
 $t->serve('P', sub {
     my ($c) = @_;
@@ -57,7 +57,7 @@ EOF
 
 my $n = 0;
 
-# how much of a prompt is known to be held
+# the part of a prompt that is known as cached
 
 sub matched {
     my ($body, $uri) = @_;
@@ -70,26 +70,26 @@ sub matched {
     return $line[0];
 }
 
-# --- a response that stays in memory, for a part of a page
+# --- a response that stays in memory, as a part of a page
 
 for my $way (qw(e closed stream)) {
     my $body = chat(text(6000, ++$n));
     my $r = $t->post("/page/$way", $body);
 
     like($r->{body}, qr{^it says: B[01] /$way/}, "$way: a page");
-    cmp_ok(matched($body), '>', 5000, "$way: what it asked for is held");
+    cmp_ok(matched($body), '>', 5000, "$way: its prompt is cached");
 }
 
-# an error is no answer
+# an error is not learned
 
 for my $case ('status 500', 'reset') {
     my $body = chat(text(6000, ++$n));
 
     $t->post("/page/e", $body, headers => { 'X-B0' => $case, 'X-B1' => $case });
-    is(matched($body), 0, "$case: nothing is held");
+    is(matched($body), 0, "$case: nothing is cached");
 }
 
-# --- a client that goes away, and is ignored
+# --- a client that leaves, and nginx continues
 
 for my $way (qw(keep keepstream store)) {
     my $body = chat(text(6000, ++$n));
@@ -104,10 +104,10 @@ for my $way (qw(keep keepstream store)) {
     $t->step($file);
 
     ok($t->idle(), "$way: answered");
-    cmp_ok(matched($body), '>', 5000, "$way: is held");
+    cmp_ok(matched($body), '>', 5000, "$way: the prompt is cached");
 }
 
-# and one that is not: nothing was computed
+# and a client that leaves, and nginx aborts: nothing was computed
 
 {
     my $body = chat(text(6000, ++$n));
@@ -117,11 +117,11 @@ for my $way (qw(keep keepstream store)) {
     ok(wait_for(sub { grep { m{^/e/left} } map { $t->backend_log($_) }
                                            qw(B0 B1) }), 'asked');
     close $s;
-    ok($t->idle(), 'broken off');
-    is(matched($body), 0, 'nothing is held');
+    ok($t->idle(), 'aborted');
+    is(matched($body), 0, 'nothing is cached');
 }
 
-# --- sessions by what is in bodies: known prompts cost nothing again
+# --- sessions by the body: a known prompt counts only once
 
 {
     my $known = chat(text(6000, ++$n), session_id => 'a');
@@ -131,16 +131,16 @@ for my $way (qw(keep keepstream store)) {
     is(matched($again, '/auto/'), 0, 'a session: new');
 
     for (1 .. 16) {
-        cmp_ok(matched($again, '/auto/'), '>', 5000, 'a session: held');
+        cmp_ok(matched($again, '/auto/'), '>', 5000, 'a session: cached');
     }
 
     cmp_ok(matched($known), '>', 5000,
-           'what is said again and again takes no room');
+           'a repeated prompt takes no room');
 
     my $c = $t->status()->{upstreams}{e}{peers};
-    is($_->{cache}{capacity_factor}, 1, 'no capacity is doubted') for @$c;
+    is($_->{cache}{capacity_factor}, 1, 'no capacity is reduced') for @$c;
 }
 
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 $t->done();

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
 # Requests whose prompt does not stay in the KV cache: they update nothing, get
-# no prediction, count in no share, delay no other, and go by load. Requests
-# that skip the cache lookup update the index and get no prediction.
+# no prediction, count in no share, delay no other, and are routed by load.
+# Requests that skip the cache look-up update the index and get no prediction.
 
 use lib 't/lib';
 use Kvroute;
@@ -60,7 +60,7 @@ sub sum {
     return $sum;
 }
 
-# --- Claude Code's pattern: each prompt is counted before it is sent
+# --- Claude Code's pattern: it counts each prompt before it sends it
 
 ask('/v1/messages', chat(text(8000, 1), max_tokens => 1)) for 1 .. 3;
 
@@ -69,20 +69,20 @@ for my $seed (10 .. 15) {
     my $c = ask('/v1/messages/count_tokens', $body);
 
     is("$c->{http} $c->{prompt} $c->{matched}", '200 - -',
-       'counted: that is no prompt');
+       'a count: no prompt');
     is(ask('/v1/messages', $body)->{matched}, 0,
-       'what was counted is not held');
+       'a counted prompt is not cached');
 }
 
 {
     my $c = peer()->{cache};
-    is("$c->{missed} $c->{flushes_usage}", '0 0', 'nothing is missed by that');
+    is("$c->{missed} $c->{flushes_usage}", '0 0', 'no miss is assumed');
 }
 
 cmp_ok(ask('/v1/messages', chat(text(8000, 1), max_tokens => 1))->{matched},
-       '>', 7000, 'and nothing was forgotten');
+       '>', 7000, 'and nothing is removed');
 
-# --- all of that kind, with the bodies of prompts
+# --- all such endpoints, with bodies of prompts
 
 for my $path ('/tokenize', '/detokenize', '/v1/chat/completions/render',
               '/v1/messages/render', '/v1/responses/input_tokens',
@@ -96,15 +96,15 @@ for my $path ('/tokenize', '/detokenize', '/v1/chat/completions/render',
     is("$r->{http} $r->{reason} $r->{prompt}", '200 load -', "$path: by load");
     is(sum('b', 'prompt_bytes'), $before, "$path: counts in no share");
     is(ask('/b/v1/chat/completions', $body)->{matched}, 0,
-       "$path: teaches nothing");
+       "$path: not learned");
 }
 
 is(ask("/$_/tokenize", chat('x'))->{reason}, 'load', "$_: by load")
     for qw(l q);
 is(ask('/b/v1/chat/completions/x', chat(text(6000, 200)))->{reason}, 'cold',
-   'what is unknown computes');
+   'an unknown path is a prompt');
 
-# --- what is under way is in the way of nobody's prompt
+# --- requests in flight that delay no prompt
 
 for my $uri ('/b/v1/messages/count_tokens', '/b/tokenize', '/l/v1/embeddings',
              '/s/v1/rerank', '/q/v1/messages/count_tokens')
@@ -114,13 +114,13 @@ for my $uri ('/b/v1/messages/count_tokens', '/b/tokenize', '/l/v1/embeddings',
 
     is(join(' ', map { sum($up, $_) } qw(active_all pending_all
                                          unanswered_all)),
-       '1 0 0', "$uri: in use, and no prefill");
+       '1 0 0', "$uri: in flight, without a prefill");
     $go->();
 }
 
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
-# nor is its time that of a first token
+# their time is not a time to first token
 
 {
     my $before = sum('b', 'ttft_count');
@@ -129,10 +129,10 @@ ok($t->idle(), 'nothing is counted any more');
     $t->get('/b/v1/models');
     is(sum('b', 'ttft_count'), $before, 'no first token');
     ask('/b/v1/chat/completions', chat('x'));
-    is(sum('b', 'ttft_count'), $before + 1, 'one of a prompt');
+    is(sum('b', 'ttft_count'), $before + 1, 'the first token of a prompt');
 }
 
-# --- by load: not where the work is, though that has its prompt
+# --- by load: not to the busy server, although it has the prompt
 
 {
     my $go = $t->hold(1, '/b/v1/chat/completions?n=' . ++$n,
@@ -142,13 +142,13 @@ ok($t->idle(), 'nothing is counted any more');
 
     for (1 .. 4) {
         my $c = ask('/b/tokenize', chat(text(50_000, 301)));
-        isnt($c->{peer}, $p->{server}, 'to who has less to do');
+        isnt($c->{peer}, $p->{server}, 'to the server with less load');
     }
 
     $go->();
 }
 
-# --- computed anew, though it is held: predicted nothing, and kept
+# --- computed again although cached: no prediction, but cached afterwards
 
 sub missed { return peer()->{cache}{missed}; }
 
@@ -167,32 +167,32 @@ for my $case ([ '/v1/completions', prompt_logprobs => 0 ],
                                       prompt => text(8000, $seed), @more });
     };
 
-    # an eval harness: prefixes that are known, each asked for anew
+    # an eval harness: known prefixes, each computed again
 
     for my $seed (500 .. 504) {
         ask($path, $body->($seed));
         is(ask($path, $body->($seed, @more))->{matched}, 0,
-           "$name: predicted nothing");
+           "$name: no prediction");
     }
 
     is(missed() . ' ' . peer()->{cache}{flushes_usage}, '0 0',
-       "$name: nothing is missed");
+       "$name: no miss");
     cmp_ok(ask($path, $body->(500))->{matched}, '>', 7000,
-           "$name: what is held stays known");
+           "$name: cached prompts stay known");
 
-    # taught by such a request alone
+    # learned by such a request alone
 
     my $seed = 600 + $n;
 
     ask($path, $body->($seed, @more));
     cmp_ok(ask($path, $body->($seed))->{matched}, '>', 7000,
-           "$name: it is kept");
+           "$name: the prompt is cached");
 }
 
-is(missed(), 0, 'and what was said to be held was');
+is(missed(), 0, 'predictions were right');
 
-# --- Several replies of one prompt: the last one finds what the first has computed, and
-# says so.  That tells nothing of what was there before.
+# --- Several replies of one prompt: the last one finds the prompt that the first one
+# computed, and reports it.  This says nothing about the cache before.
 
 sub counts { return join ' ', map { peer()->{cache}{$_} } qw(responses delivered_tokens); }
 
@@ -209,11 +209,11 @@ for my $case ([ '/v1/chat/completions', n => 2 ],
 
     like($r->{body}, qr/"cached_tokens":[12]\d\d\d\b/, "$path, n of 2: found by the second");
     $t->receipt($n);
-    ok($t->idle(), "$path, n of 2: over");
+    ok($t->idle(), "$path, n of 2: ended");
     is(counts(), $before, "$path, n of 2: not counted");
 }
 
-# --- what is cut to its last tokens has other bytes a token, and no prefix
+# --- a prompt cut to its last tokens has other bytes per token, and no prefix
 
 {
     my $bytes = sub {
@@ -228,12 +228,12 @@ for my $case ([ '/v1/chat/completions', n => 2 ],
                                             truncate_prompt_tokens => 1000 }));
 
         is("$r->{http} $r->{prompt} $r->{matched}", '200 4000 0',
-           'weighs what is left of it');
+           'counts with the rest of it');
     }
 
-    is($bytes->(), $before, 'bytes a token stay');
+    is($bytes->(), $before, 'bytes per token stay');
 }
 
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 $t->done();

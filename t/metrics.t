@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 
-# A full configuration in the status: all policies, queue, probe and health,
-# names that need escaping. The Prometheus text is valid and equals the JSON;
-# promtool checks it if installed ("make promtool"). JSON keys equal those of
-# NGINX Plus's API where they mean the same.
+# A full configuration in the status: all policies, queue, probes and health
+# checks, names that need escaping.  The Prometheus text is valid and equals the
+# JSON; promtool checks it if installed ("make promtool").  JSON keys equal
+# those of NGINX Plus's API if they have the same meaning.
 
 use lib 't/lib';
 use JSON::PP;
@@ -52,7 +52,7 @@ is($t->post('/shadowed/v1/chat/completions',
 $t->get('/kv_cache/v1/models');
 is($t->post('/kv_cache/nothing', '{}')->{status}, 404, 'not found');
 
-# two engines that a check finds down, one of them for good
+# two unhealthy engines, one of them for ever
 
 $t->control($t->{vars}{E1}, { health_status => 500 });
 ok(wait_for(sub { $t->peer('u_kv_cache', $t->{vars}{E1})->{state}
@@ -62,10 +62,10 @@ ok(wait_for(sub {
                                        map { "u_$_" } @policies };
     !grep { !$_->{health_checks}{checks}
             || !defined(($_->{engine} || {})->{capacity_tokens}) } @p;
-}), 'all have been checked and have told of themselves');
+}), 'all have been checked and have reported');
 ok($t->idle(), 'idle');
 
-# --- the names of NGINX Plus
+# --- names of NGINX Plus
 
 {
     my $u = $t->status()->{upstreams}{u_kv_cache};
@@ -79,14 +79,14 @@ ok($t->idle(), 'idle');
                    requests responses sent received fails unavail
                    health_checks)), '', "members of a peer$backup");
         is(join(' ', sort keys %{$p->{responses}}),
-           '1xx 2xx 3xx 4xx 5xx total', 'of its responses');
+           '1xx 2xx 3xx 4xx 5xx total', 'members of its responses');
         is(join(' ', sort keys %{$p->{health_checks}}),
-           'checks fails last_passed unhealthy', 'and of its checks');
+           'checks fails last_passed unhealthy', 'members of its checks');
 
         is(join(' ', grep { !exists $p->{$_} }
                 qw(selected header_time response_time)), '',
-           'and once it was used') if $p->{requests};
-        ok(!exists $p->{header_time}, 'no time if it was not')
+           'members of a used peer') if $p->{requests};
+        ok(!exists $p->{header_time}, 'no time if it was not used')
             if !$p->{requests};
 
         $bytes{$_} += $p->{$_} for qw(sent received);
@@ -94,7 +94,7 @@ ok($t->idle(), 'idle');
 
     ok($bytes{sent} > 9_000, 'bytes of three prompts were sent');
     ok($bytes{received} > 500 && $bytes{received} < $bytes{sent},
-       'and of short answers received');
+       'bytes of short answers were received');
 
     my ($p) = grep { $_->{header_time} && $_->{requests} } @{$u->{peers}};
     ok(!$p || $p->{response_time} >= $p->{header_time},
@@ -103,24 +103,24 @@ ok($t->idle(), 'idle');
     is($u->{peers}[1]{health_checks}{unhealthy}, 1, 'unhealthy once');
     ok(!$u->{peers}[1]{health_checks}{last_passed}, 'the last check failed');
     ok($u->{peers}[1]{health_checks}{fails} > 0, 'and was counted');
-    ok($u->{peers}[0]{health_checks}{last_passed}, 'another one did not');
+    ok($u->{peers}[0]{health_checks}{last_passed}, 'another one\'s last check passed');
     ok($u->{peers}[0]{health_checks}{checks} > 0, 'and was counted');
 
     is(join(' ', grep { !exists $u->{queue}{$_} } qw(size max_size overflows)),
        '', 'members of a queue');
     is_deeply($t->status('/kvroute/json/upstreams/u_kv_cache/peers/0/'
                          . 'responses'), $u->{peers}[0]{responses},
-              'any part of it by its path');
+              'each part has a path');
 
     is($t->request('POST /api/reset', '')->{status}, 200, 'reset');
     my $again = $t->status()->{upstreams}{u_kv_cache}{peers}[0];
     ok(!exists $again->{header_time} && $again->{sent} == 0
        && $again->{received} == 0, 'counters from zero');
     is($t->peer('u_kv_cache', $t->{vars}{E1})->{health_checks}{unhealthy}, 0,
-       'those of checks too');
+       'counters of checks, too');
 }
 
-# some more to be counted
+# some more requests to count
 
 for my $p (@policies) {
     is($t->post("/$p/v1/chat/completions",
@@ -130,11 +130,11 @@ for my $p (@policies) {
 
 ok($t->idle(), 'idle');
 
-# --- the text for Prometheus
+# --- the Prometheus text
 
 my (%type, %help, %value, @bad);
 
-# a family at a time, with its type and help before; a series once
+# a family at a time, its type and help first; each series once
 
 sub read_metrics {
     my ($text) = @_;
@@ -180,21 +180,21 @@ sub read_metrics {
         }
     }
 
-    # what promtool says of names
+    # promtool's rules for names
 
     for (sort keys %type) {
         push @bad, "a counter without _total: $_"
             if ($type{$_} eq 'counter') != (/_total$/ ? 1 : 0);
         push @bad, "no unit: $_"
             if $type{$_} =~ /^(?:hist|summ)/ && !/_(?:seconds|bytes|ratio)$/;
-        push @bad, "an odd unit: $_"
+        push @bad, "an unusual unit: $_"
             if /_(?:ms|milliseconds|minutes|hours|days|kb|mb|percent|pct)(?:_|$)/;
         push @bad, "type in a name: $_"
             if /_(?:counter|gauge|histogram|summary)(?:_|$)/;
-        push @bad, "not of ours: $_" unless /^kvroute_[a-z0-9_]+$/;
+        push @bad, "not our prefix: $_" unless /^kvroute_[a-z0-9_]+$/;
     }
 
-    # each bucket holds those before, the last one all
+    # each bucket includes those before, and the last one all
 
     my %last;
 
@@ -212,7 +212,7 @@ sub read_metrics {
     return join "\n", @bad;
 }
 
-# a server that is drained has series of that
+# a server that is drained has series for it
 
 my $drained = "drain?peer=" . $t->peer("u_kv_cache", $t->{vars}{E0})->{name};
 
@@ -220,17 +220,17 @@ is($t->post("/api/$drained&timeout=1h", '')->{status}, 200, 'drained');
 
 my $text = $t->get('/kvroute/metrics')->{body};
 
-is($t->post("/api/un$drained", '')->{status}, 200, 'and no more');
+is($t->post("/api/un$drained", '')->{status}, 200, 'undrained');
 
-is(read_metrics($text), '', 'keeps to the format');
-ok(keys %type > 40, 'there is a lot of it');
+is(read_metrics($text), '', 'the format is valid');
+ok(keys %type > 40, 'it has many metrics');
 is(join(' ', grep { my $n = $_; !grep { /^\Q$n\E(?:_count)?(?:\{| |$)/ } keys %value }
         # those of t/share.t, t/snapshot.t, t/legs.t, t/events.t, t/continue.t, t/budget.t, t/whatif.t and t/eject.t apart
         grep { !/^kvroute_(?:share|snapshot|peer_elsewhere|disaggregated|leg1|peer_events|continued|cut|late|budget|tenant|whatif)_/ }
         grep { !/^kvroute_peer_reason$/ }
-        sort keys %type), '', 'and something of everything');
+        sort keys %type), '', 'each metric has a series');
 
-# that these checks can fail
+# these checks can fail
 
 for my $case ([ 's/_total\b//g', qr/not understood|out of its family|_total/ ],
               [ 's/^(kvroute_peer_sent_bytes_total.*)$/$1\n$1/m', qr/twice/ ],
@@ -242,10 +242,10 @@ for my $case ([ 's/_total\b//g', qr/not understood|out of its family|_total/ ],
     local $_ = $text;
     eval "$change; 1" or die $@;
     isnt($_, $text, "changed: $change");
-    like(read_metrics($_), $re, 'is noticed');
+    like(read_metrics($_), $re, 'is found');
 }
 
-is(read_metrics($text), '', 'as it was');
+is(read_metrics($text), '', 'the original is valid');
 
 # labels have few values, whatever clients send
 
@@ -256,11 +256,11 @@ for (keys %value) {
 
 is(join(' ', sort keys %labels), join(' ', sort qw(class code health le model nginx_version
    peer policy reason state stream type upstream version zone)), 'labels');
-is(scalar keys %{$labels{peer}}, 3, 'no more peers than there are');
+is(scalar keys %{$labels{peer}}, 3, 'no other peers');
 is(join(' ', sort keys %{$labels{zone}}), 'odd\"z z', 'zones, escaped');
 ok($labels{upstream}{'odd\"\\\\name'}, 'and upstreams');
 
-# what it shows is what the JSON shows
+# its values equal the JSON's
 
 {
     my $s = $t->status();
@@ -306,12 +306,12 @@ SKIP: {
 
     Kvroute::write_file("$t->{dir}/metrics", $text);
     is(`$promtool check metrics < $t->{dir}/metrics 2>&1`, '',
-       'promtool has nothing to say');
+       'promtool finds nothing');
 
     $text =~ s/kvroute_peer_sent_bytes_total/kvroute_peer_sent_kb/g;
     Kvroute::write_file("$t->{dir}/metrics", $text);
     isnt(`$promtool check metrics < $t->{dir}/metrics 2>&1`, '',
-         'but it has of a bad name');
+         'but it finds a bad name');
 }
 
 $t->done();

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# The router alone and with extensions: each can be left out, and added or
-# removed by a reload; one of another build is refused.
+# The router alone and with extensions: each can be omitted, and be added or
+# removed by a reload; one of another build is rejected.
 
 use lib 't/lib';
 use Kvroute;
@@ -11,7 +11,7 @@ use MIME::Base64;
 my $t = Kvroute->new();
 my ($router, @extensions) = $t->modules();
 
-plan(skip_all => 'no extension is there') unless @extensions;
+plan(skip_all => 'no extension is built') unless @extensions;
 
 $t->backend("B$_") for 0 .. 1;
 
@@ -49,7 +49,7 @@ sub load {
     return $t->conf(conf($more));
 }
 
-# the lines of load_module, in this order and instead of others
+# load_module lines in this order, instead of the usual ones
 
 sub order {
     my (@modules) = @_;
@@ -78,33 +78,33 @@ for my $file (@extensions) {
     if ($more) {
         ($ok, $log) = load('router', $more)->check();
         ok(!$ok, "$name: not without its module");
-        like($log, qr/unknown directive "kvroute_$name"/, "$name: and nginx says which");
+        like($log, qr/unknown directive "kvroute_$name"/, "$name: nginx names the directive");
     }
 
     order($file, $router);
     ($ok, $log) = $t->check();
     ok(!$ok, "$name: not before the router");
-    like($log, qr/\Q$file\E.*(?:undefined symbol: \w*kvr|kvr\w*: symbol not found)/, "$name: and nginx names it");
+    like($log, qr/\Q$file\E.*(?:undefined symbol: \w*kvr|kvr\w*: symbol not found)/, "$name: nginx names the module");
 
-    # another build
+    # of another build
 
     my $other = "$t->{dir}/ngx_http_kvroute_${name}_module.so";
     my $code = Kvroute::slurp($file);
     my ($build) = $code =~ /[\0](\d+\.\d+\.\d+ build \d+)[\0]/;
 
     is($code =~ s/[\0]\Q$build\E[\0]/"\0" . ($build =~ tr{0-9}{1-90}r) . "\0"/ge, 1,
-       "$name: it has its build in it");
+       "$name: it contains its build");
     Kvroute::write_file($other, $code);
 
     order($router, $other);
     ($ok, $log) = $t->check();
-    ok(!$ok, "$name: not of another build");
+    ok(!$ok, "$name: not from another build");
     like($log, qr/"ngx_http_kvroute_${name}_module"\ is\ of\ kvroute\ ([\d.]+)\ build
                   .*"ngx_http_kvroute_module"\ is\ of\ kvroute\ \Q$build\E/x,
-         "$name: and both builds are named");
+         "$name: both builds are named");
 }
 
-# --- the zone stays, whatever comes and goes
+# --- the zone stays, whatever modules come and go
 
 my $n = 0;
 

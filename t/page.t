@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
 # The status page: nginx sends it unchanged, and Debian's chromium, by
-# Playwright, shows what the JSON says. Screenshots are in build/page.
+# Playwright, shows the values of the JSON.  Screenshots are in build/page.
 
 use FindBin;
 use lib 't/lib';
@@ -26,7 +26,7 @@ sub browser {
 
     my $chromium = which('chromium') or return 'chromium is not installed';
 
-    # the one package that is needed, kept in build
+    # the one required package, kept in build
 
     my $modules = "$build/t/page";
 
@@ -66,7 +66,7 @@ sub browser {
     # "llm" comes first: the page shows its peers
 %%UPSTREAMS%%
 
-    # for an incident each, as what was wrong is told for a minute
+    # an upstream for each incident, because causes are shown for a minute
 
     upstream many {
         zone many 256k;
@@ -121,9 +121,9 @@ EOC
 my $page = `sh $dir/status/embed -p $dir/status/page.html`;
 
 unlike($page, qr{(?:src|href)\s*=(?!"data:,")|https?://|\@import},
-       'nothing from elsewhere');
+       'nothing from other hosts');
 unlike($page, qr/innerHTML|outerHTML|document\.write|eval\(/,
-       'no text becomes markup');
+       'text is never markup');
 
 # each cause of health has a sentence, as node reads the page's words
 
@@ -159,6 +159,6 @@ SKIP: {
 $t->conf(<<'EOC')->run() unless $t->{master};
 EOC
 
-ok($t->get('/kvroute/')->{body} eq $page, 'nginx sends the page as it is');
+ok($t->get('/kvroute/')->{body} eq $page, 'nginx sends the page unchanged');
 
 $t->done();

@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 
-# Clients get the same bytes with the module as without it. One corpus of
-# responses in every way that nginx passes them on: buffered or not, through
-# temporary files, cache, gzip; as parts of a page, before and after one, after
-# X-Accel-Redirect; over HTTP/1.0, 1.1 and 2, with GET and HEAD.
+# Clients get the same bytes with the module as without it.  The responses pass
+# in every way that nginx supports: buffered or not, through temporary files,
+# cache, gzip; as parts of a page, before and after one, after X-Accel-Redirect;
+# over HTTP/1.0, 1.1 and 2, with GET and HEAD.
 
 use lib 't/lib';
 use IO::Select;
@@ -18,7 +18,8 @@ $t->version();
 my %has = map { $_ => $t->{version} =~ /http_${_}_module/ ? 1 : 0 }
           qw(addition auth_request v2 gunzip);
 
-# --- what engines, and others, may answer: head, framing, pieces of the body
+# --- possible answers of engines and other servers: head, framing, pieces of
+# the body
 
 my $sse = "Content-Type: text/event-stream\r\n";
 my $json = "Content-Type: application/json\r\n";
@@ -38,8 +39,8 @@ my $long = '{"choices":[{"text":"' . join('', map { "word $_ " } 1 .. 30_000)
 my $plain = join '', @events;
 gzip(\$plain => \my $packed);
 
-# framing: l: by its length, c: chunked, e: by the end of the connection,
-# t: chunked and cut short, s: shorter than its length
+# framing: l: Content-Length, c: chunked, e: end of the connection, t: chunked
+# and cut, s: shorter than Content-Length
 
 my %corpus = (
     events => [ 200, $sse, 'c', @events ],
@@ -93,7 +94,7 @@ $t->serve('S', sub {
         $head .= 'Content-Length: ' . ($how eq 's' ? $len + 5 : $len) . "\r\n"
             if $how =~ /[ls]/;
         $head .= "Transfer-Encoding: chunked\r\n" if $how =~ /[ct]/;
-        # nginx would keep the connection after a HEAD
+        # after a HEAD nginx would keep the connection
 
         my $bye = $how eq 'e' || ($method eq 'HEAD' && $how =~ /[ts]/);
 
@@ -120,7 +121,7 @@ $t->serve('S', sub {
     }
 });
 
-# --- the same locations for both, but for the upstream
+# --- the same locations for both, with different upstreams
 
 my %way = (
     whole => '',
@@ -178,14 +179,14 @@ $t->conf(<<'EOF' =~ s/LOCATIONS/$locations/r)->run();
     location = /kvroute/json { kvroute_status json; }
 EOF
 
-# a response as it came, but for what differs from one to the next
+# returns a response without the parts that always differ
 
 sub same {
     my ($head, $body, $who) = @_;
 
     $head =~ s/^date: [^\r\n]*(?:\r?\n|\z)//gmi;
 
-    # nginx packs what it has at the time
+    # nginx compresses the data that it has at that time
 
     if ($head =~ /^content-encoding: gzip/mi && $body =~ /^\x1f\x8b/) {
         my $packed = $body;
@@ -209,14 +210,14 @@ sub fetch {
         or return '';
     my $data = '';
 
-    # it closes: what comes until then is all of it
+    # the server closes: all data before that is the response
 
     while (IO::Select->new($s)->can_read(60)
            && sysread($s, $data, 65536, length $data)) { }
 
     my ($head, $rest) = split /\r\n\r\n/, $data, 2;
 
-    # in what pieces it comes is chance
+    # the sizes of pieces are random
 
     my $r = Kvroute::Client::parse($data, Kvroute::Client::complete($data));
 
@@ -244,7 +245,7 @@ for my $way (sort keys %way) {
         {
             my ($method, %more) = @$case;
 
-            # old clients and GET are no other way
+            # old clients and GET are no further ways
 
             next if $way !~ /whole|stream/ && ($method eq 'GET' || %more);
 
@@ -256,17 +257,17 @@ for my $way (sort keys %way) {
     }
 }
 
-# that it is what it is taken for
+# the answers are the expected ones
 
 like(fetch('on', 'ssi', 'page', 'POST'), qr/one: a part.*w30.*again: a part/s,
-     'parts of a page are there');
-like(fetch('on', 'whole', 'again', 'POST'), qr/w30/, 'another response is');
-like(fetch('on', 'whole', 'file', 'POST'), qr/a file\n/, 'a file is');
+     'a page has its parts');
+like(fetch('on', 'whole', 'again', 'POST'), qr/w30/, 'another response is sent');
+like(fetch('on', 'whole', 'file', 'POST'), qr/a file\n/, 'a file is sent');
 like(fetch('on', 'around', 'part', 'POST'), qr/a part.*a part.*w30/s,
-     'what is put around is') if $has{addition};
-like(fetch('on', 'cache', 'json', 'POST'), qr/X-Cache: HIT/, 'kept by nginx');
+     'parts around a page are sent') if $has{addition};
+like(fetch('on', 'cache', 'json', 'POST'), qr/X-Cache: HIT/, 'cached by nginx');
 
-# several requests at a time by one connection
+# several requests at a time on one connection
 
 for my $who (qw(no on)) {
     my $s = $t->connect();
@@ -283,7 +284,7 @@ for my $who (qw(no on)) {
 
     my @status = $data =~ m{HTTP/1\.1 (\d+)}g;
     is("@status", '200 204 200 200 200', "$who: pipelined");
-    like($data, qr/w30.*"usage".*a part\n/s, "$who: in their order");
+    like($data, qr/w30.*"usage".*a part\n/s, "$who: in order");
 }
 
 # HTTP/2, without TLS
@@ -299,7 +300,7 @@ SKIP: {
     for my $way (qw(whole stream ssi)) {
         for my $name (sort keys %corpus) {
 
-            # a stream that is reset may lose what was sent before
+            # a stream that is reset can lose data that was sent before
 
             next if $corpus{$name}[2] =~ /[ts]/;
 
@@ -320,6 +321,6 @@ SKIP: {
     }
 }
 
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 $t->done();

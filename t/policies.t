@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 
-# The policies by load and prompt, and where they can be written: upstreams,
+# The policies by load and prompt, and where they can be set: upstreams,
 # locations, "if", inherited, replaced and switched off.
 
 use lib 't/lib';
@@ -57,7 +57,7 @@ $t->conf(<<'EOF');
                 proxy_pass http://u;
             }
 
-            # "if" with no policy of its own has the location's
+            # "if" without a policy has the location's
 
             if ($arg_same) {
                 proxy_pass http://u;
@@ -90,7 +90,7 @@ my $seed = 1000;
 sub fresh { return chat(text($_[0] || 4000, $seed++)) }
 
 
-# tenants are no models: what is loaded is loaded for all of them
+# tenants are not models: a loaded model is loaded for all of them
 
 {
     $t->to('/kv/tenant/', fresh(), 'X-Tenant' => 'b');
@@ -102,7 +102,7 @@ sub fresh { return chat(text($_[0] || 4000, $seed++)) }
               'kv_cache: a tenant is spread');
 }
 
-# random: by weight, and each choice without regard to the one before
+# random: by weight, each choice independent of the one before
 
 {
     my @to = map { $t->to('/weighted/', '{"prompt":"x"}') } 1 .. 800;
@@ -114,7 +114,7 @@ sub fresh { return chat(text($_[0] || 4000, $seed++)) }
     my @after = map { my $l = $last; $last = $_; $l eq 'B2' ? $_ : () } @to;
 
     $t->is_spread($t->tally(@after), { B0 => 1, B1 => 2, B2 => 5 },
-                  'random: also after the largest one');
+                  'random: also after the heaviest one');
 
     $t->to('/weighted/?n=random', '{"prompt":"x"}');
     is($t->receipt('random')->{reason}, 'random', 'random: the reason');
@@ -142,7 +142,7 @@ sub fresh { return chat(text($_[0] || 4000, $seed++)) }
 
     my $streak = 0;
     $to[$_] eq $to[$_ - 1] and $streak++ for 1 .. $#to;
-    is($streak, 0, 'least_request: never twice the same');
+    is($streak, 0, 'least_request: never the same twice in a row');
 
     @to = map { $t->alone('/lw/', '{"prompt":"x"}') } 1 .. 80;
     my $count = $t->tally(@to);
@@ -152,7 +152,7 @@ sub fresh { return chat(text($_[0] || 4000, $seed++)) }
         for [ 0, 1 ], [ 1, 2 ], [ 2, 5 ];
 }
 
-# by= what: B0 has a large prompt, the others two small ones each
+# B0 has a large prompt, the others two small ones each
 
 sub pinned { return ('X-Peer' => "127.0.0.1:$t->{vars}{$_[0]}") }
 
@@ -191,10 +191,10 @@ sub pinned { return ('X-Peer' => "127.0.0.1:$t->{vars}{$_[0]}") }
     $to = $t->tally(map { $t->to("/kv/off/", $body) } 1 .. 8);
     is_deeply($to, { map { ("B$_" => 2) } 0 .. 3 }, 'off: nginx\'s own');
     $t->to('/kv/off/?n=l6', $body);
-    is($t->receipt('l6')->{policy}, 'off', 'off: says so');
+    is($t->receipt('l6')->{policy}, 'off', 'off: the policy');
     is($t->receipt('l6')->{reason}, 'bypass', 'off: the reason');
 
-    # of an upstream without a word in the location
+    # an upstream's policy, if the location sets none
 
     $to = $t->tally(map { $t->to('/', $body) } 1 .. 8);
     is_deeply($to, { map { ("B$_" => 2) } 0 .. 3 }, 'the upstream\'s own');
@@ -212,7 +212,7 @@ sub pinned { return ('X-Peer' => "127.0.0.1:$t->{vars}{$_[0]}") }
     my @to = map { $t->to('/bypass/?no=1', $body) } 1 .. 4;
     is_deeply([ sort @to ], [ qw(B0 B1 B2 B3) ], 'bypassed by a variable');
     @to = map { $t->to('/bypass/', $body, 'X-No' => 'yes') } 1 .. 4;
-    is_deeply([ sort @to ], [ qw(B0 B1 B2 B3) ], 'bypassed by another');
+    is_deeply([ sort @to ], [ qw(B0 B1 B2 B3) ], 'bypassed by another variable');
 
     $t->to('/bypass/?no=1&n=y2', $body);
     is($t->receipt('y2')->{reason}, 'bypass', 'bypass: the reason');
@@ -232,20 +232,20 @@ sub pinned { return ('X-Peer' => "127.0.0.1:$t->{vars}{$_[0]}") }
     is($t->from($t->get('/pin/?n=p2', headers => { 'X-Peer' => $addr })),
        $other, 'pinned without a body');
 
-    # it holds the prompt now, as any other that was chosen
+    # it has the prompt cached now, like any chosen server
 
-    is($t->receipt('p1')->{matched}, 0, 'pin: not held before');
+    is($t->receipt('p1')->{matched}, 0, 'pin: not cached before');
     $t->to('/pin/?n=p3', $body, 'X-Peer' => $addr);
-    cmp_ok($t->receipt('p3')->{matched}, '>', 3500, 'pin: held after');
+    cmp_ok($t->receipt('p3')->{matched}, '>', 3500, 'pin: cached afterwards');
 
     for my $bad ('127.0.0.1:1', 'nonsense', 'x' x 500, '127.0.0.1') {
         my $id = 'bad' . length $bad;
         my $r = $t->post("/pin/?n=$id", $body, headers => { 'X-Peer' => $bad });
         is($r->{status}, 200, 'a bad pin does no harm');
-        is($t->receipt($id)->{reason}, 'unpinned', 'and is told');
+        is($t->receipt($id)->{reason}, 'unpinned', 'and the reason says so');
     }
 
-    # a server that is down cannot be had
+    # a server that is down is not used
 
     $t->to('/pin/weighted/?n=p4', $body,
            'X-Peer' => "127.0.0.1:$t->{vars}{B3}");
@@ -253,10 +253,10 @@ sub pinned { return ('X-Peer' => "127.0.0.1:$t->{vars}{$_[0]}") }
     isnt($t->receipt('p4')->{name}, 'B3', 'and not used');
 
     $t->to('/pin/?n=p5', $body);
-    is($t->receipt('p5')->{reason}, 'affinity', 'no pin, no matter');
+    is($t->receipt('p5')->{reason}, 'affinity', 'no pin, no effect');
 }
 
-# prompts that nobody can read go by load
+# prompts that cannot be parsed are routed by load
 
 {
     my @to = map { $t->alone("/kv/?n=u$_", 'not JSON') } 1 .. 8;
@@ -266,6 +266,6 @@ sub pinned { return ('X-Peer' => "127.0.0.1:$t->{vars}{$_[0]}") }
     is($t->receipt('u1')->{reason}, 'unparsed', 'unparsed: the reason');
 }
 
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 $t->done();

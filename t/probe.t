@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Probes: capacity, load of others, restarts, in every dialect; answers that are
-# late, wrong, huge or missing; reloads and shutdown during probes.
+# Probes: capacity, other routers' load, restarts, in every dialect; late,
+# wrong, huge and missing answers; reloads and shutdown during probes.
 
 use lib 't/lib';
 use Kvroute;
@@ -28,8 +28,8 @@ my ($loads) = $t->engines(1, '--hardware', 'none', '--engine', 'sglang',
 my ($slow) = $t->engines(1, '--model', 'm', '--enable-prompt-tokens-details',
                          '--output-tokens', 1000);
 
-# and some that frame without an end: digits of a size, what stands behind it,
-# the line between two chunks; each tells how much it could send
+# and servers with endless framing: digits of a size, chunk extensions, the line
+# between two chunks; each reports how much it could send
 
 my @endless = (
     [ 'digits', '', '0' x 65536 ],
@@ -90,7 +90,7 @@ for my $kind (grep { $_ ne 'llamacpp' } @kinds) {
                       == $tokens }), "$kind: capacity");
     is(peer($port{$kind})->{capacity_bytes}, $tokens * 4,
        "$kind: in bytes");
-    is(engine($port{$kind})->{name}, $kind =~ s/-old//r, "$kind: known");
+    is(engine($port{$kind})->{name}, $kind =~ s/-old//r, "$kind: recognized");
 }
 
 ok(wait_for(sub { (engine($ranks)->{capacity_tokens} || 0) == $tokens }),
@@ -99,9 +99,9 @@ ok(wait_for(sub { (engine($loads)->{capacity_tokens} || 0) == $tokens }),
    'sglang without metrics: its loads');
 ok(wait_for(sub { defined engine($port{llamacpp})->{running} }),
    'llama.cpp: no capacity, but load');
-ok(!exists engine($port{llamacpp})->{capacity_tokens}, 'indeed none');
+ok(!exists engine($port{llamacpp})->{capacity_tokens}, 'no capacity');
 
-# --- Prometheus is told what was said, and no more
+# --- Prometheus has the reported values only
 
 {
     my %m = $t->get('/kvroute/metrics')->{body}
@@ -115,22 +115,22 @@ ok(!exists engine($port{llamacpp})->{capacity_tokens}, 'indeed none');
 
     unlike($t->get('/kvroute/metrics')->{body},
            qr/^kvroute_peer_engine_capacity_tokens\{.*:$port{llamacpp}"/m,
-           'metrics: llama.cpp says no capacity');
+           'metrics: llama.cpp reports no capacity');
 }
 
-# --- framing counts as what it is: bytes that come
+# --- framing bytes count towards the limit
 
 for my $i (0 .. $#endless) {
     my $name = $endless[$i][0];
     my $file = "$t->{dir}/$name";
 
-    ok(wait_for(sub { -e $file }), "endless $name: broken off");
+    ok(wait_for(sub { -e $file }), "endless $name: disconnected");
     cmp_ok(Kvroute::slurp($file), '<', 16e6, "endless $name: soon");
     ok($t->peer('endless', $t->{vars}{"F$i"})->{engine}{failed} > 0,
        "endless $name: no answer");
 }
 
-# --- requests of others, and not our own
+# --- requests by others, without our own
 
 $t->control($slow, { metrics => 'ok' });
 
@@ -143,7 +143,7 @@ $t->read_until($_, qr/data: /) for @others, $own;
 
 my $e;
 ok(wait_for(sub { $e = $t->peer('slow', $slow)->{engine};
-                  ($e->{foreign} || 0) == 8 }), 'load of others')
+                  ($e->{foreign} || 0) == 8 }), 'other routers\' load')
     or diag(JSON::PP->new->encode($e));
 close $_ for @others, $own;
 
@@ -167,7 +167,7 @@ sub restarted {
        "$kind: a restart is noticed");
 }
 
-# --- answers that are of no use
+# --- useless answers
 
 for my $mode (qw(garbage huge empty 404 500 frozen)) {
     my $asked = engine($port{vllm})->{probes};
@@ -175,21 +175,21 @@ for my $mode (qw(garbage huge empty 404 500 frozen)) {
     $t->control($port{vllm}, { metrics => $mode });
 
     ok(wait_for(sub { engine($port{vllm})->{probes} > $asked + 3 }),
-       "metrics $mode: asked on");
+       "metrics $mode: probes continue");
     is($t->post('/one/v1/chat/completions', chat('x'))->{status}, 200,
        "metrics $mode: requests are served");
     is(engine($port{vllm})->{capacity_tokens}, $tokens,
-       "metrics $mode: what was known stays");
+       "metrics $mode: known values stay");
 }
 
 $t->control($port{vllm}, { metrics => 'ok', metrics_delay_ms => 5000 });
 my $failed = engine($port{vllm})->{failed};
 ok(wait_for(sub { engine($port{vllm})->{failed} > $failed }),
-   'an answer that is late counts as none');
-cmp_ok(engine($port{vllm})->{age_ms}, '>', 100, 'and what is known grows old');
+   'a late answer counts as none');
+cmp_ok(engine($port{vllm})->{age_ms}, '>', 100, 'known values get old');
 $t->control($port{vllm}, { metrics_delay_ms => 0 });
 
-# --- an engine that is gone and back
+# --- an engine that ends and returns
 
 restarted('vllm');
 
@@ -210,17 +210,17 @@ for (1 .. 20) {
 
 $n = engine($port{vllm})->{probes};
 ok(wait_for(sub { engine($port{vllm})->{probes} > $n + 5 }),
-   'asked on after 20 reloads');
+   'probes continue after 20 reloads');
 
-# the old workers ask no more: the rate is that of one
+# old workers do not probe any more: the rate is that of one worker
 
 $n = $t->control($port{tgi})->{connections};
 
-# an answer that does not come is not waited for
+# a missing answer does not delay the shutdown
 
 $t->control($slow, { metrics_delay_ms => 3600_000 });
 ok(wait_for(sub { $t->control($slow)->{open_connections} > 1 }),
-   'an engine that does not answer is asked');
+   'an engine that does not answer is probed');
 ok($t->stop('QUIT'), 'quits with an answer outstanding');
 delete $t->{master};
 

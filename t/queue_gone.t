@@ -33,7 +33,7 @@ worker_shutdown_timeout 1s;
     $h2
     location / { proxy_pass http://u; }
 
-    # whoever has left is told of, elsewhere or at the same upstream
+    # post_action reports a client that left, elsewhere or at the same upstream
 
     location /left/ { post_action /told; proxy_pass http://u; }
     location = /told { proxy_pass http://127.0.0.1:%%B1%%; }
@@ -94,7 +94,7 @@ sub h2_held {
 
 {
     my $first = held('/h/first', 'h0');
-    ok(inside(), 'HTTP/2: one is inside');
+    ok(inside(), 'HTTP/2: one is at the server');
 
     my $s = h2_connect($t);
 
@@ -104,7 +104,7 @@ sub h2_held {
     ok(waiting(2), 'HTTP/2: two wait on one connection');
 
     h2_reset($s, 1);
-    ok(waiting(1), 'HTTP/2: the one that was reset has left');
+    ok(waiting(1), 'HTTP/2: the reset one has left');
     is(gone(), 1, 'HTTP/2: counted');
     logged(qr{^/h/reset 499 aborted}m, 1, 'reset');
 
@@ -112,16 +112,16 @@ sub h2_held {
 
     is($t->finish($first)->{status}, 200, 'HTTP/2: the first is answered');
     is(h2_status($s, 3), 200, 'HTTP/2: its neighbour is answered');
-    is(served('/h/reset'), 0, 'HTTP/2: the peer has not seen it');
-    is(served('/h/stays'), 1, 'HTTP/2: but the other one');
-    ok($t->idle(), 'HTTP/2: nothing is counted');
+    is(served('/h/reset'), 0, 'HTTP/2: the peer did not get it');
+    is(served('/h/stays'), 1, 'HTTP/2: the peer got the other one');
+    ok($t->idle(), 'HTTP/2: no request is left in the counters');
 }
 
-# a connection that ends takes all its streams along
+# a closed connection ends all its streams
 
 {
     my $first = held('/c/first', 'c0');
-    ok(inside(), 'HTTP/2 connection: one is inside');
+    ok(inside(), 'HTTP/2 connection: one is at the server');
 
     my $s = h2_connect($t);
 
@@ -135,27 +135,27 @@ sub h2_held {
 
     $t->step('c0');
     is($t->finish($first)->{status}, 200, 'HTTP/2 connection: answered');
-    is(served('/c/gone'), 0, 'HTTP/2 connection: the peer saw none');
-    ok($t->idle(), 'HTTP/2 connection: nothing is counted');
+    is(served('/c/gone'), 0, 'HTTP/2 connection: the peer got none');
+    ok($t->idle(), 'HTTP/2 connection: no request is left in the counters');
 }
 
-# nginx goes on with the request of a client that has left, if there is a
-# post_action: it has left the queue all the same, and nothing wakes it again
+# with a post_action nginx continues the request of a client that has left: it
+# leaves the queue anyway, and is not woken again
 
 {
     my $before = gone();
     my $first = held('/p/first', 'p0');
-    ok(inside(), 'post_action: one is inside');
+    ok(inside(), 'post_action: one is at the server');
 
     my @gone = map { held('/left/x', 'p0', 'X-B1' => 'wait p1') } 1 .. 5;
     ok(waiting(5), 'post_action: five wait');
 
     close $_ for @gone;
-    ok(wait_for(sub { served('/told', 'B1') == 5 }), 'post_action: it is told');
+    ok(wait_for(sub { served('/told', 'B1') == 5 }), 'post_action: reported');
     ok(waiting(0), 'post_action: they have left');
     is(gone() - $before, 5, 'post_action: counted');
 
-    # were they let in now, they would be in the middle of what they do
+    # if they were admitted now, this would interrupt their post_action
 
     $t->step('p0');
     is($t->finish($first)->{status}, 200, 'post_action: answered');
@@ -164,17 +164,17 @@ sub h2_held {
 
     $t->step('p1');
     logged(qr{^/left/x 200 aborted}m, 5, 'post_action');
-    is(served('/told', 'B1'), 5, 'post_action: told once of each');
-    is(served('/left/x'), 0, 'post_action: the peer saw none of them');
-    ok($t->idle(), 'post_action: nothing is counted');
+    is(served('/told', 'B1'), 5, 'post_action: each is reported once');
+    is(served('/left/x'), 0, 'post_action: the peer got none of them');
+    ok($t->idle(), 'post_action: no request is left in the counters');
 }
 
-# the post_action is for the same upstream: it waits there by itself
+# a post_action to the same upstream waits there itself
 
 {
     my $before = gone();
     my $first = held('/q/first', 'q0');
-    ok(inside(), 'queued post_action: one is inside');
+    ok(inside(), 'queued post_action: one is at the server');
 
     my @gone = map { held('/back/x', 'q0') } 1 .. 3;
     ok(waiting(3), 'queued post_action: three wait');
@@ -188,31 +188,31 @@ sub h2_held {
     is($t->finish($first)->{status}, 200, 'queued post_action: answered');
     logged(qr{^/back/x 200 waited}m, 3, 'queued post_action');
 
-    is(served('/again'), 3, 'queued post_action: each came in once');
-    is(served('/back/x'), 0, 'queued post_action: the peer saw none of them');
+    is(served('/again'), 3, 'queued post_action: each was admitted once');
+    is(served('/back/x'), 0, 'queued post_action: the peer got none of them');
     is(gone() - $before, 3, 'queued post_action: none has left twice');
-    ok($t->idle(), 'queued post_action: nothing is counted');
+    ok($t->idle(), 'queued post_action: no request is left in the counters');
 }
 
-# its time in the queue would be up in the middle of the post_action
+# the timeout of the queue falls into the post_action
 
 {
     my $before = served('/told', 'B1');
     my $first = held('/late/first', 'l0');
-    ok(inside(), 'late post_action: one is inside');
+    ok(inside(), 'late post_action: one is at the server');
 
     my $s = held('/late/x', 'l0', 'X-B1' => 'wait l1');
     ok(waiting(1, 'soon'), 'late post_action: one waits');
 
     close $s;
     ok(wait_for(sub { served('/told', 'B1') == $before + 1 }),
-       'late post_action: it has left, and is told of');
+       'late post_action: it has left, and is reported');
 
-    # one that came later is turned away: so time is up for the other, too
+    # a later request times out, so the timeout of the other one is over, too
 
     is($t->finish(held('/late/y', 'l0'))->{status}, 429,
        'late post_action: time is up');
-    is(gone('soon'), 1, 'late post_action: the one had left');
+    is(gone('soon'), 1, 'late post_action: the first one had left');
 
     $t->step('l1');
     logged(qr{^/late/x 200 aborted}m, 1, 'late post_action');
@@ -220,16 +220,16 @@ sub h2_held {
     $t->step('l0');
     is($t->finish($first)->{status}, 200, 'late post_action: answered');
     ok(wait_for(sub { served('/told', 'B1') == $before + 3 }),
-       'late post_action: told once of each');
-    ok($t->idle(), 'late post_action: nothing is counted');
+       'late post_action: each is reported once');
+    ok($t->idle(), 'late post_action: no request is left in the counters');
 }
 
-# workers that may not wait any longer: what they have is cut, and only that
+# workers that must exit: only their requests are cut
 
 {
     my @old = $t->active_workers();
     my @cut = held('/w/first', 'w0');
-    ok(inside(), 'shutdown: one is inside');
+    ok(inside(), 'shutdown: one is at the server');
 
     push @cut, map { held("/w/old$_", 'w0') } 1 .. 4;
     ok(waiting(4), 'shutdown: four wait');
@@ -239,19 +239,19 @@ sub h2_held {
     ok(wait_for(sub {
         my %now = map { $_ => 1 } $t->workers();
         return !grep { $now{$_} } @old;
-    }), 'shutdown: the old workers are gone');
+    }), 'shutdown: the old workers have exited');
 
     is($t->finish($_)->{status}, 0, 'shutdown: cut') for @cut;
 
-    ok($t->idle(), 'shutdown: nothing is counted');
-    ok(waiting(0), 'shutdown: nobody waits');
+    ok($t->idle(), 'shutdown: no request is left in the counters');
+    ok(waiting(0), 'shutdown: no request waits');
 
-    # one at another worker, that may wait a moment longer, may be let in
+    # a request at another worker, which exits slightly later, can be admitted
 
     cmp_ok(served("/w/old$_"), '<=', $t->{workers} > 1 ? 1 : 0,
            "shutdown: old$_ was not served") for 1 .. 4;
 
-    # a reservation that was cut with them would leave no room
+    # a reservation that outlasts them would leave no room
 
     $t->step('w0');
     is($t->finish(held('/w/new', 'w0'))->{status}, 200,

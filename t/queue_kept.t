@@ -1,18 +1,18 @@
 #!/usr/bin/perl
 
-# What is kept for waiting requests and for how long: cached prefixes, files of
-# bodies, places; and how a tenant is identified.
+# State of waiting requests, and its lifetime: cached prefixes, files of bodies,
+# reservations; and the identity of tenants.
 
 use lib 't/lib';
 use Kvroute;
 
-# lines for debugging tell how often a body was read
+# debug lines show how often a body was read
 
 BEGIN { $ENV{KVROUTE_LOG} = 'debug_http' }
 
 my $t = Kvroute->new();
 
-# engines that say that requests wait in them while there is a file "full"
+# engines that report waiting requests while a file "full" exists
 
 for my $name ('E0', 'E1') {
     my $dir = $t->{dir};
@@ -36,7 +36,7 @@ for my $name ('E0', 'E1') {
 
 $t->backend('B0');
 
-# an answer that no socket holds as a whole
+# an answer larger than any socket buffer
 
 my $large = 8 << 20;
 
@@ -116,11 +116,11 @@ sub held {
 
 my $debug = $t->version() && $t->{version} =~ /--with-debug/;
 
-# how often a body was read
+# returns how often a body was read
 
 sub reads { return scalar(() = $t->log() =~ /kvroute prompt: rc/g) }
 
-# says whether requests wait in an engine
+# sets whether an engine reports waiting requests
 
 sub full {
     my ($name, $on) = @_;
@@ -134,12 +134,12 @@ sub full {
     });
 }
 
-# those that wait for the peer that holds their prompt, while another is idle
+# requests that wait for the peer with their prompt, while another one is idle
 
 SKIP: {
     skip 'nginx was built without --with-debug', 8 unless $debug;
 
-    # 30 KB in small steps, of which no rate is learned: so it is worth to wait
+    # 30 KB in small steps, from which no rate is learned: so waiting is better
 
     my $prefix = text(30_000, 1);
     ok(full('E1', 1), 'prompts: one is full');
@@ -157,10 +157,10 @@ SKIP: {
     is("@status", '200 200 200', 'prompts: answered');
     ok(wait_for(sub { 3 == (() = $t->access_log()
                                  =~ m{^/choosy/x 200 waited }mg) }),
-       'prompts: all of them have waited') or diag($t->access_log());
+       'prompts: all have waited') or diag($t->access_log());
     is(reads() - $before, 3, 'prompts: each was read once');
 
-    # 50 KB are 128 entries, good for 8 ms; once more when it comes
+    # 50 KB are 128 entries, good for 8 ms; and once at admission
 
     my $looks = () = $t->log() =~ /queue: looked up, entries 128$/mg;
     my $most = 0;
@@ -168,17 +168,17 @@ SKIP: {
     $most += 2 + int($_ * 1000 / 9)
         for $t->access_log() =~ m{^/choosy/x 200 waited (\S+)$}mg;
 
-    cmp_ok($looks, '>=', 3, 'prompts: they were looked up');
-    cmp_ok($looks, '<=', $most, 'prompts: and not too often');
+    cmp_ok($looks, '>=', 3, 'prompts: looked up');
+    cmp_ok($looks, '<=', $most, 'prompts: not too often');
 }
 
-# many that are let in at a time: others are served in between
+# many admissions at a time: others are served in between
 
 SKIP: {
     skip 'nginx was built without --with-debug', 5 unless $debug;
 
     my @s = held('/many/first', 'm0', 30_000);
-    ok(inside(1), 'many: one is inside');
+    ok(inside(1), 'many: one is at the server');
 
     push @s, map { held('/many/x', 'm0', 100) } 1 .. 40;
     ok(waiting(40, 'many'), 'many: all others wait');
@@ -193,7 +193,7 @@ SKIP: {
     my $sum = 0;
     $sum += $_ for @n;
 
-    is($sum, 40, 'many: all were let in');
+    is($sum, 40, 'many: all were admitted');
     is((grep { $_ > 16 } @n), 0, 'many: no more than 16 at a time')
         or diag("@n");
 }
@@ -207,54 +207,55 @@ sub files {
 
 {
     my @s = held('/one/first', 'f0', 1000);
-    ok(inside(1), 'files: one is inside');
+    ok(inside(1), 'files: one is at the server');
 
     push @s, held('/file/x', 'f0', 9000, 'X-B0' => 'stream 1',
                   'X-Step' => 'f');
     ok(waiting(1, 'one'), 'files: the next one waits');
-    is(files(), 1, 'files: its body is in one');
+    is(files(), 1, 'files: its body is in a file');
 
     $t->step('f0');
-    is($t->finish($s[0])->{status}, 200, 'files: it is let in');
+    is($t->finish($s[0])->{status}, 200, 'files: it is admitted');
     ok($t->read_until($s[1], qr/: ping/), 'files: its response has begun');
-    is(files(), 0, 'files: which closes it');
+    is(files(), 0, 'files: the file is closed');
 
     $t->step('f1');
-    ok($t->read_until($s[1], qr/data: event 1/), 'files: and goes on');
+    ok($t->read_until($s[1], qr/data: event 1/), 'files: the response continues');
 }
 
-# what the cache answers holds no place, however long that takes to be sent
+# a request that the cache answers has no reservation, even if its client is
+# slow
 
 {
     is(length $t->get('/cached/x')->{body}, $large, 'cache: an answer');
-    ok($t->idle(), 'cache: nothing is counted');
+    ok($t->idle(), 'cache: no request is in the counters');
 
     my $s = $t->start('GET /cached/x');
     my $data = $t->read_until($s, qr/\r\n\r\n/);
 
     like($data, qr/^HTTP\S+ 200/, 'cache: it begins');
-    ok(inside(0), 'cache: and holds no place');
+    ok(inside(0), 'cache: without a reservation');
 
-    # nor does it make anybody wait
+    # and it makes no other request wait
 
     is(length $t->get('/cached/y')->{body}, $large, 'cache: another answer');
     like($t->access_log(), qr{^/cached/y 200 passed }m,
-         'cache: which did not wait');
+         'cache: without waiting');
 
     close $s;
-    ok($t->idle(), 'cache: nothing is counted any more');
+    ok($t->idle(), 'cache: no request is left in the counters');
 }
 
-# Bodies are read before their upstream is known, by the first zone's hashes.
-# Who waits at another zone's upstream in no order but its own was not looked up
-# there: then the chain is made for that zone, and kept once (the sanitizer of
-# leaks says so).
+# Bodies are read before their upstream is known, with the first zone's hashes.
+# A request that waits at another zone's upstream was not looked up there if the
+# order does not need it: later the chain is computed for that zone, and stored
+# once (the leak sanitizer checks this).
 
 {
     my @s = held('/other/0', 'o0', 30_000);
     ok(wait_for(sub { $t->backend_log('B0')
                       && ($t->backend_log('B0'))[-1] eq '/other/0' }),
-       'another zone: one is inside');
+       'another zone: one is at the server');
 
     push @s, map { held("/other/$_", 'o0', 30_000) } 1 .. 3;
     ok(waiting(3, 'other'), 'another zone: three wait');
@@ -263,15 +264,15 @@ sub files {
     is($t->finish($_)->{status}, 200, 'another zone: served') for @s;
 }
 
-# These names have one crc32 and, but for its lowest bit, one murmur2; if places
-# went by these, two tenants would have to share theirs.
+# These names have the same crc32, and murmur2 values that differ in the lowest
+# bit only: with these hashes two tenants would share a slot.
 
 {
     my $a = 'abbbbabbaabaaabbaaabbbaaabbbabbbabaabbabbbaaaaab';
     my $b = 'bbbbaababbaaabaaaaabbbababaaabaaabbaaaabbabababb';
 
     my @s = held('/one/t', 't0', 1000);
-    ok(inside(1), 'tenants: one is inside');
+    ok(inside(1), 'tenants: one is at the server');
 
     push @s, map { held('/one/a', 't0', 1000, 'X-Tenant' => $a) } 1 .. 4;
     ok(waiting(4, 'one'), 'tenants: four of one wait');
@@ -284,7 +285,7 @@ sub files {
     my ($order) = join('', map { m{^/one/(\w)$} ? $1 : () }
                            $t->backend_log('B0')) =~ /t(\w+)$/;
 
-    # of the first four two, but workers may be a step apart
+    # two of the first four, but workers can be a step apart
 
     my $n = substr($order, 0, 4) =~ tr/b//;
 

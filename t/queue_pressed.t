@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# An engine that rejects every request at once always has room. Waiting requests
-# do not rush through it to be retried elsewhere beyond the others' limits.
+# An engine that rejects each request at once always has room.  Waiting requests
+# must not rush through it to be retried elsewhere, above the others' limits.
 
 use lib 't/lib';
 use Kvroute;
@@ -41,9 +41,9 @@ my @s = map { $t->start("POST /$_", chat(text(1000, $_)),
 
 sub waiting { return $t->status()->{upstreams}{u}{queue}{size} }
 
-ok(wait_for(sub { ($t->load())[0] + waiting() == @s }), 'all are there');
+ok(wait_for(sub { ($t->load())[0] + waiting() == @s }), 'all have arrived');
 
-# one that has it, and one that was turned away by the other
+# one is at the other server, and one was rejected
 
 my ($active) = $t->load();
 cmp_ok($active, '<=', 2, "the others wait: $active");
@@ -52,7 +52,7 @@ $t->step('w');
 is($t->finish($_)->{status}, 200, 'served') for @s;
 
 my @turned = $t->backend_log('P');
-is(scalar @turned, 1, 'one was turned away');
-ok($t->idle(), 'nothing is counted');
+is(scalar @turned, 1, 'one was rejected');
+ok($t->idle(), 'no request is left in the counters');
 
 $t->done();

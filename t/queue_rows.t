@@ -1,12 +1,12 @@
 #!/usr/bin/perl
 
 # More workers than most machines have: each has its own row of the queue, so
-# all of them together keep max=.
+# together they keep max=.
 
 use lib 't/lib';
 use Kvroute;
 
-plan(skip_all => 'KVROUTE_SANITIZED: so many workers take too much memory')
+plan(skip_all => 'KVROUTE_SANITIZED: this many workers take too much memory')
     if $ENV{KVROUTE_SANITIZED};
 
 my $workers = 160;
@@ -19,7 +19,7 @@ $t->backend('B0');
 $t->upstream('u', 'kvroute_queue max=40 timeout=1h;',
              'B0 max_conns=1 max_fails=0');
 
-# a small zone for many servers has rows for 23 processes: further ones share one
+# a small zone for many servers has rows for 23 processes: the others share one
 
 $t->upstream('few', 'kvroute zone=rows;', 'B0 max_fails=0');
 
@@ -57,27 +57,27 @@ sub held {
 }
 
 my @s = held('/first', 1000);
-ok(wait_for(sub { ($t->load())[0] == 1 }), 'one is inside');
+ok(wait_for(sub { ($t->load())[0] == 1 }), 'one is at the server');
 
 push @s, map { held('/waits', 1000) } 1 .. $max;
-ok(wait_for(sub { queue()->{size} == $max }), 'as many wait as may')
+ok(wait_for(sub { queue()->{size} == $max }), 'the maximum number waits')
     or diag(queue()->{size});
 
-# wherever they come to
+# at any worker
 
 my @status = map {
     wait_for(sub { queue()->{size} == $max });
     $t->post('/more', chat('x'))->{status};
 } 1 .. 10;
-is("@status", join(' ', (429) x 10), 'one more is refused');
+is("@status", join(' ', (429) x 10), 'any further one is rejected');
 
-is(queue()->{size}, $max, 'and none of the others');
+is(queue()->{size}, $max, 'and no other one');
 
 $t->step('go');
 
 my @bad = grep { $_ != 200 } map { $t->finish($_)->{status} } @s;
 is("@bad", '', 'all that waited are answered');
-ok($t->idle(), 'nothing is counted');
+ok($t->idle(), 'no request is left in the counters');
 
 @s = map {
     $t->start('POST /few/', chat(text(1000, 1)),
@@ -86,7 +86,7 @@ ok($t->idle(), 'nothing is counted');
 ok(wait_for(sub { ($t->load())[0] == 60 }), 'counted, in a shared row too');
 $t->step('more');
 is(join(' ', map { $t->finish($_)->{status} } @s), join(' ', (200) x 60), 'served');
-ok($t->idle(), 'and taken back');
-like($t->log(), qr/\[warn\].*"rows" has no row for this process/, 'a warning says so');
+ok($t->idle(), 'no request is left in the counters');
+like($t->log(), qr/\[warn\].*"rows" has no row for this process/, 'a warning');
 
 $t->done();

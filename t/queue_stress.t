@@ -2,7 +2,7 @@
 
 # Many waiting requests in two workers, while clients leave, nginx reloads and
 # workers are killed: each request is answered once, except those whose client
-# or worker is gone; none reaches the peer twice; all counters end at zero.
+# or worker has ended; none reaches the peer twice; all counters end at zero.
 # STRESS_SEED, STRESS_PARKED.
 
 use lib 't/lib';
@@ -58,7 +58,7 @@ for my $round ('quiet', 'aborts', 'reload', 'kill', 'all') {
                                     'X-Weight' => 1 + int rand 3 });
     }
 
-    # not more than three and two are let in; by work it may be fewer
+    # at most three and two are admitted; the limit by work can admit fewer
 
     ok(wait_for(sub {
         my $size = size();
@@ -66,7 +66,7 @@ for my $round ('quiet', 'aborts', 'reload', 'kill', 'all') {
                && ($t->load())[0] + $size == $parked;
     }), "$round: they wait");
 
-    cmp_ok(($t->load())[0], '<=', 5, "$round: caps are held");
+    cmp_ok(($t->load())[0], '<=', 5, "$round: caps are kept");
 
     if ($round =~ /aborts|all/) {
         for my $uri (grep { rand() < .3 } sort keys %open) {
@@ -86,7 +86,7 @@ for my $round ('quiet', 'aborts', 'reload', 'kill', 'all') {
 
     $t->step($file);
 
-    # while they drain, some more leave
+    # during admission, some more clients leave
 
     if ($round =~ /aborts|all/) {
         for my $uri (grep { rand() < .1 } sort keys %open) {
@@ -109,9 +109,9 @@ for my $round ('quiet', 'aborts', 'reload', 'kill', 'all') {
         }
     }
 
-    ok($t->idle(), "$round: nothing is counted");
+    ok($t->idle(), "$round: no request is left in the counters");
     ok(wait_for(sub { my $size = size(); defined $size && $size == 0 }),
-       "$round: nobody waits");
+       "$round: no request waits");
 }
 
 my %served;
@@ -125,8 +125,8 @@ diag("$n requests, $answered answered, " . keys(%aborted) . ' left, '
      . keys(%cut) . ' of killed workers');
 
 is("@lost", '', 'none was lost');
-is("@unserved", '', 'all of them reached a peer');
-is("@twice", '', 'none reached one twice');
+is("@unserved", '', 'all answered ones reached a peer');
+is("@twice", '', 'none reached a peer twice');
 is($answered + keys(%aborted) + keys(%cut), $n, 'all are accounted for');
 cmp_ok($answered, '>', $n / 3, 'most were answered');
 

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# kvroute_ranks: data-parallel ranks behind one address are targets of their
-# own, each with its own cache.
+# kvroute_ranks: data-parallel ranks behind one address are separate targets,
+# each with its own cache.
 
 use FindBin;
 use lib 't/lib';
@@ -9,7 +9,7 @@ use Kvroute;
 
 my $t = Kvroute->new();
 
-# what a server is told by headers, and an address where nobody is
+# servers that answer with the headers they got, and an address without a server
 
 for my $name (qw(B0 B1)) {
     $t->serve($name, sub {
@@ -36,7 +36,7 @@ for my $name (qw(B0 B1)) {
     });
 }
 
-# and one that writes heads down
+# a server that records heads of requests
 
 $t->serve('R', sub {
     my ($c) = @_;
@@ -48,8 +48,8 @@ $t->serve('R', sub {
     }
 });
 
-# an engine that is sick: it tells of as many ranks as are in a file, or 4+2 from
-# rank 4 on, and with two of these there of each in turn
+# a sick engine: it reports as many ranks as a file says, or with "4+2" two ranks
+# from rank 4 on, or with two numbers each in turn
 
 $t->serve('S', sub {
     my ($c) = @_;
@@ -85,8 +85,8 @@ Kvroute::write_file("$t->{dir}/sick", '1');
 my $dead = IO::Socket::UNIX->new(Local => "$t->{dir}/dead.sock",
                                  Type => IO::Socket::SOCK_STREAM());
 
-# engines: two with ranks, two of the same that nobody tells apart, and sixteen
-# that are alone
+# engines: two with ranks, two of the same without ranks in nginx, and sixteen
+# single ones
 
 my @args = ('--speed', 200, '--num-gpu-blocks-override', 4096);
 my @blind = $t->engines(2, @args, '--data-parallel', 8);
@@ -205,7 +205,7 @@ sub rows {
 my ($b0, $b1) = map { "127.0.0.1:$t->{vars}{$_}" } qw(B0 B1);
 
 
-# --- what servers are told
+# --- the headers that servers get
 
 my %told;
 
@@ -215,35 +215,35 @@ for (1 .. 40) {
 }
 
 is_deeply([sort keys %told], [map { my $b = $_; map { "$b $_" } 0 .. 3 } qw(B0 B1)],
-          'each rank of each server is chosen, and told');
+          'every rank of every server is chosen and named to it');
 
 my $long = chat(text(20000, 999));
 my @first = split ' ', $t->post('/told/v1/chat/completions', $long)->{body};
 
 is_deeply([split ' ', $t->post('/told/v1/chat/completions', $long)->{body}],
-          \@first, 'a prompt comes back to its rank') for 1 .. 3;
+          \@first, 'a repeated prompt goes to the same rank') for 1 .. 3;
 
 my %row = map { $_->{name} => $_ } rows('told');
 
 is_deeply([sort keys %row], [sort map { my $b = $_; map { "$b#$_" } 0 .. 3 } $b0, $b1],
           'each has a row');
-is($row{"$b0#2"}{rank}, 2, 'that says which one it is');
+is($row{"$b0#2"}{rank}, 2, 'the row has its rank');
 
 my $sum = 0;
 $sum += $_->{requests} for values %row;
 is($sum, 44, 'requests are counted by rank');
-is(scalar(grep { $_->{requests} == 0 } values %row), 0, 'at all of them');
+is(scalar(grep { $_->{requests} == 0 } values %row), 0, 'each rank had requests');
 
 my ($name, $rank) = ask('told', 'X-Data-Parallel-Rank' => 77);
-like($rank, qr/^[0-3]$/, 'what a client says of ranks is not passed on');
+like($rank, qr/^[0-3]$/, 'a client\'s rank is not passed on');
 
-is_deeply([ask('told', 'X-Pin' => "$b1#3")], ['B1', 3], 'a rank may be pinned');
-is_deeply([ask('told', 'X-Pin' => "$b1#0")], ['B1', 0], 'the first one as well');
+is_deeply([ask('told', 'X-Pin' => "$b1#3")], ['B1', 3], 'a rank can be pinned');
+is_deeply([ask('told', 'X-Pin' => "$b1#0")], ['B1', 0], 'the first one, too');
 
 my %pinned;
 $pinned{join ' ', ask('told', 'X-Pin' => $b1)}++ for 1 .. 16;
 is_deeply([sort keys %pinned], [map { "B1 $_" } 0 .. 3],
-          'of a pinned address any rank may do');
+          'a pinned address may use any of its ranks');
 
 is($t->get('/told/v1/models')->{body} =~ / none$/ ? 1 : 0, 1,
    'without a body the server chooses');
@@ -252,10 +252,10 @@ my @logged;
 
 $t->post('/mirrored/v1/chat/completions', chat(text(4000, ++$n)));
 ok(wait_for(sub { $t->access_log() =~ m{^/mirrored/}m }), 'mirrored');
-ok($t->idle(), 'and nothing is left of it');
+ok($t->idle(), 'no request is left in the counters');
 
-# vLLM Router tells a rank by the same header; what a client says goes along,
-# before it, and the body is another one
+# vLLM Router names a rank by the same header; it also passes a client's header
+# on, before it, and changes the body
 
 my ($theirs, $again) = split /\n\n(?=POST)/,
     Kvroute::slurp("$FindBin::Bin/ranks/vllm-router-0.1.17.txt") =~ s/^#.*\n//mgr;
@@ -274,31 +274,31 @@ for my $mine (undef, 77) {
     my @ranks = ranks_in($head);
     my @their = ranks_in(defined $mine ? $again : $theirs);
 
-    is(scalar @ranks, 1, 'one header, whatever the client says');
-    is(scalar @their, defined $mine ? 2 : 1, 'and of theirs');
+    is(scalar @ranks, 1, 'a single header, whatever the client sends');
+    is(scalar @their, defined $mine ? 2 : 1, 'their headers');
     is(lc $ranks[-1] =~ s/\d+$//r, $their[-1] =~ s/\d+$//r, 'of the same form');
-    like($head, qr/^Content-Length: @{[length $body]}\r$/mi, 'the body is as it came');
+    like($head, qr/^Content-Length: @{[length $body]}\r$/mi, 'the body is unchanged');
 }
 
-# where a zone has no number for all, servers have theirs before ranks
+# if a zone has too few slots, servers get theirs before ranks do
 
 is(join(' ', sort map { $_->{name} =~ s/:\d+//r =~ s/.*1#/#/r }
              grep { defined $_->{id} } rows('crowd')), '#0 #0 #1 #2', 'servers first');
 ok((ask('crowd'))[0] =~ /^B/, 'and all are served');
 
-# so have backup servers, and those of the next upstream
+# the same with backup servers, and those of the next upstream
 
 sub numbered { return scalar grep { defined $_->{id} } map { rows($_) } @_ }
 
 is(join(' ', map { defined $_->{id} ? 1 : 0 } grep { $_->{name} !~ /#[1-9]/ }
              map { rows($_) } qw(first next)), '1 1 1 1', 'servers of all upstreams');
-is(numbered(qw(first next)), 16, 'and ranks have what is left');
+is(numbered(qw(first next)), 16, 'ranks have the remaining slots');
 
 my %session;
 $session{join ' ', ask('sticky', 'X-Session' => 'one')}++ for 1 .. 6;
 is(scalar keys %session, 1, 'a session stays at its rank');
 
-# new sessions take turns, and so do requests
+# new sessions rotate, and so do requests
 
 sub turns {
     my ($where, $n) = @_;
@@ -310,18 +310,18 @@ sub turns {
 }
 
 is_deeply(turns('sticky', 8), { map { ("B0 $_" => 1, "B1 $_" => 1) } 0 .. 3 },
-          'each of eight sessions has a rank of its own');
+          'each of eight sessions gets its own rank');
 is_deeply(turns('turns', 16), { map { ("B0 $_" => 2, "B1 $_" => 2) } 0 .. 3 },
-          'turns go over all ranks');
+          'turns rotate over all ranks');
 is_deeply(turns('twice', 12), { map { ("B0 $_" => 4, "B1 $_" => 2) } 0, 1 },
-          'those of a server that is listed twice come twice');
+          'the ranks of a server listed twice take two turns');
 
 is_deeply([map { scalar grep { /^B[01]$/ } ask('queued') } 1 .. 4], [1, 1, 1, 1],
           'with a queue');
-ok($t->idle(), 'nothing is held');
+ok($t->idle(), 'no reservation is left');
 
 
-# --- tries keep to the rank in the header
+# --- retries keep the rank of the header
 
 my @tries = map { [ask('again', 'X-Pin' => "$b0#$_", 'X-B0' => 'close')] } 0 .. 3;
 
@@ -329,16 +329,16 @@ is_deeply(\@tries, [map { ['B1', $_] } 0 .. 3], 'the next server, the same rank'
 
 wait_for(sub { (() = $t->access_log() =~ m{^/again/}mg) == 4 });
 @logged = map { (split)[3, 4, 5] } grep { m{^/again/} } split /\n/, $t->access_log();
-is_deeply(\@logged, [map { ($_, 'retry', 'moved') } 0 .. 3], 'and so it is logged');
+is_deeply(\@logged, [map { ($_, 'retry', 'moved') } 0 .. 3], 'the log has this');
 
 ($name) = ask('dying');
-is($name, 'B1', 'a backup server is tried by the rank as well');
+is($name, 'B1', 'a backup server gets the same rank');
 
 is_deeply([ask('gone')], ['B0', 'none'],
-          'a server that a redirect leads to hears of no rank of another one');
+          'a redirect does not carry the rank to another server');
 
-# a location with a header of its own does not have those around it: what the
-# engine chose is counted as its own choice, and not learned
+# a location with its own headers does not inherit ours: the engine's choice of
+# a rank is counted as such, and not learned
 
 my $unsaid = chat(text(9000, 815));
 
@@ -347,13 +347,13 @@ is_deeply([map { (split ' ', $t->post('/unsaid/v1/chat/completions', $unsaid)
           [('none') x 4], 'no header');
 ok(wait_for(sub { 4 == (() = $t->access_log()
                         =~ m{^/unsaid/\S+ 200 \S+ - (?!affinity)\S+ - }mg) }),
-   'the rank is not known, and who has the prompt neither');
+   'the rank is unknown, and nothing is learned');
 my $said = () = Kvroute::slurp("$t->{dir}/error.log")
           =~ /"told" do not receive the rank.*write/g;
-ok($said >= 1 && $said <= $t->{workers}, 'each worker says once how to write it');
+ok($said >= 1 && $said <= $t->{workers}, 'each worker logs the remedy once');
 
 
-# --- what belongs to the address
+# --- properties of the address
 
 my $r = $t->post("/api/peers/drain?peer=$b0", '');
 $r = $t->post("/api/drain?peer=$b0", '') if $r->{status} != 200;
@@ -364,20 +364,20 @@ is(scalar(grep { $_->{name} =~ /^\Q$b0/ && $_->{state} =~ /^drain/ } rows('told'
 
 my %drained;
 $drained{(ask('told'))[0]}++ for 1 .. 8;
-is_deeply(\%drained, { B1 => 8 }, 'none of them gets more');
+is_deeply(\%drained, { B1 => 8 }, 'none of them gets new requests');
 
 $t->post("/api/undrain?peer=$b0%231", '');
 is(scalar(grep { $_->{state} eq 'up' } rows('told')), 8,
-   'and is put back by any of its names');
+   'any of its names puts it back');
 
 
-# --- ranks that engines tell
+# --- ranks by the engines' metrics
 
-ok(wait_for(sub { rows('ranks') == 16 }), 'metrics tell how many there are');
+ok(wait_for(sub { rows('ranks') == 16 }), 'metrics report the number of ranks');
 ok(wait_for(sub { !grep { $_->{capacity_source} ne 'reported' } rows('ranks') }),
-   'and of each what it can hold');
+   'and the capacity of each');
 
-# agents: each turn has all that was before
+# agents: each turn contains all turns before
 
 my $reply = 'ok ' x 20;
 
@@ -429,22 +429,22 @@ my ($with, $without, $each) = (share(@dp), share(@blind), share(@alone));
 diag(sprintf('cached: ranks %.1f %%, not told apart %.1f %%, 16 servers %.1f %%',
              $with, $without, $each));
 
-cmp_ok($with, '>', $each - 1, 'ranks find as much as servers of their own');
-cmp_ok($without, '<', $each - 10, 'what the server chooses by itself does not');
+cmp_ok($with, '>', $each - 1, 'ranks find as much as single servers');
+cmp_ok($without, '<', $each - 10, 'without ranks in nginx less is found');
 
 
-# --- a rank forgets
+# --- a rank loses its cache
 
-ok($t->control($dp[0], { reset_rank => $_ }), "rank $_ forgets") for 0 .. 7;
+ok($t->control($dp[0], { reset_rank => $_ }), "rank $_ is emptied") for 0 .. 7;
 is_deeply([agents('ranks', 10, 2)], [], 'no request fails');
 
 
-# --- a server goes, and is back with other ranks
+# --- a server ends, and returns with other ranks
 
 $t->kill_engine($dp[0]);
 
 is_deeply([agents('ranks', 5, 2)], [], 'one server away: no request fails');
-ok(wait_for(sub { rows('ranks', $dp[0]) == 1 }), 'its ranks are known no more');
+ok(wait_for(sub { rows('ranks', $dp[0]) == 1 }), 'its ranks are removed');
 
 $t->start_engine($dp[0], 1, @args, '--data-parallel', 4);
 is_deeply([agents('ranks', 5, 2)], [], 'back with four: no request fails');
@@ -452,41 +452,41 @@ is_deeply([agents('ranks', 5, 2)], [], 'back with four: no request fails');
 ok(wait_for(sub { rows('ranks', $dp[0]) == 4 }), 'it has four ranks now');
 is(scalar(rows('ranks', $dp[1])), 8, 'the other one still has eight');
 
-# not before nginx's own fail_timeout is over
+# only after nginx's own fail_timeout
 
 my ($failed, $k) = (0, 0);
 
 ok(wait_for(sub {
     $failed += agents('ranks', 3, 2, 1e5 * ++$k);
     return grep { $_->{requests} } rows('ranks', $dp[0]);
-}), 'they get requests');
+}), 'the new ranks get requests');
 is($failed, 0, 'no request fails');
 
 $t->kill_engine($dp[0]);
-ok(wait_for(sub { rows('ranks', $dp[0]) == 1 }), 'it goes again');
+ok(wait_for(sub { rows('ranks', $dp[0]) == 1 }), 'it ends again');
 $t->start_engine($dp[0], 1, @args);
 ok(wait_for(sub { rows('ranks', $dp[0]) == 1
                   && (rows('ranks', $dp[0]))[0]{name} !~ /#/ }),
    'an engine of one rank is a server like any other');
 is_deeply([agents('ranks', 10, 2)], [], 'no request fails');
 
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 
-# --- an engine that tells of ten thousand ranks, and of more or less each time
+# --- an engine that reports ten thousand ranks, and other numbers each time
 
 sub sick { return map { (ask('sick'))[0] } 1 .. shift }
 
 Kvroute::write_file("$t->{dir}/sick", 10_000);
 
-ok(wait_for(sub { rows('sick') > 1 }), 'ten thousand ranks are told of');
-cmp_ok(scalar(rows('sick')), '<=', 64, '64 are believed');
+ok(wait_for(sub { rows('sick') > 1 }), 'ten thousand ranks are reported');
+cmp_ok(scalar(rows('sick')), '<=', 64, '64 are used');
 is(scalar(grep { defined $_->{id} } rows('sick')), 8,
-   'of which those have numbers that the zone has room for');
-is_deeply([sick(8)], [('ok') x 8], 'and it is served');
+   'as many have slots as the zone has');
+is_deeply([sick(8)], [('ok') x 8], 'requests are served');
 
-# one of several nodes (--data-parallel-hybrid-lb) tells of ranks by their numbers
-# among all, and is asked by those of its own
+# a node of several (--data-parallel-hybrid-lb) reports its ranks by their global
+# numbers, and gets requests with its own
 
 for my $case ([ '4+2', 2 ], [ '70+4', 4 ], [ '3+1', 1 ]) {
     my ($ranks, $many) = @$case;
@@ -502,7 +502,7 @@ for my $case ([ '4+2', 2 ], [ '70+4', 4 ], [ '3+1', 1 ]) {
 my $held = $t->start('POST /told/v1/chat/completions', chat(text(4000, ++$n)),
                      headers => { 'X-Pin' => "$b0#3", 'X-B0' => 'wait' });
 
-ok(wait_for(sub { -e "$t->{dir}/go.came" }), 'one is at the last rank');
+ok(wait_for(sub { -e "$t->{dir}/go.came" }), 'a request is at the last rank');
 
 $t->{vars}{RANKS} = 2;
 $t->conf($conf);
@@ -512,13 +512,13 @@ is(scalar(rows('told')), 4, 'two ranks each after a reload');
 
 my %two;
 $two{join ' ', ask('told')}++ for 1 .. 12;
-is_deeply([sort keys %two], ['B0 0', 'B0 1', 'B1 0', 'B1 1'], 'none to others');
+is_deeply([sort keys %two], ['B0 0', 'B0 1', 'B1 0', 'B1 1'], 'only these get requests');
 
 $t->step('go');
-is($t->finish($held)->{status}, 200, 'one that no longer is has ended well');
+is($t->finish($held)->{status}, 200, 'a request at a removed rank ends well');
 close $held;
 
-# fewer ranks and more again: who has a number keeps it, with what it holds
+# fewer ranks, and more again: a target keeps its slot and its cached prompts
 
 sub known {
     return { map { $_->{name} => $_->{id} } grep { defined $_->{id} }
@@ -546,16 +546,16 @@ for my $many (20, 4) {
     my $now = known();
 
     is_deeply({ map { $_ => $now->{$_} } keys %$four }, $four,
-              "$many ranks: who has a number keeps it");
+              "$many ranks: a target keeps its slot");
 
     is_deeply([map { $t->post("/$_/v1/chat/completions", chat(text(9000, 4711)))
                      ->{body} =~ /^(B\d)(?: ([1-9]))?/; $1 . ($2 // '') }
-               sort keys %pin], ['B03', 'B1'], "$many ranks: and what it holds");
+               sort keys %pin], ['B03', 'B1'], "$many ranks: and its cached prompts");
 }
 
 ok(wait_for(sub { 4 == (() = $t->access_log()
                         =~ m{^/(?:first|next)/\S+ 200 \S+ \S+ affinity}mg) }),
-   'as its reason says');
+   'and the reason');
 
 Kvroute::write_file("$t->{dir}/sick", '4 2 7 0');
 
@@ -564,6 +564,6 @@ my @flipped = map { (ask('sick'))[0] } 1 .. 60;
 
 ok(wait_for(sub { -s "$t->{dir}/asked" > $asked + 8 }), 'ranks come and go');
 is_deeply([grep { $_ ne 'ok' } @flipped, sick(8)], [], 'no request fails');
-ok($t->idle(), 'nothing is counted of them');
+ok($t->idle(), 'no request is left in the counters');
 
 $t->done();

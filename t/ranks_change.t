@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# A reload turns ranks on and off, or changes their number, with open requests
-# and new ones; two upstreams of one zone have ranks of the same servers.
+# A reload turns ranks on and off, or changes their number, with open and new
+# requests; two upstreams of one zone have ranks of the same servers.
 
 use lib 't/lib';
 use Kvroute;
@@ -13,7 +13,7 @@ $t->backend($_) for qw(B0 B1);
 
 my @names = map { "127.0.0.1:$t->{vars}{$_}" } qw(B0 B1);
 
-# ranks of each server, 0: they are not told apart
+# number of ranks of each server, 0: off
 
 sub conf {
     my ($ranks, $others) = @_;
@@ -49,7 +49,7 @@ sub ask {
                                     headers => \%headers));
 }
 
-# one that is at a server until it is told to go on
+# a request that stays at a server until a signal
 
 sub hold {
     my ($where, $pin, $file) = @_;
@@ -59,14 +59,14 @@ sub hold {
                                    map { ("X-B$_" => "wait $file") } 0, 1 });
 
     ok(wait_for(sub { grep { /\?$file$/ } map { $t->backend_log($_) } qw(B0 B1) }),
-       "$file: one is there");
+       "$file: a request is there");
 
     return $s;
 }
 
 sub rows { return @{$t->status()->{upstreams}{$_[0]}{peers}} }
 
-# by name: what each of the rows should be
+# the expected rows, by name
 
 sub named {
     my ($ranks) = @_;
@@ -80,7 +80,7 @@ sub named {
 conf(0, 4);
 $t->run();
 
-# --- under load, from none to some, to others, and back
+# --- under load, from none to some, to other numbers, and back
 
 my @pids;
 
@@ -109,7 +109,7 @@ my ($before, $held) = (0, 0);
 for my $ranks (4, 8, 2, 0, 4, 0) {
     my $what = ($before || 'no') . ' ranks, then ' . ($ranks || 'none');
 
-    # one is at the last rank that there is, and stays there
+    # a request is at the last rank, and stays there
 
     my $file = 'held' . ++$held;
     my $s = hold('u', $before ? "$names[0]#" . ($before - 1) : $names[0], $file);
@@ -123,7 +123,7 @@ for my $ranks (4, 8, 2, 0, 4, 0) {
     $got{ask('u', undef, 'X-Pin' => $_)}++ for named($ranks);
     is_deeply([sort keys %got],
               [sort map { my $b = $_; $ranks ? map { "B$b $_" } 0 .. $ranks - 1 : "B$b none" } 0, 1],
-              "$what: and each is told who it is");
+              "$what: each gets its rank");
 
     # the row of its rank, if there is one, or that of its server
 
@@ -131,13 +131,13 @@ for my $ranks (4, 8, 2, 0, 4, 0) {
              : $ranks > $before ? "$names[0]#" . ($before ? $before - 1 : 0) : '';
 
     cmp_ok((grep { $_->{name} eq $at } rows('u'))[0]{active}, '>=', 1,
-           "$what: the one from before still counts") if $at;
+           "$what: the old request still counts") if $at;
 
     $t->step($file);
 
     my $r = $t->finish($s);
     is("$r->{status} " . $t->answered_by($r),
-       '200 B0 ' . ($before ? $before - 1 : 'none'), "$what: and ends as it began");
+       '200 B0 ' . ($before ? $before - 1 : 'none'), "$what: and ends at its rank");
     close $s;
 
     $before = $ranks;
@@ -148,17 +148,17 @@ waitpid $_, 0 for @pids;
 
 like(Kvroute::slurp("$t->{dir}/load.$_"), qr/^200:\d+$/, "load $_: all were served") for 1, 2;
 ok($t->idle(), 'nothing is counted or reserved');
-is(($t->load())[2], 0, 'nor by nginx');
+is(($t->load())[2], 0, 'nginx counts none either');
 
-# rows of ranks that were counted in other configurations, one by one
+# rows of ranks that were counted with other configurations
 
 conf(8, 4);
 $t->reload();
 is(scalar(grep { $_->{active_all} || $_->{pending_all} || $_->{unanswered_all} } rows('u')), 0,
-   'nor at any rank that there ever was');
+   'no request is left at any earlier rank');
 
 
-# --- a worker that is killed while its ranks are no more
+# --- a worker is killed when its ranks were removed
 
 my $s = hold('u', "$names[1]#7", 'killed');
 my @old = $t->workers();
@@ -169,32 +169,32 @@ $t->kill_worker($_) for @old;
 close $s;
 $t->step('killed');
 
-ok($t->idle(), 'what it held is taken back');
+ok($t->idle(), 'its requests are no longer counted');
 conf(8, 4);
 $t->reload();
-ok($t->idle(), 'at its rank as well');
-is(ask('u', undef, 'X-Pin' => "$names[1]#7"), 'B1 7', 'which is asked again');
+ok($t->idle(), 'at its rank, too');
+is(ask('u', undef, 'X-Pin' => "$names[1]#7"), 'B1 7', 'the rank gets requests again');
 
 
-# --- two upstreams of one zone: what one has learned the other knows
+# --- two upstreams of one zone share the index
 
 my $body = chat(text(9000, 4711));
 my $first = ask('one', $body);
 my ($b, $rank) = $first =~ /^B(\d) (\d)$/;
 
-is(ask('other', $body), $first, 'two upstreams: a prompt goes where it is') for 1 .. 3;
+is(ask('other', $body), $first, 'two upstreams: a prompt goes to its server') for 1 .. 3;
 
 $s = hold('one', "$names[$b]#$rank", 'two');
 
 ok(wait_for(sub { grep { $_->{name} eq "$names[$b]#$rank"
                          && $_->{active_all} == 1 } rows('other') }),
-   'two upstreams: what is in flight at a rank counts for both');
+   'two upstreams: a request in flight at a rank counts for both');
 $t->step('two');
 is($t->finish($s)->{status}, 200, 'two upstreams: it ends');
 close $s;
-ok($t->idle(), 'two upstreams: nothing is counted');
+ok($t->idle(), 'two upstreams: no request is left in the counters');
 
-# of another number of ranks, those that both have are the same
+# with different numbers of ranks, the common ones are the same
 
 conf(0, 8);
 $t->reload();
@@ -203,13 +203,13 @@ my %id = map { $_->{name} => $_->{id} } rows('one');
 my %of = map { $_->{name} => $_->{id} } rows('other');
 
 is(scalar keys %of, 16, 'two upstreams: eight ranks each in one of them');
-is_deeply({ map { $_ => $of{$_} } keys %id }, \%id, 'two upstreams: common ones have one number');
+is_deeply({ map { $_ => $of{$_} } keys %id }, \%id, 'two upstreams: common ones have one slot');
 is(ask($_, $body), $first, "two upstreams: $_ still knows") for qw(one other);
 
 is(ask('other', $body = chat(text(9000, 4712)), 'X-Pin' => "$names[0]#6"), 'B0 6',
-   'two upstreams: a rank that one has only');
+   'two upstreams: a rank that only one has');
 is(ask('other', $body), 'B0 6', 'two upstreams: has its own cache');
 like(ask('one', $body), qr/^B[01] [0-3]$/, 'two upstreams: and is not chosen by the other');
-ok($t->idle(), 'two upstreams: nothing is counted');
+ok($t->idle(), 'two upstreams: no request is left in the counters');
 
 $t->done();

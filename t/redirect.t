@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Internal redirects: settings of the location (salt, limit of the body, path,
-# learning of replies) apply there, and nothing remains of what the location
-# before read.
+# Internal redirects: settings of the new location (salt, limit of the body,
+# path, learning of replies) apply, and nothing remains of the old location's
+# state.
 
 use lib 't/lib';
 use Kvroute;
@@ -12,12 +12,12 @@ my $t = Kvroute->new();
 $t->backend("B$_") for 0 .. 1;
 $t->{vars}{$_} = $t->port() for qw(DEAD SET);
 
-# a socket that nobody listens at: to connect fails at once
+# an address where connect() fails at once
 
 my $dead = IO::Socket::UNIX->new(Local => "$t->{dir}/dead.sock",
                                  Type => IO::Socket::SOCK_STREAM());
 
-# engines that hand over by X-Accel-Redirect, and ones that answer a chat
+# engines that redirect by X-Accel-Redirect, and engines that answer a chat
 
 for my $name (qw(A0 A1)) {
     $t->serve($name, sub {
@@ -133,7 +133,7 @@ $t->conf(<<'EOF');
         proxy_pass http://queued;
     }
 
-    # one prompt is taught, without a salt, where nothing is chosen
+    # a prompt is learned without a salt, where there is no choice
 
     location /one/ { error_page 502 = @one; proxy_pass http://dead; }
     location @one { kvroute_salt $http_x_key; proxy_pass http://one; }
@@ -221,7 +221,7 @@ sub ask {
     return \%l;
 }
 
-# alice's prompt is found by alice, and by nobody else
+# a prompt with alice's salt matches only with this salt
 
 my $set = $t->{vars}{SET};
 
@@ -237,17 +237,17 @@ for my $case ([ '/tenant/' ], [ '/named/' ], [ '/inspected/' ], [ '/twice/' ],
 
     is(ask($uri, $body, %arg, key => 'alice')->{status}, 200, "$name served");
     cmp_ok(ask($uri, $body, %arg, key => 'alice')->{matched}, '>', 19_000,
-           "$name: alice's is hers");
+           "$name: alice's prompt matches for alice");
     is(ask($uri, $body, %arg, key => 'bob')->{matched}, 0,
-       "$name: bob matches none of it");
-    is(ask('/', $body)->{matched}, 0, "$name: nor who has no salt");
+       "$name: nothing matches for bob");
+    is(ask('/', $body)->{matched}, 0, "$name: nothing matches without a salt");
     cmp_ok(ask('/tenant/', $body, key => 'alice')->{matched}, '>', 19_000,
-           "$name: it is the salt of the last location");
-    ok($t->idle(), "$name: nothing is left");
+           "$name: the salt is the last location's");
+    ok($t->idle(), "$name: no request is left in the counters");
 }
 
-# Nor by what the queue has just looked up for the location before, where the
-# redirect comes in the same turn of the event loop.
+# The queue's look-up for the old location is not used either, if the redirect
+# comes in the same turn of the event loop.
 
 {
     my $body;
@@ -257,27 +257,27 @@ for my $case ([ '/tenant/' ], [ '/named/' ], [ '/inspected/' ], [ '/twice/' ],
     } until ask('/', $body)->{peer} =~ /:$t->{vars}{B0}$/;
 
     is(ask('/dying/', $body, key => 'bob')->{matched}, 0,
-       'at once: bob matches nothing');
+       'at once: nothing matches for bob');
 }
 
-# a post_action is in a location of its own
+# a post_action has a location of its own
 
 {
     my $body = chat(text(20_000, ++$seed));
 
     is(ask('/post/', $body, key => 'alice')->{status}, 200, 'post_action');
     is(ask('/tenant/', $body, key => 'bob')->{matched}, 0,
-       'post_action: bob matches nothing');
-    ok($t->idle(), 'post_action: nothing is left');
+       'post_action: nothing matches for bob');
+    ok($t->idle(), 'post_action: no request is left in the counters');
 }
 
-# nothing is chosen, and nothing taught of what was read elsewhere
+# without a choice nothing is learned of a body that another location read
 
 {
     my $body = chat(text(20_000, ++$seed));
 
     ask('/one/', $body, key => 'alice');
-    is(ask('/', $body)->{matched}, 0, 'a single server: nothing is taught');
+    is(ask('/', $body)->{matched}, 0, 'a single server: nothing is learned');
 }
 
 # from a salt to none
@@ -287,8 +287,8 @@ for my $case ([ '/tenant/' ], [ '/named/' ], [ '/inspected/' ], [ '/twice/' ],
 
     ask('/salted/', $body, key => 'alice');
     is(ask('/tenant/', $body, key => 'alice')->{matched}, 0,
-       'to none: not by the salt of the first location');
-    cmp_ok(ask('/', $body)->{matched}, '>', 19_000, 'to none: without one');
+       'to none: not with the salt of the first location');
+    cmp_ok(ask('/', $body)->{matched}, '>', 19_000, 'to none: without a salt');
 }
 
 # subrequests have a location of their own
@@ -299,11 +299,11 @@ for my $case ([ '/tenant/' ], [ '/named/' ], [ '/inspected/' ], [ '/twice/' ],
     ask('/mirror/', $body, key => 'alice');
     ok($t->idle(), 'mirror: done');
     is(ask('/tenant/', $body, key => 'bob')->{matched}, 0,
-       'mirror: bob matches nothing');
-    is(ask('/', $body)->{matched}, 0, 'mirror: nor who has no salt');
+       'mirror: nothing matches for bob');
+    is(ask('/', $body)->{matched}, 0, 'mirror: nothing matches without a salt');
 }
 
-# how much of a body is read
+# the limit of the body
 
 {
     my $body = chat(text(17_000_000, ++$seed));
@@ -323,7 +323,7 @@ for my $case ([ '/tenant/' ], [ '/named/' ], [ '/inspected/' ], [ '/twice/' ],
     is($l->{model}, 'b', 'path: of the last location');
 }
 
-# the session of a policy that is not asked any more
+# the session of a policy that is not used any more
 
 {
     my $l = ask('/sticky/', chat(text(2000, ++$seed)),
@@ -332,6 +332,6 @@ for my $case ([ '/tenant/' ], [ '/named/' ], [ '/inspected/' ], [ '/twice/' ],
     is($l->{session}, '-', 'session: none');
 }
 
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 $t->done();

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# A reload forgets no prefix, unless the zone's size changes; a configuration
-# that does not fit the zone is refused and the old one stays.
+# A reload keeps all prefixes, unless the zone's size changes; a configuration
+# that does not fit the zone is rejected, and the old one stays.
 
 use lib 't/lib';
 use Kvroute;
@@ -80,7 +80,7 @@ remembers('all prompts are known', 9);
 $t->reload();
 remembers('and after a reload', 9);
 
-# servers taken out, put in, in another order
+# servers removed, added, in another order
 
 conf('zone=z:2m', [qw(B3 B2 B0)]);
 $t->reload();
@@ -89,7 +89,7 @@ $by{$home{$_}}++ for 1 .. 9;
 
 {
     my $kept = grep { $home{$_} ne 'B1' && ask($_)->{home} eq $home{$_} } 1 .. 9;
-    is($kept, 9 - $by{B1}, 'those of the servers that are left');
+    is($kept, 9 - $by{B1}, 'prompts of the remaining servers');
 }
 
 conf('zone=z:2m', \@three);
@@ -99,24 +99,24 @@ $t->reload();
     my @b1 = grep { $home{$_} eq 'B1' } 1 .. 9;
     my $id = $t->peer('u', $t->{vars}{B1})->{id};
     ok(defined $id, 'a server that came back');
-    is($t->status()->{zones}{z}{peers}, 4, 'has its old number');
+    is($t->status()->{zones}{z}{peers}, 4, 'has its old slot');
 }
 
-# requests in service while the configuration changes
+# requests in flight while the configuration changes
 
 {
     my @s = map { $t->start('POST /', $body{$_}, headers =>
                   { map { ("X-$_" => 'wait reload') } @three }) } 1 .. 6;
     wait_for(sub { ($t->load())[0] == 6 });
     $t->reload();
-    is(($t->load())[0], 6, 'old requests are seen by new workers');
+    is(($t->load())[0], 6, 'new workers count the old requests');
     $t->step('reload');
     is(scalar(grep { $t->finish($_)->{status} == 200 } @s), 6,
        'and are all served');
-    ok($t->idle(), 'then gone');
+    ok($t->idle(), 'then no request is left');
 }
 
-# layouts that do not fit are refused, and nothing changes
+# layouts that do not fit are rejected, and nothing changes
 
 my $generation = $t->status()->{zones}{z}{generation};
 
@@ -132,10 +132,10 @@ for my $case ([ 'zone=z:2m max_peers=8',
     $t->expect_log(qr/\[emerg\].*$re/);
     kill 'HUP', $t->{master};
     ok(wait_for(sub { $t->log() =~ $re }), "$zone: refused");
-    is(ask(1)->{reason}, 'affinity', "$zone: the old one goes on");
+    is(ask(1)->{reason}, 'affinity', "$zone: the old one continues");
 }
 
-# the same of memory whose layout is not this module's
+# the same for memory whose layout is not this module's
 
 {
     my $flip = sub {
@@ -143,7 +143,7 @@ for my $case ([ 'zone=z:2m max_peers=8',
 
         no warnings 'portable';
 
-        # it is one file, and may be in several pieces
+        # it is one file, and can be mapped in several pieces
 
         my (%start, %size);
 
@@ -183,7 +183,7 @@ for my $case ([ 'zone=z:2m max_peers=8',
     $t->expect_log($re);
     kill 'HUP', $t->{master};
     ok(wait_for(sub { $t->log() =~ $re }), 'another layout: refused');
-    is(ask(1)->{reason}, 'affinity', 'another layout: the old one goes on');
+    is(ask(1)->{reason}, 'affinity', 'another layout: the old one continues');
     $flip->();
 }
 
@@ -191,9 +191,9 @@ is($t->status()->{zones}{z}{generation}, $generation, 'no new generation');
 
 $t->reload();
 is($t->status()->{zones}{z}{generation}, $generation + 1, 'its own layout');
-is(ask(1)->{reason}, 'affinity', 'its own layout: nothing is forgotten');
+is(ask(1)->{reason}, 'affinity', 'its own layout: all is kept');
 
-# the module from another path: nginx gives it memory of its own
+# the module from another path: nginx gives it new memory
 
 {
     my $module = $t->{module};
@@ -219,7 +219,7 @@ is(ask(1)->{reason}, 'affinity', 'its own layout: nothing is forgotten');
         conf('zone=z:2m', \@three);
         kill 'HUP', $t->{master};
         ok(wait_for(sub { $t->log() =~ $re }), 'back with optional modules: refused');
-        is(ask(1)->{reason}, 'affinity', 'and the old configuration goes on');
+        is(ask(1)->{reason}, 'affinity', 'the old configuration continues');
     }
 
     {
@@ -231,7 +231,7 @@ is(ask(1)->{reason}, 'affinity', 'its own layout: nothing is forgotten');
     }
 }
 
-# another size starts cold, and says so
+# another size starts cold, and logs it
 
 conf('zone=z:3m', \@three);
 $t->reload();
@@ -240,7 +240,7 @@ like($t->log(), qr/"z" was resized from 2097152 to 3145728 and starts empty/,
 is(ask(1)->{matched}, 0, 'and starts cold');
 is($t->status()->{zones}{z}{size}, 3145728, 'status: new size');
 
-# numbers that an old worker keeps are given to others when it has gone
+# slots that an old worker keeps are reused when it has exited
 
 {
     conf('zone=z:4m max_peers=3', [qw(B0 B1)]);
@@ -258,7 +258,7 @@ is($t->status()->{zones}{z}{size}, 3145728, 'status: new size');
                            @{$t->status()->{upstreams}{u}{peers}};
     };
 
-    is($numbered->(), 1, 'as many as there are numbers');
+    is($numbered->(), 1, 'as many as there are slots');
     like($t->log(), qr/"z" has no slot for 1 servers of upstream "u",.*max_peers.*before a reload/,
          'the log names the limit');
     is($t->post('/', $body{2})->{status}, 200, 'served') for 1 .. 4;
@@ -266,16 +266,16 @@ is($t->status()->{zones}{z}{size}, 3145728, 'status: new size');
     $t->step('numbers');
     is($t->finish($s)->{status}, 200, 'the old worker is done');
 
-    # each worker looks for itself, and any of them may answer
+    # each worker checks on its own, and any can answer
 
     ok(wait_for(sub {
         return !grep { $numbered->() != 2 } 1 .. 8 * $t->{workers};
-    }), 'then all have a number');
+    }), 'then all have a slot');
     like($t->log(), qr/"z" has a slot for each server of upstream "u" now/,
          'which is logged');
 }
 
-# a server is given its number while a request is at another: its retry goes there
+# a server gets its slot while a request is at another one: the retry goes there
 
 {
     my $known = chat(text(30_000, 10));
@@ -287,7 +287,7 @@ is($t->status()->{zones}{z}{size}, 3145728, 'status: new size');
     conf('zone=z:5m max_peers=2', [qw(B0 B1)]);
     $t->reload();
 
-    # it ends at the one that the next configuration has not
+    # the request ends at a server that the next configuration does not have
 
     my $s = $t->start('POST /', chat('x'), headers =>
                       { 'X-B0' => 'close', 'X-B1' => 'wait later' });
@@ -303,10 +303,10 @@ is($t->status()->{zones}{z}{size}, 3145728, 'status: new size');
     is($t->finish($s)->{status}, 200, 'the old worker is done again');
     ok(wait_for(sub {
         2 == grep { defined $_->{id} } @{$t->status()->{upstreams}{u}{peers}}
-    }), 'all have a number again');
+    }), 'all have a slot again');
 
     $t->step('it');
-    is($t->finish($r)->{headers}{'x-backend'}, 'B2', 'and may be retried at');
+    is($t->finish($r)->{headers}{'x-backend'}, 'B2', 'and can get a retry');
 }
 
 # the module is switched off by one line, and on again
@@ -359,11 +359,11 @@ cmp_ok(ask(1)->{matched}, '>', 5000, 'with it again: still known');
     is($bad, 0, 'none failed');
 }
 
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 ok(wait_for(sub { $t->workers() == $t->{workers} }), 'old workers are gone');
 is($t->status()->{zones}{z}{processes}, $t->{workers}, 'and their rows');
 
-# rows for all processes, as many as workers may become over reloads
+# rows for all processes: as many as there can be workers over reloads
 
 {
     my ($before, $re) = ($t->{workers}, qr/"z" has rows for 128 processes, /);
@@ -376,18 +376,18 @@ is($t->status()->{zones}{z}{processes}, $t->{workers}, 'and their rows');
     conf('zone=z:3m', \@three);
     $t->reload();
     is($rows->(), 128, 'rows stay over a reload');
-    is(ask(1)->{reason}, 'affinity', 'as all else does');
+    is(ask(1)->{reason}, 'affinity', 'and all else stays');
     ok($t->log() =~ /\[warn\].*${re}its workers need 148/,
-       'which is warned of if they may not do');
+       'a warning if they may be too few');
 
     conf('zone=z:4m', \@three);
     $t->reload();
-    is($rows->(), 148, 'a new zone has rows for so many workers');
+    is($rows->(), 148, 'a new zone has rows for this many workers');
 
     $t->{workers} = $before;
     conf('zone=z:4m', \@three);
     $t->reload();
-    is(() = $t->log() =~ /$re/g, 1, 'more than enough is no matter');
+    is(() = $t->log() =~ /$re/g, 1, 'no warning if there are enough');
 }
 
 $t->done();

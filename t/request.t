@@ -135,7 +135,7 @@ sub both { my ($do) = @_; return map { ("X-B$_" => $do) } 0 .. 3 }
     my $r = $t->get('/kvroute/?n=none');
     my $none = logged('none');
     is(join('', @{$none}{qw(peer reason matched policy model ttft)}), '------',
-       'nothing is known of a request without an upstream');
+       'a request without an upstream has no values');
 }
 
 # an upstream by a variable
@@ -147,7 +147,7 @@ for my $pool (qw(a b c)) {
     cmp_ok($l->{matched}, '>', 4000, "pool $pool by a variable");
 }
 
-# error_page to another upstream: the last decision is logged, all are counted
+# error_page to another upstream: the last decision is logged, all count
 
 for my $case ([ '/error/', 'status 500' ], [ '/error/', 'close' ],
               [ '/dead/', '' ])
@@ -161,14 +161,14 @@ for my $case ([ '/error/', 'status 500' ], [ '/error/', 'close' ],
     is($l->{peer}, "127.0.0.1:$t->{vars}{$l->{home}}", "$uri $do: logged");
 
     my $again = ask($uri, $body, 'X-B0' => $do, 'X-B1' => $do);
-    is($again->{home}, $l->{home}, "$uri $do: which has learned");
+    is($again->{home}, $l->{home}, "$uri $do: it has learned the prompt");
     cmp_ok($again->{matched}, '>', 4000, "$uri $do: and matches");
 
     my $direct = ask('/', $body);
-    is($direct->{matched}, 0, "$uri $do: the first one has not")
+    is($direct->{matched}, 0, "$uri $do: the first one has not learned it")
         unless $uri eq '/dead/';
 
-    ok($t->idle(), "$uri $do: nothing is left");
+    ok($t->idle(), "$uri $do: no request is left in the counters");
 }
 
 {
@@ -188,10 +188,10 @@ for my $case ([ '/error/', 'status 500' ], [ '/error/', 'close' ],
     my $again = ask('/error/', $body, 'X-B0' => 'status 500',
                     'X-B1' => 'status 500');
     cmp_ok($again->{matched}, '>', 45_000, 'large body: learned');
-    is(ask('/', $body)->{matched}, 0, 'large body: the error taught nothing');
+    is(ask('/', $body)->{matched}, 0, 'large body: the error was not learned');
 }
 
-# and from one zone to another, which has other blocks and another secret
+# from one zone to another, with other blocks and another secret
 
 {
     my $body = chat(text(50_000, 43));
@@ -203,14 +203,14 @@ for my $case ([ '/error/', 'status 500' ], [ '/error/', 'close' ],
            'large body to another zone: learned');
 }
 
-# nginx's own error page is no first event
+# nginx's own error page is not a first event
 
 {
     my $body = chat(text(5000, 42));
     my $l = ask('/page/', $body, both('status 500'));
     is($l->{status}, 500, 'an error page');
     is($l->{ttft}, '-', 'has no first token');
-    is(ask('/', $body)->{matched}, 0, 'and teaches nothing');
+    is(ask('/', $body)->{matched}, 0, 'and is not learned');
 }
 
 # X-Accel-Redirect
@@ -234,9 +234,9 @@ for my $case ([ '/error/', 'status 500' ], [ '/error/', 'close' ],
     ok(wait_for(sub {
         $t->backend_log('B2') + $t->backend_log('B3') == $before + 2;
     }), 'mirror: both copies arrive');
-    ok($t->idle(), 'mirror: nothing is left');
+    ok($t->idle(), 'mirror: no request is left in the counters');
 
-    # a mirror that hangs while the original is long done
+    # a mirror that hangs when the original has long ended
 
     my $large = chat(text(100_000, 61));
     my $s = $t->start('POST /mirror/', $large, headers => {
@@ -256,13 +256,13 @@ for my $case ([ '/error/', 'status 500' ], [ '/error/', 'close' ],
     is($l->{status}, 200, 'auth_request');
     like($l->{home}, qr/B[01]/, 'the request itself is routed');
     cmp_ok($l->{matched}, '>', 4000, 'and matches');
-    ok($t->idle(), 'auth_request: nothing is left');
+    ok($t->idle(), 'auth_request: no request is left in the counters');
 
     $l = ask('/auth/', $body, 'X-B2' => 'status 403', 'X-B3' => 'status 403');
     is($l->{status}, 403, 'auth_request: denied');
 }
 
-# a client that goes in the middle of a fallback
+# a client that leaves during a fallback
 
 {
     my $body = chat(text(5000, 80));
@@ -291,7 +291,7 @@ for my $case ([ '/error/', 'status 500' ], [ '/error/', 'close' ],
     is(logged('p5')->{reason}, 'affinity', 'with affinity');
 }
 
-ok($t->idle(), 'nothing is counted any more');
-is(($t->load())[2], 0, 'nor by nginx');
+ok($t->idle(), 'the counters are back at zero');
+is(($t->load())[2], 0, 'nginx counts none either');
 
 $t->done();

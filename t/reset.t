@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# "reset" of the API clears every counter: all numbers of the status, as JSON
-# and Prometheus text, are compared. Numbers that are not counters are listed
+# "reset" of the API clears every counter: all numbers in the status, as JSON
+# and Prometheus text, are compared.  Numbers that are not counters are listed
 # here, so a new number must be listed or cleared.
 
 use lib 't/lib';
@@ -14,7 +14,7 @@ $t->engines(4, '--hardware', 'none', '--model', 'm',
             '--enable-prompt-tokens-details', '--kv-cache-size', 4096);
 $t->backend("B$_") for 0 .. 1;
 
-# asked once, at the start, and not again: counters stand still
+# probed once at the start, and not again: counters stand still
 
 my $ask = 'kvroute_probe interval=1h timeout=30s;'
         . 'kvroute_health interval=1h timeout=30s fails=1;';
@@ -43,8 +43,8 @@ EOC
 $t->control($t->{vars}{E2}, { health_status => 500 });
 $t->run();
 
-# what is no counter: settings, what there is now, means of late, what was
-# learned, and what an engine itself has counted
+# not counters: settings, present values, recent means, learned values, and an
+# engine's own counters
 
 my $gauge = qr{^(?:
     pid|version|nginx_version
@@ -64,7 +64,7 @@ my $gauge = qr{^(?:
                    |max_adapters))
 )$}x;
 
-# counters that nothing here moves
+# counters that this test does not move
 
 my $still = qr{^(?:timed_held|timed_lost|flushes_(?:probe|event)|timeout
                   |shed|deadline|1xx|3xx|ejections|retries|retries_denied)$}x;
@@ -93,7 +93,7 @@ sub counters {
     return $all;
 }
 
-# of Prometheus: series that are counted
+# for Prometheus: series that count
 
 sub series {
     my (%type, %counted);
@@ -113,7 +113,7 @@ sub series {
     return \%counted;
 }
 
-# --- something of everything
+# --- move all counters
 
 sub engines {
     my ($body, %arg) = @_;
@@ -126,7 +126,7 @@ ok(wait_for(sub {
     my $u = $t->status()->{upstreams};
     !grep { !$_->{health_checks}{checks} || !$_->{engine}{probes} }
           map { @{$u->{$_}{peers}} } qw(engines sick);
-}), 'all were asked');
+}), 'all were probed');
 
 my @prompts = map { chat(text(20_000, $_), stream => $_ % 2 ? \1 : \0) } 1 .. 6;
 
@@ -137,31 +137,32 @@ $t->get('/v1/models');
 $t->post('/v1/nothing', '{}');
 $t->post('/sick/v1/chat/completions', $prompts[0]);
 
-# the small zone's index is written over; its queue is waited in, full, left
+# overwrite the small zone's index; requests wait in its queue, are rejected,
+# leave
 
-# how full it is is estimated, so the bound is passed by far
+# its fill is an estimate: go far beyond the limit
 
 for (1 .. 24) {
     $t->post('/small/', chat(text(500_000, $_)));
 }
 
 is($t->status()->{zones}{z}{full_since}, undef, 'an index with room');
-like($t->status()->{zones}{little}{full_since}, qr/^20\d\d-.*Z$/, 'since when one is full');
+like($t->status()->{zones}{little}{full_since}, qr/^20\d\d-.*Z$/, 'the time since an index is full');
 
 for my $end (qw(wait leave)) {
     my $first = $t->start('POST /small/', chat("first $end"),
                           headers => { 'X-B0' => "wait $end" });
     ok(wait_for(sub { $t->peer('small', $t->{vars}{B0})->{active} == 1 }),
-       'one at work');
+       'one is at the server');
     my $second = $t->start('POST /small/', chat("second $end"));
     ok(wait_for(sub { $t->status()->{upstreams}{small}{queue}{size} == 1 }),
        'one waits');
-    is($t->post('/small/', chat('third'))->{status}, 429, 'one is refused');
+    is($t->post('/small/', chat('third'))->{status}, 429, 'one is rejected');
 
     if ($end eq 'leave') {
         close $second;
         ok(wait_for(sub { $t->status()->{upstreams}{small}{queue}{size} == 0 }),
-           'it leaves');
+           'one leaves');
     }
 
     $t->step($end);
@@ -174,7 +175,7 @@ $t->post('/failing/', chat("prompt $_"), headers => {
 
 ok($t->idle(), 'idle');
 
-# --- of one server
+# --- reset of one server
 
 sub of_peer { map { $_ => $_[1]{$_} } grep { /^$_[0]/ } keys %{$_[1]} }
 
@@ -191,18 +192,18 @@ sub of_peer { map { $_ => $_[1]{$_} } grep { /^$_[0]/ } keys %{$_[1]} }
 
     my %mine = of_peer($mine, $after);
     is(join("\n", grep { $mine{$_} } sort keys %mine), '',
-       'one server: no counter is left');
+       'one server: all counters are 0');
     is_deeply({ of_peer($other, $after) }, { of_peer($other, $before) },
-              'the other one keeps its own');
+              'the other one keeps its counters');
 
     for my $part (qw(ttft policies), 'decision_time') {
         my $re = "upstreams/engines/$part/";
         is_deeply({ of_peer($re, $after) }, { of_peer($re, $before) },
-                  "and the upstream: $part");
+                  "the upstream keeps: $part");
     }
 
     is_deeply({ of_peer('zones/', $after) }, { of_peer('zones/', $before) },
-              'and the zone');
+              'the zone keeps its counters');
 
     engines($_) for @prompts, @prompts;
     $t->post('/v1/nothing', '{}');
@@ -213,9 +214,10 @@ sub of_peer { map { $_ => $_[1]{$_} } grep { /^$_[0]/ } keys %{$_[1]} }
         engines($prompts[0]);
         grep { $_->{ttft_stream} }
              @{$t->status()->{upstreams}{engines}{peers}};
-    }), 'a stream took its time');
+    }), 'a stream with a time');
 
-    # one that has forgotten all, with no probes to say that it is the same
+    # an emptied engine without probes, which would show that it is the same
+    # process
 
     my $unasked = sub { $t->post('/unasked/v1/chat/completions', $_) for @_ };
 
@@ -225,7 +227,7 @@ sub of_peer { map { $_ => $_[1]{$_} } grep { /^$_[0]/ } keys %{$_[1]} }
     ok($t->idle(), 'idle');
 }
 
-# --- of all
+# --- reset of all
 
 {
     my ($json, $prom) = (counters(), series());
@@ -238,7 +240,7 @@ sub of_peer { map { $_ => $_[1]{$_} } grep { /^$_[0]/ } keys %{$_[1]} }
 
     is(join(' ', grep { !$moved{$_} && !/$still/ } sort keys %moved), '',
        'each counter is above zero somewhere');
-    ok((grep { $_ } values %$prom) > 50, 'and many of Prometheus');
+    ok((grep { $_ } values %$prom) > 50, 'and many for Prometheus');
 
     is($t->request('POST /api/reset', '')->{status}, 200, 'reset of all');
 
@@ -246,13 +248,13 @@ sub of_peer { map { $_ => $_[1]{$_} } grep { /^$_[0]/ } keys %{$_[1]} }
 
     is(join("\n", map { "$_ $json->{$_}" } grep { $json->{$_} }
                   sort keys %$json),
-       '', 'no counter is left');
+       '', 'all counters are 0');
     is(join("\n", map { "$_ $prom->{$_}" } grep { $prom->{$_} != 0 }
-                  sort keys %$prom), '', 'nor one of Prometheus');
+                  sort keys %$prom), '', 'all of Prometheus are 0');
 
     engines($prompts[1]);
     ok($t->idle(), 'idle');
-    is($t->status()->{upstreams}{engines}{ttft}{count}, 1, 'and counts go on');
+    is($t->status()->{upstreams}{engines}{ttft}{count}, 1, 'and counting continues');
 }
 
 $t->done();

@@ -22,16 +22,16 @@ my %name = map { (at($_) => "B$_") } 2 .. 6;
 
 $t->backend($name{$_}, addr => $_, port => $port) for sort keys %name;
 
-# --- DNS: one name, answered with what the file says
+# --- DNS: one name, answered from a file
 
 $t->{vars}{DNS} = Kvroute::Dns::serve($t);
 $t->{vars}{ENGINES} = $port;
 
-# one that is everywhere
+# a backend on all addresses
 
 $t->{vars}{MANY} = $t->backend('M', addr => '0.0.0.0');
 
-# and an engine whose KV events are listened to
+# an engine whose KV events nginx reads
 
 my ($zmq) = $t->ports(1);
 my ($engine) = $t->engines(1, '--hardware', 'none', '--model', 'm', '--kv-events', $zmq);
@@ -102,21 +102,21 @@ EOC
 
 ok(become('127.0.0.2', '127.0.0.3'), 'resolved at start');
 
-# KV events of a name that goes and comes back
+# KV events of a name that is removed and returns
 
 sub subscribers { return $t->control($engine)->{kv_events}{subscribers}; }
 
-ok(wait_for(sub { subscribers() == 1 }), 'its events are found and listened to');
+ok(wait_for(sub { subscribers() == 1 }), 'its events are found and read');
 Kvroute::Dns::records($t, 'heard', '127.0.0.9');
-ok(wait_for(sub { subscribers() == 0 }), 'not when its name is gone');
+ok(wait_for(sub { subscribers() == 0 }), 'not after its name is removed');
 is($t->post('/v1/chat/completions', chat(text(3000, 1)), port => $engine)->{status}, 200,
-   'what it says meanwhile');
+   'events meanwhile');
 Kvroute::Dns::records($t, 'heard', '127.0.0.1');
-ok(wait_for(sub { subscribers() == 1 }), 'and again when it is back');
+ok(wait_for(sub { subscribers() == 1 }), 'and again when the name returns');
 is($t->post('/v1/chat/completions', chat(text(3000, 2)), port => $engine)->{status}, 200,
-   'what it says then');
-ok(wait_for(sub { ($t->peer('heard', $engine)->{events} || {})->{trusted} }), 'is gone by');
-is($t->peer('heard', $engine)->{events}{restarts}, 0, 'and nobody was taken to have restarted');
+   'events afterwards');
+ok(wait_for(sub { ($t->peer('heard', $engine)->{events} || {})->{trusted} }), 'events are used');
+is($t->peer('heard', $engine)->{events}{restarts}, 0, 'no restart was assumed');
 
 my $body = chat(text(20_000, 1));
 
@@ -125,7 +125,7 @@ sub served { return $t->post('/', $_[0] || $body)->{body} =~ /^(\S+)/ ? $1 : '' 
 my $first = served();
 is(served(), $first, 'affinity') for 1 .. 3;
 
-# what was there stays what it was when others come
+# servers keep their state when others are added
 
 ok(become(at(2 .. 4)), 'a server was added');
 is(served(), $first, 'affinity survives it');
@@ -134,7 +134,7 @@ my %got;
 $got{served(chat(text(20_000, $_)))}++ for 2 .. 10;
 is(scalar keys %got, 3, 'the new one is used');
 
-# a server is removed while it serves: the request ends well, nothing leaks
+# a server is removed while it serves: the request ends well, and nothing leaks
 
 {
     my ($addr) = grep { $name{$_} eq $first } keys %name;
@@ -151,15 +151,15 @@ is(scalar keys %got, 3, 'the new one is used');
 
     $t->step('removed');
     like($t->finish($_)->{body}, qr/^$first /, 'its requests end') for @s;
-    ok($t->idle(), 'nothing is counted');
+    ok($t->idle(), 'no request is left in the counters');
 
-    ok(become(at(2 .. 4)), 'and it is back');
+    ok(become(at(2 .. 4)), 'and it returns');
     like($t->post('/', $body)->{headers}{'x-receipt'},
-         qr/^affinity (?!0\b)\d+$/, 'with what it knew');
+         qr/^affinity (?!0\b)\d+$/, 'with its cached prompts');
 }
 
-# a request between two tries: its list changes under it, and it goes on with
-# the new one, which nginx's own balancers do not
+# a request between two tries: its list of servers changes, and it continues
+# with the new one (nginx's own balancers do not)
 
 for my $case ([ 'POST', chat(text(20_000, 77)) ], [ 'GET', undef ]) {
     my ($method, $data) = @$case;
@@ -177,10 +177,10 @@ for my $case ([ 'POST', chat(text(20_000, 77)) ], [ 'GET', undef ]) {
     my $r = $t->finish($s);
     is($r->{status}, 200, "$method: served");
     like($r->{body}, qr/^B[56] /, "$method: by a new one");
-    ok($t->idle(), "$method: nothing is counted");
+    ok($t->idle(), "$method: no request is left in the counters");
 }
 
-# a queue whose servers have just changed: no place is given that is not there
+# a queue whose servers have just changed: no reservation at a removed server
 
 for my $n (1 .. 3) {
     records(at(2, 3));
@@ -192,7 +192,7 @@ for my $n (1 .. 3) {
     };
 
     my @s = map { $queued->($_) } 1, 2;
-    ok(wait_for(sub { ($t->load())[0] == 2 }), 'queued: both are taken');
+    ok(wait_for(sub { ($t->load())[0] == 2 }), 'queued: both are in use');
 
     records('127.0.0.2');
     wait_for(sub { servers('queued') eq '127.0.0.2' });
@@ -203,21 +203,21 @@ for my $n (1 .. 3) {
 
     $t->step("q$n");
     is($t->finish($_)->{status}, 200, 'queued: served') for @s;
-    ok($t->idle(), 'queued: nothing is counted');
+    ok($t->idle(), 'queued: no request is left in the counters');
 }
 
 # no servers at all, and servers again
 
 {
     ok(become(), 'no servers');
-    is($t->post('/', $body)->{status}, 502, 'refused');
-    is($t->get('/')->{status}, 502, 'refused without a body');
+    is($t->post('/', $body)->{status}, 502, 'rejected');
+    is($t->get('/')->{status}, 502, 'rejected without a body');
     ok(become('127.0.0.5'), 'one server');
     is($t->post('/', $body)->{status}, 200, 'served');
     is($t->get('/')->{status}, 200, 'served without a body');
 }
 
-# under load: every request is served whatever the list does
+# under load: every request is served, whatever the list does
 
 {
     records('127.0.0.2', '127.0.0.3');
@@ -250,7 +250,7 @@ for my $n (1 .. 3) {
 
     $changed += !!become(at(@$_)) for @lists, @lists;
 
-    is($changed, 2 * @lists, 'all changes were seen');
+    is($changed, 2 * @lists, 'nginx saw all changes');
 
     $t->step('enough');
     waitpid $_, 0 for @pids;
@@ -258,11 +258,11 @@ for my $n (1 .. 3) {
     like(Kvroute::slurp("$t->{dir}/load.$_"), qr/^200:\d+$/,
          "load $_: all were served") for 1 .. 3;
 
-    ok($t->idle(), 'nothing is counted');
-    is(($t->load())[2], 0, 'nor by nginx');
+    ok($t->idle(), 'no request is left in the counters');
+    is(($t->load())[2], 0, 'nginx counts none either');
 }
 
-# a reload keeps what is known by address
+# a reload keeps the state by address
 
 {
     my $at = served();
@@ -271,8 +271,8 @@ for my $n (1 .. 3) {
     is(served(), $at, 'affinity survives a reload');
 }
 
-# between two tries the list becomes longer than any before it, and something
-# else, here the status, is the first to see it
+# between two tries the list becomes longer than ever, and another reader, here
+# the status, sees it first
 
 {
     my @more = at(2 .. 41);
@@ -286,7 +286,7 @@ for my $n (1 .. 3) {
 
     records(@more);
     ok(wait_for(sub { servers('many') eq join ' ', sort @more }),
-       'the list is longer than any before it');
+       'the list is longer than ever');
 
     $t->step('many');
     $t->finish($s);
@@ -295,13 +295,13 @@ for my $n (1 .. 3) {
     is(($t->workers())[0], $worker, 'by the same worker');
 }
 
-# data-parallel ranks come and go with their servers
+# data-parallel ranks are added and removed with their servers
 
 {
     my $many = $t->{vars}{MANY};
     my $ranked = sub { return @{$t->status()->{upstreams}{ranked}{peers}} };
 
-    # each of its ranks with a number that no other has
+    # each of its ranks has a slot of its own
 
     my $become = sub {
         my @addrs = @_;
@@ -327,24 +327,24 @@ for my $n (1 .. 3) {
 
     ok($become->(at(2, 3)), 'ranks: of two servers');
     is(join(' ', map { $ask->("127.0.0.3:$many#$_") } 0 .. 3), 'M 0 M 1 M 2 M 3',
-       'ranks: each is told who it is');
+       'ranks: each gets its rank');
 
     my %id = map { $_->{name} => $_->{id} } $ranked->();
     my $s = $t->start('POST /ranked/?held', chat(text(20_000, 7)), headers =>
                       { 'X-Pin' => "127.0.0.2:$many#3", 'X-M' => 'wait ranks' });
 
-    ok(wait_for(sub { grep { /held/ } $t->backend_log('M') }), 'ranks: one is at a rank');
-    ok($become->('127.0.0.3'), 'ranks: its server is gone');
+    ok(wait_for(sub { grep { /held/ } $t->backend_log('M') }), 'ranks: a request is at a rank');
+    ok($become->('127.0.0.3'), 'ranks: its server is removed');
     like($ask->(), qr/^M [0-3]$/, 'ranks: others are served by the other one');
     $t->step('ranks');
     is($t->answered_by($t->finish($s)), 'M 3', 'ranks: it ends');
-    ok($t->idle(), 'ranks: nothing is counted');
+    ok($t->idle(), 'ranks: no request is left in the counters');
 
-    ok($become->(at(2, 3)), 'ranks: the server is back');
-    is_deeply({ map { $_->{name} => $_->{id} } $ranked->() }, \%id, 'ranks: with its numbers');
-    is($ask->(undef, chat(text(20_000, 7))), 'M 3', 'ranks: and what it knew');
+    ok($become->(at(2, 3)), 'ranks: the server returns');
+    is_deeply({ map { $_->{name} => $_->{id} } $ranked->() }, \%id, 'ranks: with its slots');
+    is($ask->(undef, chat(text(20_000, 7))), 'M 3', 'ranks: with its cached prompts');
 
-    # more servers than there are numbers, one pair after the other
+    # more servers than slots, one pair after another
 
     my $changed = 0;
     my %failed;
@@ -354,9 +354,9 @@ for my $n (1 .. 3) {
         $_ =~ /^M [0-3]$/ or $failed{$_}++ for map { $ask->(undef, chat(text(3000, 90 + $_))) } 1 .. 8;
     }
 
-    is($changed, 3, 'ranks: three pairs of servers, each of their ranks with a number');
-    is_deeply(\%failed, {}, 'ranks: and told apart');
-    ok($t->idle(), 'ranks: nothing is counted at last');
+    is($changed, 3, 'ranks: three pairs of servers, each rank with a slot');
+    is_deeply(\%failed, {}, 'ranks: each is named');
+    ok($t->idle(), 'ranks: no request is left in the counters');
 }
 
 $t->done();

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Stored responses live in the memory of one engine: requests that name one by
-# id, to continue, retrieve, cancel or delete it, go to that engine, under each
-# policy, after reloads and from each worker. Unknown ids go by load.
+# Stored responses are in the memory of one engine: requests with the id of one,
+# to continue, retrieve, cancel or delete it, go to that engine, under each
+# policy, after reloads and from each worker.  Unknown ids are routed by load.
 
 use lib 't/lib';
 use Kvroute;
@@ -81,7 +81,7 @@ sub make {
     return $id // 'none';
 }
 
-# the status, and why it went there
+# returns the status, and the reason of the choice
 
 sub ask {
     my ($method, $uri, %headers) = @_;
@@ -92,7 +92,7 @@ sub ask {
     return "$r->{status} " . $t->receipt("a$n")->{reason};
 }
 
-# --- under each policy, however it was made
+# --- under each policy
 
 for my $p (@policies, 'queued') {
     my @ids = ((map { make($p) } 1 .. 3),
@@ -105,37 +105,37 @@ for my $p (@policies, 'queued') {
        join(', ', ('200 session') x 9), "$p: each is found");
     is(join(', ', map { ask('GET', "/$p/v1/responses/$_/input_items") }
                   @ids[0 .. 2]),
-       join(', ', ('200 session') x 3), "$p: and what was said");
+       join(', ', ('200 session') x 3), "$p: and its input");
     is(join(', ', map { ask('DELETE', "/$p/v1/responses/$_") } @ids[0 .. 2]),
        join(', ', ('200 session') x 3), "$p: and deleted");
     is(join(', ', map { ask('GET', "/$p/v1/responses/$_") } @ids[0 .. 2]),
-       join(', ', ('404 session') x 3), "$p: that is known there too");
+       join(', ', ('404 session') x 3), "$p: the deleted ones are unknown there");
 }
 
-# --- in the background: asked for again and again, and given up
+# --- in the background: polled, and cancelled
 
 {
     my @ids = map { make('slow', background => JSON::PP::true) } 1 .. 4;
 
     for my $id (@ids) {
         is(join(', ', map { ask('GET', "/slow/v1/responses/$id") } 1 .. 3),
-           join(', ', ('200 session') x 3), 'under way');
+           join(', ', ('200 session') x 3), 'running');
         is(ask('POST', "/slow/v1/responses/$id/cancel"), '200 session',
-           'given up');
+           'cancelled');
     }
 
     is(join(' ', map { $t->control($_)->{open_requests} } @slow), '0 0',
        'indeed');
 }
 
-# --- what nobody knows goes as a request without a prompt does
+# --- an unknown id is routed like a request without a prompt
 
 for my $p (@policies) {
     my $why = { round_robin => 'turn', sticky => 'turn', random => 'random' }
               ->{$p} || 'load';
 
     is(ask('GET', "/$p/v1/responses/resp_nobody"), "404 $why",
-       "$p: an id that nobody knows");
+       "$p: an unknown id");
 }
 
 for my $id ('x' x 30_000, 'resp_' . 'x' x 30_000, 'resp_' . 'x' x 59,
@@ -145,14 +145,14 @@ for my $id ('x' x 30_000, 'resp_' . 'x' x 30_000, 'resp_' . 'x' x 59,
 {
     my $r = ask('GET', "/kv_cache/v1/responses/$id") =~ s/ .*//r;
 
-    like($r, qr/^40[045]$/, 'an id that is none: ' . substr $id, 0, 20);
+    like($r, qr/^40[045]$/, 'an invalid id: ' . substr $id, 0, 20);
     like(ask('POST', "/kv_cache/v1/responses/$id/cancel"), qr/^40[045] /,
          'to be cancelled');
 }
 
-is($t->get('/kvroute/json')->{status}, 200, 'all is well');
+is($t->get('/kvroute/json')->{status}, 200, 'nginx is fine');
 
-# --- after a reload, after a kill, and for the tenant who made it only
+# --- after a reload, after a kill, and only for the tenant of the response
 
 my @ids = map { make('kv_cache') } 1 .. 6;
 
@@ -171,12 +171,12 @@ is(join(', ', map { ask('GET', "/kv_cache/v1/responses/$_") } @ids),
     is(ask('GET', "/salted/v1/responses/$id", 'X-Tenant' => 'a'),
        '200 session', 'a tenant');
     like(ask('GET', "/salted/v1/responses/$id", 'X-Tenant' => 'b'), qr/ load$/,
-         'another learns nothing of where it is');
+         'another tenant does not find it');
     like(ask('GET', "/off/v1/responses/$id", 'X-Tenant' => 'a'), qr/ bypass$/,
-         'nor is anything looked up where it is switched off');
+         'no look-up where the policy is off');
 }
 
-# --- an engine that is gone, and one that was restarted
+# --- an engine that ended, and one that restarted
 
 {
     my @where = map { my $id = $_;
@@ -193,15 +193,15 @@ is(join(', ', map { ask('GET', "/kv_cache/v1/responses/$_") } @ids),
     $t->reload();
 
     like(ask('GET', "/kv_cache/v1/responses/$ids[$there]"), qr/^404 load$/,
-         'its engine is down: somebody answers');
+         'its engine is down: another one answers');
     is(ask('GET', "/kv_cache/v1/responses/$ids[$other]"), '200 session',
        'the others are found');
 
     $t->control($e[$where[$other][0]], { restart => JSON::PP::true });
     is(ask('GET', "/kv_cache/v1/responses/$ids[$other]"), '404 session',
-       'one that was restarted says that it has it no more');
+       'a restarted one does not have it any more');
 }
 
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 $t->done();

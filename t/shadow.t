@@ -19,7 +19,7 @@ my %method = (rr => '', least => 'least_conn;', hash => 'hash $arg_k consistent;
               leastkept => 'least_conn; keepalive 4;',
               turns => '', random => 'random two least_conn;');
 
-# what would put servers out, and end retries, is warned of
+# directives that would eject servers, or end retries, cause a warning
 
 my $eject = 'kvroute_eject fails=1 retry_budget=1%;';
 
@@ -30,7 +30,7 @@ for my $m (sort keys %method) {
 
     $shadow .= " $eject" if $m eq 'leastkept';
 
-    # it may come before a method as well as after it
+    # it can come before or after a method
 
     my %is = (plain => $method{$m},
               shadow => $m eq 'least' ? "$shadow $method{$m}"
@@ -76,7 +76,7 @@ $t->run();
 my @bodies = map { chat(text(4000, $_)) } 1 .. 4;
 
 
-# what both answer to the same requests: some wait, one is retried
+# answers of both to the same requests: some wait, one is retried
 
 my $held = 0;
 
@@ -124,13 +124,13 @@ is(scalar(grep {
         $t->post("/shadow/leastkept/?k=$_", $bodies[0], headers =>
                  { 'X-B0' => 'status 503', 'X-B1' => 'status 503' })->{status}
         == 200
-    } 1 .. 16), 16, 'no retry is ended');
+    } 1 .. 16), 16, 'no retry is denied');
 
-is($t->post("/$_/dead/", $bodies[0])->{status}, 502, "$_: a failure stays one")
+is($t->post("/$_/dead/", $bodies[0])->{status}, 502, "$_: a failure stays a failure")
     for qw(plain shadow);
 
 
-# what is counted
+# counters
 
 sub counts { return $t->status()->{upstreams}{counted} }
 
@@ -150,11 +150,11 @@ my @log = map { $t->post('/counted?n=c' . ++$id, $body); logged("c$id") } 1 .. 6
 
 is(join(' ', map { $_->{reason} } @log), join(' ', ('shadow') x 6), 'the reason');
 is(join(' ', map { $_->{peer} } @log), join(' ', map { $_->{addr} } @log),
-   'the server is the one that was taken');
+   'the server is the other method\'s');
 is(join(' ', map { $_->{matched} > 5000 ? 1 : 0 } @log), '0 0 0 1 1 1',
-   'what it holds, it has from there');
+   'matched bytes are of this server');
 is(join(' ', map { $_->{best} > 5000 ? 1 : 0 } @log), '0 1 1 1 1 1',
-   'and what another one holds is told');
+   'best bytes are of another server');
 
 my $c = counts();
 
@@ -165,7 +165,7 @@ is($c->{shadow_found_bytes}, $log[3]{matched} + $log[4]{matched}
                              + $log[5]{matched}, 'found where they went');
 is($c->{shadow_would_bytes}, 5 * $log[3]{matched}, 'would have been found');
 is($c->{decisions}{shadow}, 6, 'decisions');
-ok(!exists $c->{saved}{round_robin_share}, 'any server: not counted here');
+ok(!exists $c->{saved}{round_robin_share}, 'any server: not counted');
 
 # the page: shares since start, also when traffic pauses
 
@@ -181,22 +181,23 @@ SKIP: {
        sprintf('%.1f%%', 100 * $c->{shadow_found_bytes} / $c->{shadow_prompt_bytes}),
        'the page shows what was found');
     like($shown->{shadow}{found}[1], qr/^since start; \S+ in the last \d+ s/,
-         'since start, and recently');
-    unlike("@{$shown->{tiles}{'not computed'}}", qr/any server/, 'not any server');
+         'since the start, and recently');
+    unlike("@{$shown->{tiles}{'not computed'}}", qr/any server/, 'no comparison with any server');
 }
 
 like($t->get('/kvroute/metrics')->{body},
      qr/^kvroute_shadow_would_bytes_total\{[^}]*upstream="counted"[^}]*\} $c->{shadow_would_bytes}$/m,
-     'as metrics');
+     'the same as metrics');
 
 $t->post('/bypassed', $body);
 $t->get('/counted');
 is(counts()->{shadow_requests}, 6, 'without a prompt there is nothing to compare');
 is($t->post('/backed', $body)->{headers}{'x-backend'}, 'B1', 'a backup server');
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 
-# aborts, retries, reloads and kills leave nothing, and teach nothing wrong
+# aborts, retries, reloads and kills leave no counts, and nothing wrong in the
+# index
 
 my $lost = chat(text(6000, 52));
 
@@ -204,36 +205,36 @@ sub all { return headers => { map { ("X-B$_" => $_[0]) } 0 .. 2 } }
 
 {
     my $s = $t->start('POST /counted?n=gone', $lost, all('stall'));
-    ok(wait_for(sub { ($t->load())[0] == 1 }), 'it is seen');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'the request is counted');
     close $s;
-    ok($t->idle(), 'an abort leaves nothing');
+    ok($t->idle(), 'an abort leaves no count');
 }
 
 $t->post('/counted?n=r', $lost, all('close'));
-ok($t->idle(), 'nor do retries');
-is($t->post('/counted?n=cold', $lost)->{status}, 200, 'it comes again');
-is(logged('cold')->{best}, 0, 'nobody has learned what was not answered');
+ok($t->idle(), 'retries leave no count');
+is($t->post('/counted?n=cold', $lost)->{status}, 200, 'the prompt comes again');
+is(logged('cold')->{best}, 0, 'unanswered prompts are not learned');
 
 {
     my @s = map { $t->start('POST /counted', $body, all('wait reload')) } 1 .. 3;
     wait_for(sub { ($t->load())[0] == 3 });
     $t->reload();
-    is(($t->load())[0], 3, 'seen over a reload');
+    is(($t->load())[0], 3, 'counted over a reload');
     $t->step('reload');
     is(scalar(grep { $t->finish($_)->{status} == 200 } @s), 3, 'and served');
-    ok($t->idle(), 'then nothing is left');
+    ok($t->idle(), 'then no count is left');
 }
 
 $t->post('/counted?n=after', $body);
-cmp_ok(logged('after')->{matched}, '>', 5000, 'what was learned stays');
+cmp_ok(logged('after')->{matched}, '>', 5000, 'learned prompts stay');
 
 {
     my @s = map { $t->start('POST /counted', $body, all('stall')) } 1, 2;
     wait_for(sub { ($t->load())[0] == 2 });
     $t->kill_worker($_) for $t->active_workers();
     wait_for(sub { $t->active_workers() == 1 });
-    ok($t->idle(), 'nor does a worker that is killed');
-    is(($t->load())[2], 2, 'but nginx counts as it does without us');
+    ok($t->idle(), 'a killed worker leaves no count');
+    is(($t->load())[2], 2, 'nginx\'s own counts remain, as without the module');
 }
 
 $t->done();

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Hosts that route as one: each knows the prefixes and the requests in flight of
-# the others. No request fails whatever happens to the store, and sharing
-# resumes when it returns.
+# Hosts that route as one: each knows the others' prefixes and requests in
+# flight. No request fails, whatever happens to the store, and sharing resumes
+# when it returns.
 
 use lib 't/lib';
 use Kvroute;
@@ -17,11 +17,11 @@ my ($one, $two) = @hosts;
 my $store = Kvroute::Store->new($one)
     or plan(skip_all => 'no Redis and no Valkey');
 
-# what may become of a store: each has one of its own, for a zone of its own, so
-# that all of it happens at a time
+# faults of stores: each has its own store, for its own zone, so all happen at
+# the same time
 
 my @faults = (
-    [ 'killed, and back with nothing',
+    [ 'killed, and back empty',
       sub { $_[0]->stop('KILL') }, sub { $_[0]->start() } ],
     [ 'stopped, half open',
       sub { kill 'STOP', $_[0]{pid} }, sub { kill 'CONT', $_[0]{pid} } ],
@@ -60,7 +60,7 @@ sub configure {
     Kvroute::write_file($file, $arg{key} // $key);
     chmod 0600, $file;
 
-    # the second host has them in another order, and so other numbers for them
+    # the second host has another order of servers, so other slots
 
     my @order = $h == $one ? (0 .. 3) : (3, 1, 0, 2);
     $arg{server} //= '';
@@ -117,7 +117,7 @@ EOC
     return $h;
 }
 
-# a host whose store refuses its password, from the start
+# a host whose store rejects its password from the start
 
 my $three = Kvroute->new();
 my $refuses = Kvroute::Store->new($one, '--requirepass', 'x');
@@ -137,7 +137,7 @@ $three->conf(<<"EOC")->run();
     }
 EOC
 
-# of a host, or a number of it
+# a host's sharing state, or one of its values
 
 sub share {
     my ($h, $name, $zone) = @_;
@@ -147,7 +147,7 @@ sub share {
     return $name ? $share->{$name} : $share;
 }
 
-# the colour of an upstream, if one reason is that nothing is shared
+# the colour of an upstream, if a cause is that nothing is shared
 
 sub alone {
     my ($h, $upstream) = @_;
@@ -164,7 +164,7 @@ sub up {
     return wait_for(sub { !grep { !share($_, 'up') } @h });
 }
 
-# of what one host has told all has been taken by the other
+# all updates of one host were applied by the other
 
 sub told {
     my ($from, $to) = @_;
@@ -184,7 +184,7 @@ sub prompt { return chat(text(6000, $_[0])) }
 
 my $n = 0;
 
-# asks one host, and then the other for the same: 1 if that one knows where
+# sends a prompt to one host, then to the other: 1 if that one finds it
 
 sub known {
     my ($from, $to, $zone) = @_;
@@ -209,12 +209,12 @@ sub known {
 configure($one, share => 'name=one')->run();
 configure($two, share => 'name=two')->run();
 
-ok(up($one, $two), 'what each host tells comes back to it');
+ok(up($one, $two), 'each host reads its own batches');
 
 is_deeply([ sort map { $_->{name} } @{share($one, 'hosts')} ], ['two'],
           'the first one hears of the other');
 
-# --- other stores are gone: they come back below
+# --- the other stores fail: they recover below
 
 my $failed = 0;
 
@@ -236,14 +236,14 @@ for my $zone (@zones) {
 
 $faults[$_][1]->($stores[$_], $zones[$_]) for 0 .. $#faults;
 
-# lessons, either way
+# index updates, in both directions
 
 my $r = $one->post('/v1/chat/completions?n=first', prompt(1001));
 is($r->{status}, 200, 'served');
 ok(told($one, $two), 'told');
 $two->post('/v1/chat/completions?n=second', prompt(1001));
 is($two->receipt('second')->{peer}, $one->receipt('first')->{peer},
-   'the other host sends it to the same server');
+   'the other host chooses the same server');
 cmp_ok($two->receipt('second')->{matched}, '>', 5000,
        'since it knows what that one holds');
 
@@ -272,66 +272,66 @@ ok(wait_for(sub {
     my $elsewhere = 0;
     $elsewhere += $_->{elsewhere} for @{$two->status()->{upstreams}{llm}{peers}};
     return $elsewhere == 3;
-}), 'what is in flight at one host counts at the other');
+}), 'a request in flight at one host counts at the other');
 
-is(($two->load())[0], 0, 'and is not shown as its own');
+is(($two->load())[0], 0, 'not as its own');
 
 $release->();
 
 ok(wait_for(sub {
     !grep { $_->{elsewhere} } @{$two->status()->{upstreams}{llm}{peers}};
-}), 'until it is over');
+}), 'until it ends');
 
-# the status says that it works, and promises nothing that is not there
+# the status shows that sharing works, and each metric
 
 is(share($one, 'gaps'), 0, 'no batch was lost');
 is(share($one, 'ignored')->{total}, 0, 'and none was ignored');
-cmp_ok(share($one, 'lessons_applied'), '>', 0, 'lessons were taken');
+cmp_ok(share($one, 'lessons_applied'), '>', 0, 'index updates were applied');
 
 my $metrics = $one->get('/kvroute/metrics')->{body};
 
 is(join(' ', grep { $metrics !~ /^$_[{_]/m } $metrics =~ /^# TYPE (kvroute_share_\w+)/mg),
    '', 'each metric has a series');
 like($metrics, qr/^kvroute_share_host_lessons_total\{zone="z",host="two",id="\w{16}"\} [1-9]/m,
-     'and lessons of each host');
+     'and index updates by host');
 
-# --- a host that was away, and has lost the stream
+# --- a host that was down, and missed the stream
 
 $two->stop();
-ok(wait_for(sub { !share($one, 'others') }), 'a host is gone');
+ok(wait_for(sub { !share($one, 'others') }), 'a host has left');
 
 $one->post("/v1/chat/completions?n=old", prompt(3001));
-ok(wait_for(sub { share($one, 'waiting') == 0 }), 'its lesson is in the stream');
+ok(wait_for(sub { share($one, 'waiting') == 0 }), 'the index update is in the stream');
 $store->command(qw(DEL kvroute:{z}));
 
 $two->run();
-ok(up($two), 'and there again');
+ok(up($two), 'the host is back');
 ok(wait_for(sub { share($two, 'joined') > 20 && !share($two, 'joining') }),
    'it is told what it has not heard');
 $two->post("/v1/chat/completions?n=new", prompt(3001));
-cmp_ok($two->receipt('new')->{matched}, '>', 5000, 'and knows it');
-is($two->receipt('new')->{peer}, $one->receipt('old')->{peer}, 'where it is');
+cmp_ok($two->receipt('new')->{matched}, '>', 5000, 'it finds the prompt');
+is($two->receipt('new')->{peer}, $one->receipt('old')->{peer}, 'at the right server');
 
-# --- what has become of the other stores
+# --- the other stores
 
 for my $i (0 .. $#faults) {
     ok(wait_for(sub { serve(map { "/$_" } @zones);
                       !grep { share($_, 'up', $zones[$i]) } @hosts }),
-       "$faults[$i][0]: the status says that it does not work");
+       "$faults[$i][0]: the status: not up");
 }
 
-ok(share($one, 'up') && share($two, 'up'), 'the other zone had nothing of it');
+ok(share($one, 'up') && share($two, 'up'), 'the zone with a working store is up');
 
 for my $i (0 .. $#faults) {
     ok(wait_for(sub { alone($one, $zones[$i]) eq 'amber' }),
-       "$faults[$i][0]: health is amber, and says why");
+       "$faults[$i][0]: health is amber, with the cause");
 }
 
 ok(wait_for(sub { grep { $_->{code} eq 'not_sharing' && $_->{reason} eq 'refused' }
                   @{$one->status()->{upstreams}{$zones[0]}{health}{why}} }),
    'of a killed store, that it refuses connections');
 
-is(alone($one, 'llm'), '', 'of those zones alone');
+is(alone($one, 'llm'), '', 'only for these zones');
 
 $faults[$_][2]->($stores[$_], $zones[$_]) for 0 .. $#faults;
 
@@ -339,13 +339,13 @@ for my $i (0 .. $#faults) {
     my ($what, $zone) = ($faults[$i][0], $zones[$i]);
 
     ok(wait_for(sub { !grep { !share($_, 'up', $zone) } @hosts }),
-       "$what: it works again");
+       "$what: works again");
 
-    is(alone($one, $zone), '', 'and health does not speak of it');
+    is(alone($one, $zone), '', 'and the cause is gone');
 
-    # what was told while nobody heard is told now
+    # updates that were held back are published now
 
-    ok(known($one, $two, $zone) && known($two, $one, $zone), "$what: both ways");
+    ok(known($one, $two, $zone) && known($two, $one, $zone), "$what: in both directions");
 }
 
 is($failed, 0, 'no request has failed');
@@ -353,11 +353,11 @@ is($failed, 0, 'no request has failed');
 my @warnings = $one->log() =~ /^.*\[warn\].*kvroute_share.*$/mg;
 
 for my $zone (@zones) {
-    is(scalar(grep { /of zone "$zone" is not/ } @warnings), 1, "$zone: warned of, once")
+    is(scalar(grep { /of zone "$zone" is not/ } @warnings), 1, "$zone: one warning")
         or diag(@warnings);
 }
 
-# --- the owner
+# --- the owner of a zone's connections
 
 sub owners { return (sort { $a <=> $b } $one->workers())[0] }
 
@@ -372,7 +372,7 @@ for my $i (1 .. 10) {
 }
 
 ok(up($one), 'a killed worker is replaced');
-ok(known($one, $two) && known($two, $one), 'and goes on');
+ok(known($one, $two) && known($two, $one), 'sharing continues');
 is(share($two, 'gaps') - $gaps, 0, 'no batch was lost');
 
 for my $i (1 .. 5) {
@@ -381,11 +381,11 @@ for my $i (1 .. 5) {
 }
 
 ok(up($one), 'after reloads');
-ok(known($one, $two) && known($two, $one), 'it goes on');
+ok(known($one, $two) && known($two, $one), 'sharing continues');
 is(share($two, 'gaps') - $gaps, 0, 'no batch was lost');
 is($failed, 0, 'no request has failed');
 
-# one that is stopped for long has lost its place when it comes back
+# an owner that was stopped for long has lost its role when it continues
 
 my ($old) = owners();
 
@@ -393,16 +393,16 @@ kill 'STOP', $old;
 kill 'HUP', $one->{master};
 
 ok(wait_for(sub { grep { $_ != $old } $one->workers() }), 'a new worker');
-ok(known($one, $two) && known($two, $one), 'has the place of one that is stopped');
+ok(known($one, $two) && known($two, $one), 'a new worker replaces a stopped owner');
 
 kill 'CONT', $old;
 
-ok(wait_for(sub { !grep { $_ == $old } $one->workers() }), 'which goes');
-ok(up($one), 'and leaves it to the new one');
-ok(known($one, $two) && known($two, $one), 'which goes on');
+ok(wait_for(sub { !grep { $_ == $old } $one->workers() }), 'the stopped one exits');
+ok(up($one), 'the new one stays the owner');
+ok(known($one, $two) && known($two, $one), 'sharing continues');
 is(share($two, 'gaps') - $gaps, 0, 'no batch was lost');
 
-# --- hosts that disagree
+# --- hosts that do not match
 
 $two->stop();
 configure($two, share => 'name=two', key => $other_key)->run();
@@ -410,20 +410,20 @@ configure($two, share => 'name=two', key => $other_key)->run();
 ok(wait_for(sub { (share($one, 'ignored')->{key} || 0) > 0 }),
    'a host with another key is ignored');
 ok(wait_for(sub { $one->log() =~ /ignoring host "two"/ }),
-   'which is warned of');
+   'a warning');
 ok(wait_for(sub { !grep { $_->{alive} } @{share($one, 'hosts')} }),
-   'and it is no host');
+   'it is not in the list of hosts');
 
-# what is no batch at all
+# entries that are not batches
 
 $store->command('XADD', 'kvroute:{z}', '*', 'b', $_)
     for 'x', "\0" x 100, join('', map { chr int rand 256 } 1 .. 1000);
 $store->command('XADD', 'kvroute:{z}', '*', 'a', 1, 'b', 2);
 
-ok(wait_for(sub { share($one, 'ignored')->{no_batch} >= 3 }), 'nor is that');
-ok(up($one), 'it works all the same');
+ok(wait_for(sub { share($one, 'ignored')->{no_batch} >= 3 }), 'other entries are ignored');
+ok(up($one), 'sharing works anyway');
 
-# a new worker does not warn of what was ignored before it
+# a new worker does not warn again
 
 $two->stop();
 
@@ -436,15 +436,15 @@ $one->reload();
 ok(wait_for(sub { said('zone "z" works with') > $works }), 'a new worker shares');
 is(said('ignoring host'), $ignored, 'and does not warn of old batches');
 
-# more than a host takes in an answer, for one that reads all of it
+# more than a host accepts in one answer, for a host that reads all
 
 $store->command('XADD', 'kvroute:{z}', '*', 'b', 'x' x 90000) for 1 .. 130;
 configure($two, share => 'name=two')->run();
 
-ok(wait_for(sub { share($two, 'ignored')->{no_batch} >= 130 }), 'a long answer is had in parts');
-ok(up($two), 'and it works');
+ok(wait_for(sub { share($two, 'ignored')->{no_batch} >= 130 }), 'a long answer is read in parts');
+ok(up($two), 'sharing works');
 
-# --- a store with a user of its own, over TLS, which lets it do only this
+# --- a store with its own user, over TLS, with the least permissions
 
 SKIP: {
     skip 'needs openssl, and a store and an nginx with TLS', 8
@@ -491,18 +491,18 @@ SKIP: {
 
     ok($good, 'TLS and a password') or diag($out);
     $two->run();
-    ok(up($two), 'it works');
+    ok(up($two), 'sharing works');
     $conf->($one, 'localhost', "$one->{dir}/password");
     $one->reload();
-    ok(up($one, $two), 'for both, after a reload to another store');
-    ok(known($one, $two) && known($two, $one), 'both ways');
+    ok(up($one, $two), 'for both hosts, after a reload to another store');
+    ok(known($one, $two) && known($two, $one), 'in both directions');
 
-    # the certificate is not of this host
+    # the certificate is for another host
 
     $conf->($two, '127.0.0.1', "$one->{dir}/password");
     $two->reload();
     ok(wait_for(sub { $two->log() =~ /not working with .*certificate/ }),
-       'another host than the certificate says is told');
+       'a certificate of another host is logged');
 
     # a wrong password
 
@@ -511,18 +511,18 @@ SKIP: {
     $conf->($two, 'localhost', "$two->{dir}/wrong");
     $two->reload();
     ok(wait_for(sub { $two->log() =~ /AUTH failed \(WRONGPASS/ }),
-       'a wrong password is told');
-    ok(wait_for(sub { !share($two, 'up') }), 'and neither is used');
-    unlike($two->log() . $one->log(), qr/secret|"wrong"/, 'and not shown');
+       'a wrong password is logged');
+    ok(wait_for(sub { !share($two, 'up') }), 'and neither works');
+    unlike($two->log() . $one->log(), qr/secret|"wrong"/, 'passwords are not logged');
 }
 
-# --- the host whose password is refused: that is counted, and each warning says it
+# --- the host whose password is rejected: counted, and in each warning
 
-cmp_ok(share($three, 'refused'), '>', 0, 'a refused password is counted');
+cmp_ok(share($three, 'refused'), '>', 0, 'a rejected password is counted');
 is(alone($three, 'llm'), 'amber', 'health is amber');
 
 SKIP: {
-    skip 'a minute is waited for once', 2
+    skip 'waits a minute, in one run only', 2
         if $ENV{KVROUTE_SANITIZED} || $one->{workers} != 1;
 
     my @said;
@@ -530,7 +530,7 @@ SKIP: {
     ok(wait_for(sub {
         @said = $three->log() =~ /^.*\[warn\].* of zone "z" is not.*$/mg;
         return @said > 1;
-    }, 90), 'it is warned of again');
+    }, 90), 'the warning is repeated');
 
     is(scalar(grep { !/AUTH failed \((?:WRONGPASS|ERR)/ } @said), 0,
        'each time with the reason')

@@ -18,7 +18,7 @@ my $key = encode_base64(join('', map { chr int rand 256 } 1 .. 192), '');
 
 $one->backend($_) for qw(B0 B1);
 
-# what hosts tell holds for a minute, however slow they are
+# hosts' reports hold for a minute, so that slow machines pass
 
 for my $h ($one, $two) {
     $h->{vars}{$_} = $one->{vars}{$_} for qw(B0 B1);
@@ -52,7 +52,7 @@ EOF
 
 my $n = 0;
 
-# a request that waits at its server until it is told to go on
+# a request that waits at its server for a signal
 
 sub hold {
     my ($h, $at) = @_;
@@ -81,7 +81,7 @@ sub ask {
     return $h->post("$at/v1/chat/completions", chat("p$n"))->{status};
 }
 
-# so many are at a host's server, and so many from the other
+# requests at a host's server, and the other host's
 
 sub counted {
     my ($h, $at, $own, $elsewhere) = @_;
@@ -101,17 +101,17 @@ for my $at (qw(/once /twice)) {
     push @held, hold($two, $at);
 
     ok(counted($two, $at, 1, 2), "$at: a third one from here");
-    ok(counted($one, $at, 2, 1), "$at: of which the other knows");
+    ok(counted($one, $at, 2, 1), "$at: the other host knows it");
 
     is(ask($_, $at), 502, "$at: full") for $one, $two;
-    is(ask($two, '/early'), 502, "$at: and decided early") if $at eq '/twice';
+    is(ask($two, '/early'), 502, "$at: an early decision, too") if $at eq '/twice';
 
     is(go(shift @held), 200, "$at: served");
     ok(counted($two, $at, 1, 1), "$at: a place is free");
-    is(ask($two, $at), 200, "$at: and taken");
+    is(ask($two, $at), 200, "$at: and used");
 
     is(go($_), 200, "$at: served") for @held;
-    ok(counted($_, $at, 0, 0), "$at: nothing is held") for $one, $two;
+    ok(counted($_, $at, 0, 0), "$at: no request is left") for $one, $two;
 }
 
 $two->quit();

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
 # A store with foreign writers, and ports that are not a store: whatever they
-# send, a host keeps sharing or says why not, keeps its rate of requests, and
+# send, a host keeps sharing or logs the reason, keeps its rate of requests, and
 # leaks nothing.
 
 use lib 't/lib';
@@ -19,7 +19,7 @@ my $t = Kvroute->new();
 my $store = Kvroute::Store->new($t)
     or plan(skip_all => 'no Redis and no Valkey');
 
-# --- what is no store: one for each of these zones
+# --- servers that are not a store: one for each of these zones
 
 my $interval = 5;                        # ms
 
@@ -30,7 +30,7 @@ my $NONE = "*-1\r\n";
 sub bulk { return '$' . length($_[0]) . "\r\n$_[0]\r\n" }
 sub list { return '*' . @_ . "\r\n" . join '', @_ }
 
-# entries as XREAD has them; id => batch
+# entries in XREAD's format; id => batch
 
 sub entries {
     my @all;
@@ -56,7 +56,7 @@ my %fake = (
                          : $_[0] eq 'XREAD' ? undef : bulk('x') },
     dies => \&dies);
 
-# each command that comes is a line in a file
+# records each command as a line in a file
 
 sub fake {
     my ($name) = @_;
@@ -122,7 +122,7 @@ sub forget {
     close $c;
 }
 
-# takes one from what has come
+# takes one command from the input
 
 sub command {
     my ($in) = @_;
@@ -144,8 +144,8 @@ sub command {
     return @words;
 }
 
-# It dies when a long answer of it is applied, some of it in each turn of the
-# event loop, and is back before that is over: strace makes each turn a long one.
+# It dies when a long answer is applied, a part in each turn of the event loop,
+# and returns before that has ended: strace makes each turn long.
 
 my $answers = 0;
 my $tracer;
@@ -195,7 +195,7 @@ sub slow {
     return $pid;
 }
 
-# whether there is something that the other end has not read
+# whether the other end has unread data
 
 sub unread {
     my ($port) = @_;
@@ -246,7 +246,7 @@ EOC
 
 sub share { return $t->status()->{zones}{$_[0]}{share} }
 
-# what is told comes back, from now on
+# the host's batches come back, from now on
 
 sub echoes {
     my ($n) = $t->get('/kvroute/metrics')->{body}
@@ -287,21 +287,21 @@ my ($pid) = @{ wait_for(sub { my @w = $t->workers(); return @w && \@w }) };
 
 # --- answers
 
-# it is asked at most once in an interval, by the clock of who began before it
+# at most one request in each interval, by the clock of an earlier start
 
 ok(wait_for(sub { commands('empty', 'XREAD') >= 40 }), 'empty answers');
 my $asked = commands('empty', 'XREAD');
 cmp_ok($asked, '<=', 1000 * (time() - $began) / $interval + 2,
-       'are no reason to ask at once');
+       'do not cause a request at once');
 
 ok(said('twice', 'unexpected answer'), 'two answers to a command');
-ok(said('thanks', 'not a stream'), 'an answer that is no id');
-ok(said('ids', 'not a stream'), 'an id that is none');
+ok(said('thanks', 'not a stream'), 'an answer that is not an id');
+ok(said('ids', 'not a stream'), 'an invalid id');
 ok(said('text', 'not a stream'), 'no list of entries');
 
-is(share('thanks')->{batches_sent}, 0, 'which the store has, nobody knows');
+is(share('thanks')->{batches_sent}, 0, 'unconfirmed batches do not count');
 
-# --- what others write to the stream
+# --- entries by other writers
 
 ok(works(), 'a stream');
 
@@ -312,26 +312,26 @@ is(add('9223372036854775900-1', 'b', 'x'), '9223372036854775900-1',
 ok(works(), 'is read');
 is(add('9223372036854775900-18446744073709551000', 'b', 'x'),
    '9223372036854775900-18446744073709551000', 'and so is its second part');
-ok(works(), 'as well');
+ok(works(), 'is read');
 
-is($store->command('DEL', 'kvroute:{z}'), '1', 'the stream begins anew');
-ok(works(), 'which is seen, though no connection is lost');
+is($store->command('DEL', 'kvroute:{z}'), '1', 'the stream is deleted');
+ok(works(), 'this is noticed, although no connection is lost');
 
 add('18446744073709551615-18446744073709551615', 'b', 'x');
-ok(wait_for(sub { share('z')->{refused} }), 'there are no more ids');
+ok(wait_for(sub { share('z')->{refused} }), 'the stream has no more ids');
 $store->command('DEL', 'kvroute:{z}');
-ok(works(), 'and it goes on when they are deleted');
+ok(works(), 'sharing continues when it is deleted');
 
 ok(add('*', 'b', 'x' x 5_000_000) =~ /-/, 'an entry of 5 MB');
-ok(works(), 'is passed');
+ok(works(), 'is skipped');
 
-# --- a store that dies, seen by a sanitizer if at all
+# --- a store that dies; a mistake would only show with a sanitizer
 
 Kvroute::write_file("$t->{dir}/go.new", $pid);
 rename "$t->{dir}/go.new", "$t->{dir}/go";
 
-ok(wait_for(sub { -e "$t->{dir}/over" }), 'a store that dies is asked again');
-ok(wait_for(sub { share('dies')->{bytes_received} % 2 }), 'and heard');
+ok(wait_for(sub { -e "$t->{dir}/over" }), 'a store that died is tried again');
+ok(wait_for(sub { share('dies')->{bytes_received} % 2 }), 'and read');
 is(($t->workers())[0], $pid, 'the worker is the same');
 
 is($t->post('/v1/chat/completions', chat(text(1000, 2)))->{status}, 200,

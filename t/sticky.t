@@ -324,6 +324,6 @@ for my $case ([ 'max_conns', 'x' ], [ 'max_pending', text(9000, 1) ]) {
     ok($gone, 'timeout: forgotten');
 }
 
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 $t->done();

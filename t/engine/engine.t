@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 
-# What other tests rely on without noticing where the emulated engine is wrong:
-# what it caches and counts, how its faults end, how long it takes.  That its
-# replies, streams, metrics and events look like those of real engines is seen
-# in t/*.t by those who read them: the router, the SDKs of t/clients.t.
+# Parts of the emulated engine in which a mistake would not show in other tests:
+# cached and counted tokens, the end of each fault, times.  Replies, streams,
+# metrics and events are tested in t/*.t by their readers: the router, and the
+# SDKs of t/clients.t.
 #
 #     KVROUTE_ENGINE=build/t/engine prove t/engine/engine.t
 
@@ -43,7 +43,7 @@ sub said { chat(text(1000, $_[0]), model => 'emulated', max_tokens => 8, @_[1 ..
 
 engines(2, '--enable-prompt-tokens-details', '--request-log', 50);
 
-# what is cached, and where
+# cached prompts, and where
 
 my $r = ask($chats, said(1));
 my ($prompt, $reply) = ($r->{json}{usage}{prompt_tokens}, $r->{json}{choices}[0]{message}{content});
@@ -58,9 +58,10 @@ is(cached(ask($chats, said(1), port => $f)), 0, 'each replica has its own cache'
 is(cached(ask($chats, said(1, cache_salt => 'x'))), 0, 'and each salt');
 
 my $parts = chat([ { role => 'user', content => [ { type => 'text', text => text(1000, 1) } ] } ], model => 'emulated');
-is(ask($chats, $parts)->{json}{usage}{prompt_tokens}, $prompt, 'parts are the same prompt');
+is(ask($chats, $parts)->{json}{usage}{prompt_tokens}, $prompt, 'parts give the same prompt');
 
-# replies are cached as they come back: in a chat, in calls, in Responses
+# replies are cached as the next prompt contains them: in a chat, in calls, in
+# Responses
 
 sub goes_on {
     my ($what, $r, $total) = @_;
@@ -96,7 +97,7 @@ my $next = { %input, input => 'go on', previous_response_id => $id };
 goes_on('Responses', ask('/v1/responses', $next), $total);
 is(ask('/v1/responses', $next, port => $f)->{status}, 404, 'another replica does not know it');
 
-# computed anew: nothing of the prompt is looked up, but it is kept
+# computed again: the prompt is not looked up, but cached afterwards
 
 my %likely = (prompt => 'likely? ' x 60, max_tokens => 1);
 my @hits = map { cached(ask('/v1/completions', { %likely, @$_ })) }
@@ -110,7 +111,7 @@ my $image = { type => 'image_url', image_url => { url => 'data:image/png;base64,
 $r = ask($chats, chat([ { role => 'user', content => [ $image ] } ], model => 'emulated'));
 cmp_ok($r->{json}{usage}{prompt_tokens}, '<', 1000, 'an image: as many tokens as any');
 
-# what it refuses
+# rejected requests
 
 is(ask($chats, said(1, model => 'x'))->{status}, 404, 'an unknown model');
 is(ask($chats, '{"messages"')->{status}, 400, 'broken JSON');
@@ -119,7 +120,7 @@ is(ask('/control', { no_such_thing => 1 })->{status}, 400, 'an unknown member');
 is(ask('/control', { fault => 'x' })->{status}, 400, 'an unknown fault');
 
 
-# faults: how each ends, and what came before
+# faults: the end of each, and the tokens before it
 
 sub tokens_of { my $n = () = $_[0] =~ /"content":"[^"]/g; $n }
 
@@ -138,7 +139,7 @@ for ([ 'status=429', 429, 1, 0 ], [ 'reset-before-headers', 0, undef, 0 ],
     is($r->{status}, $status, $fault);
     is($r->{complete}, $complete, "$fault: its end");
     is(tokens_of($r->{body}), $tokens, "$fault: tokens");
-    like($r->{body}, qr/$re/s, "$fault: what it says") if $re;
+    like($r->{body}, qr/$re/s, "$fault: the error") if $re;
 }
 
 $t->control($e, { fault => 'status=500', fault_count => 2, retry_after => 2 });
@@ -146,7 +147,8 @@ is(join(' ', map { ask($chats, said(3))->{headers}{'retry-after'} // 'none' } 1 
    'fault_count, retry_after');
 $t->control($e, { fault => undef, fault_count => -1, retry_after => -1 });
 
-# one that is left is aborted: in a stall, without an answer, before it is read
+# a request is aborted when its client leaves: in a stall, without an answer,
+# before it is read
 
 for my $h ({ 'X-Engine-Fault' => 'stall=3' }, { 'X-Engine-Fault' => 'hang' },
            { 'X-Engine-Delay-Ms' => 3600000 })
@@ -158,7 +160,7 @@ for my $h ({ 'X-Engine-Fault' => 'stall=3' }, { 'X-Engine-Fault' => 'hang' },
     ok(wait_for(sub { $t->control($e)->{open_requests} == 1 }), "@{[ %$h ]}: open");
     $t->read_until($s, qr/(?:"content":"[^"].*){3}/s) if $stalls;
     close $s;
-    ok(wait_for(sub { $t->control($e)->{open_requests} == 0 }), 'given up');
+    ok(wait_for(sub { $t->control($e)->{open_requests} == 0 }), 'aborted');
     is($t->control($e)->{aborted}, $aborted + 1, 'and counted') if $stalls;
 }
 
@@ -167,7 +169,7 @@ for my $h ({ 'X-Engine-Fault' => 'stall=3' }, { 'X-Engine-Fault' => 'hang' },
 my $large = chat('y' x 400_000, model => 'emulated');
 my $read = $t->control($e)->{body_bytes};
 is(ask($chats, $large, chunked => 37_000)->{status}, 200, 'a chunked body');
-is($t->control($e)->{body_bytes} - $read, length $large, 'all of it is read');
+is($t->control($e)->{body_bytes} - $read, length $large, 'the whole body is read');
 unlike(ask($chats, said(1, stream => $true), version => '1.0')->{head}, qr/chunked/i, 'HTTP/1.0');
 
 $t->control($e, { keepalive_max => 2 });
@@ -179,7 +181,7 @@ $s = $t->connect($e);
 $t->post($chats, said(1), socket => $s);
 is(sysread($s, my $byte, 1), 0, 'an idle connection is closed');
 
-# a restart, a reset, a replica that is down or loading
+# a restart, a reset, and a replica that is down or loading
 
 ok(cached(ask($chats, said(1))), 'warm');
 $t->control($e, { restart => $true });
@@ -187,7 +189,7 @@ is(cached(ask($chats, said(1))), 0, 'cold after a restart');
 ask('/reset_prefix_cache', '');
 is(cached(ask($chats, said(1))), 0, 'and after a reset');
 is($t->control($e, { health_status => 503 })->{failed}, 0, 'counters are new');
-is($t->get('/health', port => $e)->{status} . ask($chats, said(1))->{status}, '503200', 'health alone fails');
+is($t->get('/health', port => $e)->{status} . ask($chats, said(1))->{status}, '503200', 'only the health check fails');
 ask('/control?replica=1', { down => $true });
 is($t->get('/health', port => $f)->{status}, 0, 'down');
 ask('/control?replica=1', { down_s => 0.05 });
@@ -196,7 +198,7 @@ $t->control($e, { loading_s => 3600 });
 is(ask($chats, said(1))->{status}, 503, 'loading');
 
 
-# time: a batch of two, and blocks that are free again
+# time: a batch of two, and freed blocks
 
 ($e) = $t->engines(1, '--speed', 50, '--max-num-seqs', 2, '--output-tokens', 4000,
                    '--kv-cache-size', 600);
@@ -209,7 +211,7 @@ ok($t->read_until($s[2], qr/"content":"\w/), 'now the third one runs');
 close $_ for @s[1, 2];
 ok(wait_for(sub { $t->control($e)->{kv_blocks_held} == 0 }), 'all blocks are free');
 
-# what a decode server is given comes over its link, as fast as that is
+# a transfer to a decode server takes the time of its link
 
 sub handed {
     my ($prompt) = @_;
@@ -224,16 +226,16 @@ my $words = 'word ' x 800;          # 1000 tokens
 engines(2, '--kv-bandwidth', 1e6, '--kv-bytes-per-token', 300);
 my $began = time;
 is(ask('/v1/completions', handed("a $words"), port => $f)->{status}, 200, 'a transfer');
-cmp_ok(time - $began, '>=', 0.29, 'takes bytes by bytes a second');
+cmp_ok(time - $began, '>=', 0.29, 'takes its bytes / bandwidth');
 my $moved = $t->control($f)->{transferred};
-ok($moved >= 1000 && $moved < 1010 && !$t->control($f)->{corrupt}, 'all of the prompt, and no more');
+ok($moved >= 1000 && $moved < 1010 && !$t->control($f)->{corrupt}, 'exactly the prompt');
 ask('/v1/completions', handed("a $words" . 'more ' x 80), port => $f);
-cmp_ok($t->control($f)->{transferred} - $moved, '<', 150, 'then what it has not cached');
+cmp_ok($t->control($f)->{transferred} - $moved, '<', 150, 'then only uncached tokens');
 
 engines(2, '--kv-bandwidth', 1);
 $s = $t->start('POST /v1/completions', encode_json(handed("b $words")), port => $f);
 ok(wait_for(sub { $t->control($f)->{transferred} }), 'a transfer that takes years');
-is(ask('/v1/completions', { prompt => "c $words" }, port => $f)->{status}, 200, 'delays nobody who computes');
+is(ask('/v1/completions', { prompt => "c $words" }, port => $f)->{status}, 200, 'does not delay other requests');
 
 for ('--time-to-first-token 1h', '--no-such-flag', '--engine x') {
     is(system("$t->{engine} $_ >/dev/null 2>&1") >> 8, 1, "refused: $_");

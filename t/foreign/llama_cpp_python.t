@@ -1,10 +1,10 @@
 #!/usr/bin/perl
 
-# llama-cpp-python's server, which kvroute knows nothing of: it has no /health and no
-# metrics, says nothing of cached tokens, has one request at a time, and ends a stream when
-# another request comes, be it for /v1/models.  Turns go where their prompt is, answers pass
-# whole, its usage is read, and with max_conns=1, a queue and another page to check its
-# health by no stream is ended early.
+# llama-cpp-python's server, for which kvroute has no dialect.  It has no /health and no
+# metrics, reports no cached tokens, runs one request at a time, and ends a stream when
+# another request arrives, even for /v1/models.  Turns go to the server with their prompt,
+# answers are complete, usage is read.  With max_conns=1, a queue and another page for
+# health checks no stream is cut.
 
 use strict;
 use warnings;
@@ -34,13 +34,13 @@ sub user { return { role => 'user', content => words($_[0], ++$seed) }; }
 
 for my $port (@e) {
     ok(wait_for(sub { $t->peer('vllm', $port)->{health_checks}{last_passed} }),
-       'it is healthy by /docs');
+       'healthy by /docs');
     is($t->get('/health', port => $port)->{status}, 404, 'it has no /health');
-    is($t->get('/metrics', port => $port)->{status}, 404, 'nor metrics');
+    is($t->get('/metrics', port => $port)->{status}, 404, 'it has no metrics');
 }
 
 
-# what answers say of tokens
+# tokens in answers
 
 for my $stream (0, 1) {
     my $body = chat_of([ user(1000) ], $stream ? (stream => $yes,
@@ -54,12 +54,13 @@ for my $stream (0, 1) {
 
     is($r->{logged}{prompt}, $r->{said}{prompt}, "$name: tokens of the prompt");
     is($r->{logged}{reply}, $r->{said}{reply}, "$name: tokens of the reply");
-    is($r->{logged}{cached}, undef, "$name: cached tokens are not told");
-    is(defined $r->{logged}{prompt} ? 1 : 0, 1 - $stream, "$name: whether it has usage");
+    is($r->{logged}{cached}, undef, "$name: cached tokens are not reported");
+    is(defined $r->{logged}{prompt} ? 1 : 0, 1 - $stream, "$name: has usage, or not");
 }
 
 
-# conversations: each turn goes where the one before went, and is what the engine itself says
+# conversations: each turn goes to the server of the turn before; its reply equals the
+# engine's without nginx
 
 for my $n (1 .. 4) {
     my @messages = user(1500);
@@ -70,7 +71,7 @@ for my $n (1 .. 4) {
 
         is($r->{status}, 200, "conversation $n, turn $turn: served");
         is($r->{receipt}{peer}, $peer // $r->{receipt}{peer},
-           "conversation $n, turn $turn: where its prompt is");
+           "conversation $n, turn $turn: at the server with its prompt");
         cmp_ok($r->{receipt}{matched}, '>', 1000, "conversation $n, turn $turn: expected there")
             if $turn > 1;
 
@@ -89,7 +90,7 @@ for my $n (1 .. 4) {
 
 my %peers;
 $peers{$t->peer('vllm', $_)->{requests} > 0}++ for @e;
-is($peers{1}, @e, 'all have worked');
+is($peers{1}, @e, 'all servers had work');
 
 
 # another request ends a stream early
@@ -112,20 +113,20 @@ my $s = stream_of(port => $e[0]);
 
 $t->read_until($s, qr/"content":/);
 $t->get('/v1/models', port => $e[0]);
-cmp_ok(tokens_of($s), '<', 1500, 'a stream beside /v1/models: not whole');
+cmp_ok(tokens_of($s), '<', 1500, 'a stream and /v1/models: cut');
 
 
-# with max_conns=1 the others wait in the queue
+# with max_conns=1 other requests wait in the queue
 
 is_deeply([ map { tokens_of($_) } map { stream_of() } 1 .. 2 * @e ],
-          [ (1500) x (2 * @e) ], 'two streams for each server: all are whole');
+          [ (1500) x (2 * @e) ], 'two streams for each server: all complete');
 
 
-# what it cannot read: 500, which passes
+# invalid JSON: the server's 500 is passed on
 
 my $r = $t->request('POST /v1/chat/completions', '{"model"');
 is($r->{status}, $t->request('POST /v1/chat/completions', '{"model"',
-                             port => $e[0])->{status}, 'no JSON: its status passes');
+                             port => $e[0])->{status}, 'no JSON: its status is passed on');
 note("no JSON: $r->{status}");
 
 $t->done();

@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 
-# connector=header in front of llm-d's sidecar: it makes both legs, with the prefill
-# server that we name.  Its engines are those of SIMULATOR (llm-d-inference-sim), or
-# emulated ones, which know whose each descriptor is.  Run by make test-llmd, which
-# builds the sidecar.
+# connector=header before llm-d's sidecar: it makes both legs, with the prefill
+# server in our header.  Its engines are those of SIMULATOR (llm-d-inference-sim),
+# or emulated ones, which check whose each descriptor is.  make test-llmd builds the
+# sidecar and runs this.
 
 use strict;
 use warnings;
@@ -92,7 +92,7 @@ sub begin {
     $logged = () = $t->access_log() =~ /\n/g;
 }
 
-# what was logged, and that those have answered whom it names
+# the log line, and that the named servers have answered
 
 sub ends {
     my ($line) = @_;
@@ -113,7 +113,7 @@ sub ends {
     }
 }
 
-# descriptors that the emulated decode server has used, and what is wrong with any
+# descriptors that the emulated decode server has used, and the wrong ones
 
 sub pulls {
     return '' if $ENV{SIMULATOR};
@@ -148,7 +148,7 @@ for my $path (qw(/v1/chat/completions /v1/completions)) {
 begin();
 is($t->post('/v1/completions', '{"model":"m","prompt":"hi","max_tokens":2}',
             headers => { 'X-Prefiller-Host-Port' => "127.0.0.1:$port{P0}" })
-   ->{status}, 200, 'a short one, and a client that names a server');
+   ->{status}, 200, 'a short prompt, and a client that names a server');
 ends('200 short \[-\]');
 
 $t->done();

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# What SGLang tells beside its replies: capacity, load and counters, in /metrics and, for
-# those that have none, in /v1/loads; load of others; clients that leave; a cache that was
-# emptied by hand (/flush_cache).
+# SGLang's reports besides its replies: capacity, load and counters, in /metrics and, if
+# these are disabled, in /v1/loads; other routers' load; clients that leave; a cache
+# emptied by /flush_cache.
 
 use strict;
 use warnings;
@@ -39,7 +39,7 @@ $t->front('kvroute_probe interval=100ms timeout=5s url=/v1/loads;');
 for my $port (@e) {
     ok(wait_for(sub { engine($port, 'capacity_tokens') }), '/v1/loads: an answer');
     is(engine($port, 'capacity_tokens'), $tokens, '/v1/loads: capacity, to the token');
-    is(engine($port, 'name'), 'sglang', '/v1/loads: which engine it is');
+    is(engine($port, 'name'), 'sglang', '/v1/loads: the engine');
 }
 
 $t->stop();
@@ -48,11 +48,11 @@ $t->front('kvroute_probe interval=100ms timeout=5s;');
 for my $port (@e) {
     ok(wait_for(sub { engine($port, 'capacity_tokens') }), '/metrics: an answer');
     is(engine($port, 'capacity_tokens'), $tokens, '/metrics: capacity, to the token');
-    is(engine($port, 'name'), 'sglang', '/metrics: which engine it is');
+    is(engine($port, 'name'), 'sglang', '/metrics: the engine');
 }
 
 
-# counters of the cache: what SGLang has counted
+# counters of the cache, as SGLang has counted
 
 $t->ask('/v1/chat/completions', request_of(4000)) for 1 .. 2;
 my $again = request_of(4000);
@@ -71,7 +71,7 @@ for my $port (@e) {
 }
 
 
-# load of others
+# other routers' load
 
 my $busy = $e[0];
 
@@ -80,7 +80,7 @@ $t->others($busy, 0.1, map { $t->start('POST /v1/chat/completions', JSON::PP->ne
                                  port => $busy) } 1 .. 16);
 
 ok(wait_for(sub { engine($busy, 'running') == 0 && engine($busy, 'waiting') == 0 }, 120),
-   'the others have left, and SGLang has stopped');
+   'the others have left, and SGLang has aborted');
 
 
 # a client that leaves
@@ -90,12 +90,12 @@ my $s = $t->start('POST /v1/chat/completions', JSON::PP->new->encode(
 
 like($t->read_until($s, qr/"delta":\{[^}]*"content":"[^"]/), qr/ 200 /, 'a stream: begins');
 close $s;
-ok($t->idle(), 'a stream: the client has left, and is not counted');
+ok($t->idle(), 'a stream: the client has left, and no request is counted');
 ok(wait_for(sub { !grep { $t->metric($_, 'num_running_reqs') } @e }, 120),
-   'a stream: SGLang has stopped');
+   'a stream: SGLang has aborted');
 
 
-# a cache that is emptied by hand is made good prompt by prompt
+# after a flush by an API the index is corrected prompt by prompt
 
 my @prompts = map { request_of(4000) } 1 .. 6;
 
@@ -119,6 +119,6 @@ is("$missed $found", '6 6', 'an emptied cache: missed once, then found');
 my $cache = $t->cache();
 
 is($cache->{flushes_usage} + $cache->{flushes_probe}, 0,
-   'an emptied cache: no server was taken to have restarted');
+   'an emptied cache: no restart was assumed');
 
 $t->done();

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# What SGLang says of tokens in its replies: chats, completions, messages and its own
-# /generate, streamed or not; and that turns go where their prompt is.
+# Tokens in SGLang's replies: chats, completions, messages and its own /generate,
+# streamed or not; and turns go to the server with their prompt.
 
 use strict;
 use warnings;
@@ -58,15 +58,15 @@ for my $kind (@kinds) {
         { map { $_ => $warm->{$_} } qw(said logged predicted) }));
 
     cmp_ok($warm->{logged}{prompt} // 0, '>', 500, "$name: tokens of the prompt");
-    is($warm->{logged}{prompt}, $warm->{said}{prompt}, "$name: as it says");
+    is($warm->{logged}{prompt}, $warm->{said}{prompt}, "$name: as reported");
     cmp_ok($warm->{logged}{reply}, '>=', 4, "$name: tokens of the reply");
-    is($warm->{logged}{reply}, $warm->{said}{reply}, "$name: as it says");
+    is($warm->{logged}{reply}, $warm->{said}{reply}, "$name: as reported");
     cmp_ok($cold->{logged}{cached} // 0, '<', 100, "$name: new");
     cmp_ok($warm->{logged}{cached} // 0, '>', 500, "$name: cached tokens");
-    is($warm->{logged}{cached}, $warm->{said}{cached}, "$name: as it says");
-    is($warm->{receipt}{peer}, $cold->{receipt}{peer}, "$name: where its prompt is");
+    is($warm->{logged}{cached}, $warm->{said}{cached}, "$name: as reported");
+    is($warm->{receipt}{peer}, $cold->{receipt}{peer}, "$name: at the server with its prompt");
     cmp_ok(abs($warm->{predicted} / ($warm->{logged}{cached} || 1) - 1), '<', 0.1,
-           "$name: and as expected");
+           "$name: as predicted");
 }
 
 
@@ -79,11 +79,11 @@ Vllm::figure(plain => $f);
 note(JSON::PP->new->canonical->encode($f));
 
 is($f->{errors}, 0, 'conversations: no errors');
-is($f->{flushes}, 0, 'conversations: no server was taken to have restarted');
+is($f->{flushes}, 0, 'conversations: no restart was assumed');
 is($f->{delivered_tokens}, $f->{cached_tokens},
-   'conversations: what clients were told is what kvroute counts');
+   'conversations: kvroute counts what clients get');
 cmp_ok(abs($f->{predicted_over_delivered} - 1), '<', 0.05,
        "conversations: predicted over delivered: $f->{predicted_over_delivered}");
-cmp_ok($f->{cached_of_ideal}, '>', 0.9, 'conversations: found what they had sent');
+cmp_ok($f->{cached_of_ideal}, '>', 0.9, 'conversations: most of what they sent was cached');
 
 $t->done();

@@ -348,7 +348,7 @@ $t->read_until($s, qr/"text":"[^"]/, 300);
 close $s;
 ok(running('D', 0), 'the client leaves in the second leg: it ends');
 is(scalar(sent('RD')), $sent + 1, 'which was the only one');
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 
 # The prefill server dies with what it has computed, before the others have it: they
@@ -429,6 +429,6 @@ $times{$_}++ for @used;
 cmp_ok(scalar @used, '>', 10, 'descriptors that were sent');
 is(scalar(grep { $_ > 1 } values %times), 0, 'each of them once');
 
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 $t->done();

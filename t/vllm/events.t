@@ -121,7 +121,7 @@ sub flushed {
 
 $t->ask('/v1/chat/completions', $_, @here) for @prompts;
 my $r = $t->ask('/v1/chat/completions', $prompts[0], @here);
-cmp_ok($r->{predicted}, '>', 500, 'a prompt that is held');
+cmp_ok($r->{predicted}, '>', 500, 'a cached prompt');
 
 my $before = flushed($e[0]);
 $t->forget($e[0]);

@@ -46,7 +46,7 @@ my $before = $t->cache();
 my %again = ask_all(@prompts);
 my %more = ask_all(map { $_ . words(4000, 500) } @prompts);
 
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 my $cache = $t->cache();
 my $says = $t->status()->{upstreams}{vllm}{resumes};

@@ -164,6 +164,6 @@ $t->end($p, 'KILL');
 $r = ask($uri[0], $body = body_of($uri[0], 6000));
 same($r, $uri[0], $body, 'without a prefill server');
 is($r->{outcome}, 'failed', 'without a prefill server: it is said');
-ok($t->idle(), 'nothing is counted any more');
+ok($t->idle(), 'the counters are back at zero');
 
 $t->done();

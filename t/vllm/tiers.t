@@ -103,7 +103,7 @@ for my $how (qw(round_robin kv_cache events)) {
     for my $round (0 .. ROUNDS - 1) {
         my ($prompt, $cached) = ask_all(shuffle @prompts);
 
-        ok($t->idle(), "$how, round $round: nothing is counted any more");
+        ok($t->idle(), "$how, round $round: the counters are back at zero");
         push @share, Vllm::ratio($cached, $prompt);
         $computed{$how} += $prompt - $cached if $round;
     }
