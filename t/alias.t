@@ -98,7 +98,8 @@ ok(wait_for(sub { events()->{connects} > $connects }), 'connected after a reload
 $connects++;
 $t->kill_worker($_) for $t->active_workers();
 
-ok(wait_for(sub { events()->{connects} > $connects }), 'connected after workers were killed');
+ok(wait_for(sub { events()->{connects} > $connects }),
+   'connected after workers were killed');
 is(events()->{aliases}, $known, 'aliases are still there');
 
 # a request that was not matched is cached: send another one
@@ -124,7 +125,8 @@ $t->post('/reset_prefix_cache', '', port => $e);
 ask($last, len => 8_700, direct => 1);
 ok($p->read_all(), 'all events are read');
 is(events()->{cleared}, 2, 'the cache is empty again');
-cmp_ok(ask($last, len => 8_700, held => 1) // 0, '>', 8_000, 'blocks stored by others are cached');
+cmp_ok(ask($last, len => 8_700, held => 1) // 0, '>', 8_000,
+       'blocks stored by others are cached');
 
 $t->stop();
 $t->done();

@@ -101,7 +101,8 @@ is(events()->{by_session} - $events->{by_session}, 1, 'this one is matched');
 is(failed(wave([ map { 500 + $_ } 1 .. AT_ONCE / 2 ], direct => 1)), 0, 'other prompts');
 ok($p->read_all(), 'events of removed blocks are read')
     or diag(JSON::PP->new->canonical->encode([ events(), $p->published() ]));
-cmp_ok(events()->{taken_away}, '>', AT_ONCE / 4 * (LEN / 256), 'many blocks left the index');
+cmp_ok(events()->{taken_away}, '>', AT_ONCE / 4 * (LEN / 256),
+       'many blocks left the index');
 
 my (%is, @differ);
 

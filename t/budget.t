@@ -170,7 +170,8 @@ is($r->{status}, 429, 'over the limit');
 like($r->{headers}{'retry-after'}, qr/^\d{4,5}$/, 'Retry-After');
 is($r->{headers}{'x-ratelimit-limit-tokens'}, 1500, 'the limit');
 is($r->{headers}{'x-ratelimit-remaining-tokens'}, 0, 'nothing is left');
-like($r->{headers}{'x-ratelimit-reset-tokens'}, qr/^\d{5,6}s$/, 'the time until all is paid');
+like($r->{headers}{'x-ratelimit-reset-tokens'}, qr/^\d{5,6}s$/,
+     'the time until all is paid');
 is(JSON::PP::decode_json($r->{body})->{error}{code}, 'rate_limit_exceeded', 'OpenAI\'s error');
 
 $l = logged($n);
@@ -199,7 +200,8 @@ is(ask("prompt/$chat", 'gamma', 4000, seed => 1000)->{status}, 200, 'charge=prom
 $l = logged($n);
 is($l->{charged}, $l->{prompt}, 'cached tokens count');
 is(ask("prompt/$chat", 'gamma', 4000, seed => 1000)->{status}, 200, 'until over the limit');
-is(ask("prompt/$chat", 'gamma', 4000, seed => 1000)->{status}, 429, 'the third one is over the limit');
+is(ask("prompt/$chat", 'gamma', 4000, seed => 1000)->{status}, 429,
+   'the third one is over the limit');
 
 # --- all: with and without usage
 

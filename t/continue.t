@@ -302,14 +302,17 @@ for my $kind (qw(chat text)) {
     my $plain = $t->post("/usage$paths{$kind}",
                          body($kind, stream => $false, stream_options => 'absent'),
                          headers => { 'X-N' => ++$n });
-    like($plain->{body}, qr/"usage":\{/, "$kind: an answer without a stream has its usage");
+    like($plain->{body}, qr/"usage":\{/,
+         "$kind: an answer without a stream has its usage");
 
-    unbroken(ask('/usage', $kind, {}), $kind, 0, "$kind: a client that asks gets the usage");
+    unbroken(ask('/usage', $kind, {}), $kind, 0,
+             "$kind: a client that asks gets the usage");
 
     is(ask('/only', $kind, { stream_options => 'absent',
                              $kind eq 'chat'
                              ? (messages => [{ role => 'user', content => text(20000, 7) }])
-                             : (prompt => text(20000, 7)) })->{usage}, undef, "$kind: from a file");
+                             : (prompt => text(20000, 7)) })->{usage}, undef,
+                             "$kind: from a file");
     like(spoken($n), qr/^\d{4} \d+$/, "$kind: the log has the usage");
 }
 
@@ -326,7 +329,8 @@ for my $fault ('none', 'truncate=5') {
     is($a->{finish} . $a->{done} . length $a->{text}, 'length180', "a body in a file, $fault");
 }
 
-cut(ask('/unbuffered', 'chat', { pad => 'x' x 500_000 }, 'truncate=5'), 'request', 'an unbuffered body');
+cut(ask('/unbuffered', 'chat', { pad => 'x' x 500_000 }, 'truncate=5'), 'request',
+    'an unbuffered body');
 
 unbroken(ask('/ssi', 'chat', {}, 'truncate=5', 'truncate=5'), 'chat', 2, 'through a filter that drops flushes');
 

@@ -419,7 +419,8 @@ for my $case ([ '/sent/', 'accel_uri', 'X-Accel-Redirect' ],
     my $s = $t->start("POST ${uri}v1/chat/completions", chat(text(2000, ++$n)),
                       headers => { 'X-Pin' => $b0, 'X-B0' => $do, 'X-B1' => "wait $do" });
 
-    ok(wait_for(sub { -e "$t->{dir}/$do.came" }), "$what: a request is at the second server");
+    ok(wait_for(sub { -e "$t->{dir}/$do.came" }),
+       "$what: a request is at the second server");
     is_deeply([($t->load())[0, 2]], [1, 1], "$what: and counted only there");
     $t->step($do);
 
@@ -439,7 +440,8 @@ ok(wait_for(sub {
      // '') eq 'STALE'
 }), 'the cache answers with a stale entry');
 ok(wait_for(sub { -e "$t->{dir}/behind.came" }), 'and updates it');
-ok(wait_for(sub { ($t->load())[0] == 1 && ($t->load())[2] == 1 }), 'only the update is counted');
+ok(wait_for(sub { ($t->load())[0] == 1 && ($t->load())[2] == 1 }),
+   'only the update is counted');
 $t->step('behind');
 ok($t->idle(), 'until it has ended');
 

@@ -185,7 +185,8 @@ $before = events($name);
 $t->control($e{$name}, { kv_mute => $true });
 ok(wait_for(sub { events($name)->{sources} == 0 }), 'a publisher is unreachable');
 like($t->get('/kvroute/metrics')->{body},
-     qr/^kvroute_peer_events_sources\{upstream="$name",.*\} 0$/m, 'the metric for an alert');
+     qr/^kvroute_peer_events_sources\{upstream="$name",.*\} 0$/m,
+     'the metric for an alert');
 ask($name, 400 + $_, 2000) for 1 .. 3;
 $t->control($e{$name}, { kv_mute => JSON::PP::false });
 ok(wait_for(sub { events($name)->{sources} == 1 }), 'it is connected again');
@@ -228,7 +229,8 @@ for (1 .. 4) {
 my ($first) = sort { $a <=> $b } $t->active_workers();
 $t->kill_worker($first);
 my $at = events('flood')->{messages};
-ok(wait_for(sub { events('flood')->{messages} > $at + 10 }), 'events continue after a kill');
+ok(wait_for(sub { events('flood')->{messages} > $at + 10 }),
+   'events continue after a kill');
 
 $t->control($e{flood}, { kv_flood => 0 });
 ok(read_all('flood'), 'all events are read');

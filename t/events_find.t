@@ -190,7 +190,8 @@ for my $rank (0, 1) {
 
     ok(wait_for(sub { (targets())[$rank]{events}{stored} > $before[$rank] }),
        "rank $rank: its blocks are its own");
-    is((targets())[1 - $rank]{events}{stored}, $before[1 - $rank], 'and not the other one\'s');
+    is((targets())[1 - $rank]{events}{stored}, $before[1 - $rank],
+       'and not the other one\'s');
 }
 
 ok(wait_for(sub { of('ranks')->{stored} == $t->control($ranks)->{kv_events}{stored} }),

@@ -122,7 +122,8 @@ sub lines {
 ok(wait_for(sub { published()->{subscribers} == 2 }), 'two readers for three upstreams');
 is(ask('a', $_), 200, 'a request') for 1 .. 3;
 
-ok(wait_for(sub { of($_)->{messages} == published()->{messages} }), "$_: all events are read")
+ok(wait_for(sub { of($_)->{messages} == published()->{messages} }),
+   "$_: all events are read")
     for qw(a b c);
 is(of($_)->{stored}, published()->{stored}, "$_: once") for qw(a b c);
 
@@ -132,7 +133,8 @@ for my $name (sort keys %says) {
     is(ask($name, 1), 200, "$name: requests are served");
 }
 
-ok(wait_for(sub { of('clears')->{messages} == 5001 }), 'a publisher that clears the cache all the time');
+ok(wait_for(sub { of('clears')->{messages} == 5001 }),
+   'a publisher that clears the cache all the time');
 is(of('clears')->{cleared}, 5001, 'once by each message');
 is(of('clears')->{garbled}, 0, 'all messages are valid');
 cmp_ok(scalar(() = $t->log() =~ /cleared its cache/g), '<=', 1, 'is logged once');
@@ -141,7 +143,8 @@ ok(wait_for(sub { lines('long') >= 2 }), 'a frame of 1 GB: disconnected and trie
 is(of('long')->{messages}, 0, 'and not read');
 ok(wait_for(sub { of('frames')->{messages} + of('frames')->{garbled} >= 1 }),
    'a message of very many frames is read');
-ok(wait_for(sub { lines('closes') >= 5 }), 'a publisher that closes at once is tried again');
+ok(wait_for(sub { lines('closes') >= 5 }),
+   'a publisher that closes at once is tried again');
 like($t->log(), qr/(?:no KV events|KV events stopped): server \S+, rank 0: frame of more than 64 MB/,
      'and the reason is logged');
 
@@ -156,7 +159,8 @@ my $messages = of('a')->{messages};
 
 $t->kill_worker($second);
 ask('a', 10);
-ok(wait_for(sub { of('a')->{messages} > $messages }), 'a killed worker that was not the reader');
+ok(wait_for(sub { of('a')->{messages} > $messages }),
+   'a killed worker that was not the reader');
 is(of('a')->{connects}, 1, 'no new connection');
 
 # a reload during a replay
@@ -164,7 +168,8 @@ is(of('a')->{connects}, 1, 'no new connection');
 $t->control($engine, { kv_replay_silent => 1, kv_lose => 2 });
 my $replays = published()->{replays};
 ask('a', 20 + $_) for 1 .. 3;
-ok(wait_for(sub { published()->{replays} >= $replays + 2 }), 'a replay that does not arrive');
+ok(wait_for(sub { published()->{replays} >= $replays + 2 }),
+   'a replay that does not arrive');
 $t->reload();
 $t->control($engine, { kv_replay_silent => 0 });
 is(ask('a', 30), 200, 'with the next message the replay is requested again');

@@ -220,7 +220,8 @@ is("$a->{status} $a->{done} $a->{text} $a->{late} $a->{continued}", "200 1 $whol
    'the answer is continued');
 
 $a = ask('', {}, 'hang', 'truncate=5');
-is("$a->{status} $a->{complete} $a->{late}", '200 0 second', 'without kvroute_continue the answer is cut');
+is("$a->{status} $a->{complete} $a->{late}", '200 0 second',
+   'without kvroute_continue the answer is cut');
 
 # --- a client of HTTP/2, and one that takes gzip
 

@@ -187,7 +187,8 @@ is(late($b1_knows), 'B1', 'its cached prompts are known from then on') for 1 .. 
 
 is(ask('many', $prompt)->{status}, 200, 'the prompt from before the reload');
 
-ok(wait_for(sub { 2 == (() = $t->access_log() =~ /$again/g) }), 'goes to the same server');
+ok(wait_for(sub { 2 == (() = $t->access_log() =~ /$again/g) }),
+   'goes to the same server');
 
 
 # --- ranks without a slot
@@ -196,7 +197,8 @@ conf(510, 4);
 $t->reload();
 
 is_deeply([sort grep { /^127/ } map { $_->{name} } grep { defined $_->{id} } rows('late')],
-          [sort "$b0#0", "$b1#0"], 'both servers keep their slots, their ranks have none');
+          [sort "$b0#0", "$b1#0"],
+          'both servers keep their slots, their ranks have none');
 is(scalar(rows('late')), 8, 'each has a row');
 ok(warned('6 servers or ranks', 'late'), 'a warning');
 

@@ -513,7 +513,8 @@ end($s, 200, '200 yes', 1, 1, 'over a reload');
 $s = begin('', { 'X-P' => 'hold', 'X-D' => 'hold' });
 ok(wait_for(\&both), 'both legs');
 $t->kill_worker($_) for $t->active_workers();
-ok(wait_for(sub { left('P') == 1 && left('D') == 1 }), 'both are closed when a worker is killed');
+ok(wait_for(sub { left('P') == 1 && left('D') == 1 }),
+   'both are closed when a worker is killed');
 wait_for(sub { $t->active_workers() == $t->{workers} });
 end(begin('', {}), 200, '200 yes', 1, 1, 'the next request');
 

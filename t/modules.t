@@ -78,13 +78,15 @@ for my $file (@extensions) {
     if ($more) {
         ($ok, $log) = load('router', $more)->check();
         ok(!$ok, "$name: not without its module");
-        like($log, qr/unknown directive "kvroute_$name"/, "$name: nginx names the directive");
+        like($log, qr/unknown directive "kvroute_$name"/,
+             "$name: nginx names the directive");
     }
 
     order($file, $router);
     ($ok, $log) = $t->check();
     ok(!$ok, "$name: not before the router");
-    like($log, qr/\Q$file\E.*(?:undefined symbol: \w*kvr|kvr\w*: symbol not found)/, "$name: nginx names the module");
+    like($log, qr/\Q$file\E.*(?:undefined symbol: \w*kvr|kvr\w*: symbol not found)/,
+         "$name: nginx names the module");
 
     # of another build
 

@@ -203,7 +203,8 @@ my %id = map { $_->{name} => $_->{id} } rows('one');
 my %of = map { $_->{name} => $_->{id} } rows('other');
 
 is(scalar keys %of, 16, 'two upstreams: eight ranks each in one of them');
-is_deeply({ map { $_ => $of{$_} } keys %id }, \%id, 'two upstreams: common ones have one slot');
+is_deeply({ map { $_ => $of{$_} } keys %id }, \%id,
+          'two upstreams: common ones have one slot');
 is(ask($_, $body), $first, "two upstreams: $_ still knows") for qw(one other);
 
 is(ask('other', $body = chat(text(9000, 4712)), 'X-Pin' => "$names[0]#6"), 'B0 6',

@@ -147,7 +147,8 @@ for (1 .. 24) {
 }
 
 is($t->status()->{zones}{z}{full_since}, undef, 'an index with room');
-like($t->status()->{zones}{little}{full_since}, qr/^20\d\d-.*Z$/, 'the time since an index is full');
+like($t->status()->{zones}{little}{full_since}, qr/^20\d\d-.*Z$/,
+     'the time since an index is full');
 
 for my $end (qw(wait leave)) {
     my $first = $t->start('POST /small/', chat("first $end"),

@@ -115,7 +115,8 @@ Kvroute::Dns::records($t, 'heard', '127.0.0.1');
 ok(wait_for(sub { subscribers() == 1 }), 'and again when the name returns');
 is($t->post('/v1/chat/completions', chat(text(3000, 2)), port => $engine)->{status}, 200,
    'events afterwards');
-ok(wait_for(sub { ($t->peer('heard', $engine)->{events} || {})->{trusted} }), 'events are used');
+ok(wait_for(sub { ($t->peer('heard', $engine)->{events} || {})->{trusted} }),
+   'events are used');
 is($t->peer('heard', $engine)->{events}{restarts}, 0, 'no restart was assumed');
 
 my $body = chat(text(20_000, 1));
@@ -333,7 +334,8 @@ for my $n (1 .. 3) {
     my $s = $t->start('POST /ranked/?held', chat(text(20_000, 7)), headers =>
                       { 'X-Pin' => "127.0.0.2:$many#3", 'X-M' => 'wait ranks' });
 
-    ok(wait_for(sub { grep { /held/ } $t->backend_log('M') }), 'ranks: a request is at a rank');
+    ok(wait_for(sub { grep { /held/ } $t->backend_log('M') }),
+       'ranks: a request is at a rank');
     ok($become->('127.0.0.3'), 'ranks: its server is removed');
     like($ask->(), qr/^M [0-3]$/, 'ranks: others are served by the other one');
     $t->step('ranks');
@@ -341,7 +343,8 @@ for my $n (1 .. 3) {
     ok($t->idle(), 'ranks: no request is left in the counters');
 
     ok($become->(at(2, 3)), 'ranks: the server returns');
-    is_deeply({ map { $_->{name} => $_->{id} } $ranked->() }, \%id, 'ranks: with its slots');
+    is_deeply({ map { $_->{name} => $_->{id} } $ranked->() }, \%id,
+              'ranks: with its slots');
     is($ask->(undef, chat(text(20_000, 7))), 'M 3', 'ranks: with its cached prompts');
 
     # more servers than slots, one pair after another

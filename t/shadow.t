@@ -182,7 +182,8 @@ SKIP: {
        'the page shows what was found');
     like($shown->{shadow}{found}[1], qr/^since start; \S+ in the last \d+ s/,
          'since the start, and recently');
-    unlike("@{$shown->{tiles}{'not computed'}}", qr/any server/, 'no comparison with any server');
+    unlike("@{$shown->{tiles}{'not computed'}}", qr/any server/,
+           'no comparison with any server');
 }
 
 like($t->get('/kvroute/metrics')->{body},

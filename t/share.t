@@ -420,7 +420,8 @@ $store->command('XADD', 'kvroute:{z}', '*', 'b', $_)
     for 'x', "\0" x 100, join('', map { chr int rand 256 } 1 .. 1000);
 $store->command('XADD', 'kvroute:{z}', '*', 'a', 1, 'b', 2);
 
-ok(wait_for(sub { share($one, 'ignored')->{no_batch} >= 3 }), 'other entries are ignored');
+ok(wait_for(sub { share($one, 'ignored')->{no_batch} >= 3 }),
+   'other entries are ignored');
 ok(up($one), 'sharing works anyway');
 
 # a new worker does not warn again
@@ -441,7 +442,8 @@ is(said('ignoring host'), $ignored, 'and does not warn of old batches');
 $store->command('XADD', 'kvroute:{z}', '*', 'b', 'x' x 90000) for 1 .. 130;
 configure($two, share => 'name=two')->run();
 
-ok(wait_for(sub { share($two, 'ignored')->{no_batch} >= 130 }), 'a long answer is read in parts');
+ok(wait_for(sub { share($two, 'ignored')->{no_batch} >= 130 }),
+   'a long answer is read in parts');
 ok(up($two), 'sharing works');
 
 # --- a store with its own user, over TLS, with the least permissions

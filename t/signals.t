@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Decisions by engines' reports: adapters, preemptions, probes at another
-# address, streams that outweigh checks, upgraded connections; probes go on
-# after a killed worker.
+# Routing by signals of engines: adapters, preemptions, probes at another
+# address, failing checks of an engine that streams, upgraded connections;
+# probes continue after a worker was killed.
 
 use lib 't/lib';
 use Kvroute;
@@ -10,7 +10,7 @@ use Kvroute;
 my $t = Kvroute->new();
 my $dir = $t->{dir};
 
-# servers that answer as files tell them; "rising" is another number each time
+# servers that answer as files say; "rising" is another number each time
 
 sub put {
     my ($file, $text) = @_;
@@ -26,7 +26,7 @@ sub answer {
                  . "\r\n$head\r\n$body");
 }
 
-# as uvicorn does even to HTTP/1.0, cut where it hurts
+# chunked, as uvicorn sends even to HTTP/1.0, and split inside a line
 
 sub answer_chunked {
     my ($c, $body) = @_;
@@ -137,7 +137,7 @@ $t->run();
 
 my $seed = 0;
 
-# where a request goes, one of a new prompt unless told otherwise
+# the server that gets a request, by default one with a new prompt
 
 sub to {
     my ($up, $body) = @_;
@@ -149,7 +149,7 @@ sub to {
     return $r->{status} == 200 ? $name{$port // 0} // '?' : $r->{status};
 }
 
-# that requests go there: as soon as all is known, then each of them
+# that requests go there: waits until the signals have arrived, then checks each
 
 sub all_to {
     my ($want, $name, $up, $make) = @_;
@@ -184,7 +184,7 @@ sub load {
         . "vllm:kv_cache_usage_perc $kv\n" . ($more // ''));
 }
 
-# --- adapters: loaded, room for it, or another would have to go
+# --- adapters: loaded, a free slot, or another one has to be unloaded
 
 sub adapters { return "vllm:lora_requests_info{max_lora=\"1\",running_lora_adapters=\"$_[0]\","
                       . "waiting_lora_adapters=\"$_[0]\"} 1.7e9\n"; }
@@ -203,13 +203,14 @@ for my $case ([ 'one', 'A' ], [ 'two', 'B' ]) {
 }
 
 ok(wait_for(sub { (said('cache', $pa)->{adapters} // 0) == 1 }),
-   'one that runs and waits is one');
+   'an adapter in both labels counts once');
 
-# --- preemptions: few more at a time there; room beats loading another
+# --- preemptions: a low cap on requests there; a free slot is better than
+# unloading
 
 my $prompt = chat(text(9000, 1000), model => 'one');
 
-all_to('A', 'a prompt that is known', 'cache', sub { $prompt });
+all_to('A', 'a cached prompt', 'cache', sub { $prompt });
 
 load('A', 0, 0.1, adapters('one') . "vllm:num_preemptions_total rising\n");
 ok(wait_for(sub { (said('cache', $pa)->{cap} || 0) == 1 }),
@@ -217,30 +218,33 @@ ok(wait_for(sub { (said('cache', $pa)->{cap} || 0) == 1 }),
     or diag(JSON::PP->new->encode(said('cache', $pa)));
 
 my $held = $t->start('POST /cache/stream', $prompt);
-like($t->read_until($held, qr/data: /), qr/:$pa\r\n/, 'up to the cap');
-all_to('C', 'over the cap: where there is room for the adapter', 'cache',
+like($t->read_until($held, qr/data: /), qr/:$pa\r\n/,
+     'a request below the cap goes there');
+all_to('C', 'over the cap: the engine with a free adapter slot', 'cache',
        sub { chat(text(500, ++$seed), model => 'one') });
 close $held;
 ok($t->idle(), 'idle');
 
 load('A', 0, 0.1, adapters('one') . "vllm:num_preemptions_total 9e15\n");
 ok(wait_for(sub { (said('cache', $pa)->{cap} // 1) == 0 }),
-   'no more of them: no cap');
+   'no new preemptions: no cap');
 
-# --- at another port or address, which may come and go without the engine
+# --- probes of another port or address, which may fail independently of the
+# engine
 
 load('A', 5, 0.25);
 ok(wait_for(sub { (said('port', $pd)->{kv_usage} // 0) == 0.25 }), 'port=');
 is(to('port') =~ /^[CD]$/, 1, 'port= is for probes only');
 
-ok(wait_for(sub { said('addr', $pd)->{failed} > 3 }), 'addr=, not there');
+ok(wait_for(sub { said('addr', $pd)->{failed} > 3 }),
+   'addr=, nobody listens: probes fail');
 engine('L', port => $later);
 load('L', 7, 0.75);
 ok(wait_for(sub { (said('addr', $pd)->{kv_usage} // 0) == 0.75 }), 'addr=');
 is($t->peer('addr', $pd)->{cache}{flushes_probe}, 0,
-   'who gives metrics of engines is no engine');
+   'a metrics server gets no requests');
 
-# --- an engine that streams is not down for checks that time out
+# --- an engine that streams is not down when checks time out
 
 sub checks { return $t->peer($_[0] // 'busy', $pa)->{health_checks}{checks} }
 sub health { return $t->peer($_[0] // 'busy', $pa)->{health}; }
@@ -271,36 +275,36 @@ for my $path (qw(stream zstream)) {
 
 put('A.hang', '');
 put('stop', '');
-ok(wait_for(sub { health() eq 'down' }), 'one that hangs is down');
-is(to('busy'), 'A', 'and tried anyway');
+ok(wait_for(sub { health() eq 'down' }), 'an engine that hangs is down');
+is(to('busy'), 'A', 'it is tried if all are down');
 unlink "$dir/A.hang", "$dir/stop";
 ok(wait_for(sub { health() eq 'up' }), 'and up again');
 close $s;
 
-# --- one that loads may say when to come again, and is not up for that
+# --- an engine that loads may send Retry-After, and is not up for that
 
 put('A.load', '');
-ok(wait_for(sub { health('loads') eq 'starting' }), 'one that loads');
+ok(wait_for(sub { health('loads') eq 'starting' }), 'an engine that loads is starting');
 $checks = checks('loads');
 @seen = ();
 ok(wait_for(sub { push @seen, health('loads');
                   return checks('loads') > $checks + 4; }),
-   'is checked');
-is(scalar(grep { $_ ne 'starting' } @seen), 0, 'and is not up');
+   'the checks continue');
+is(scalar(grep { $_ ne 'starting' } @seen), 0, 'it is never up meanwhile');
 unlink "$dir/A.load";
-ok(wait_for(sub { health('loads') eq 'up' }), 'one that has loaded');
+ok(wait_for(sub { health('loads') eq 'up' }), 'an engine that has loaded is up');
 
-# --- an upgraded connection awaits no first event
+# --- an upgraded connection has no first event
 
 $s = $t->start('POST /cache/ws', chat(text(5000, 2000)),
                headers => { Upgrade => 'x', Connection => 'upgrade' },
                keep => 1);
 like($t->read_until($s, qr/hello/), qr/^HTTP\S+ 101/, 'upgraded');
-is(join(' ', ($t->load())[0, 1, 3]), '1 0 0', 'in use, and nothing awaited');
+is(join(' ', ($t->load())[0, 1, 3]), '1 0 0', 'in use, and no first event is expected');
 close $s;
 ok($t->idle(), 'idle');
 
-# --- killed workers: the new ones ask on
+# --- killed workers: new ones continue the probes
 
 for my $pid ($t->active_workers()) {
     $t->kill_worker($pid);
@@ -309,6 +313,6 @@ for my $pid ($t->active_workers()) {
 my $n = said('cache', $pa)->{probes};
 ok(wait_for(sub { my $e = eval { said('cache', $pa) };
                   $e && $e->{probes} > $n + 3 }),
-   'asked on after a worker was killed');
+   'probes continue after a worker was killed');
 
 $t->done();

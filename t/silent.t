@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# An engine that hangs while one request waits there: nothing ejects it, but the
-# health is amber, since the time of that request, until any answer or another
-# result of health checks. An answer that is no stream may take as long.
+# An engine that hangs while one request waits there: it is not ejected, but the
+# health is amber since that request began, until any answer or another result of
+# health checks. An answer in one piece may take as long.
 
 use lib 't/lib';
 use Kvroute;
@@ -56,12 +56,12 @@ my $begin = time();
 my @wait = (send_to($stream, $path, stream => \1), send_to($whole, $path));
 my $client = send_to($left, $path, stream => \1);
 
-# --- nginx's timeout says it at once, and a client that leaves does not
+# --- nginx's timeout makes it amber at once; a client that leaves does not
 
 is($t->finish(send_to($cut, "/short$path"))->{status}, 504, 'timed out');
 my %why = silent();
-is_deeply([keys %why], [$cut], 'is silent');
-is($why{$cut}{active}, 0, 'and nobody waits');
+is_deeply([keys %why], [$cut], 'the server is reported as silent');
+is($why{$cut}{active}, 0, 'no request waits');
 is($why{$cut}{state}, 'amber', 'amber');
 is($t->peer('llm', $t->{vars}{E3})->{reason}, 'silent', 'the reason');
 
@@ -70,40 +70,41 @@ sub state { return $t->peer('llm', $t->{vars}{E3})->{state} }
 $t->control($t->{vars}{E3}, { fault => 'none', health_status => 500 });
 ok(wait_for(sub { state() eq 'unhealthy' }), 'a health check fails');
 $t->control($t->{vars}{E3}, { health_status => 200 });
-ok(wait_for(sub { state() eq 'up' }), 'and passes');
-is_deeply({silent()}, {}, 'it begins anew');
+ok(wait_for(sub { state() eq 'up' }), 'a health check passes');
+is_deeply({silent()}, {}, 'the time starts again');
 
-# --- one that waits
+# --- one request waits
 
-ok(wait_for(sub { %why = silent(); $why{$stream} }), 'waits too long');
+ok(wait_for(sub { %why = silent(); $why{$stream} }), 'a stream waits too long: reported');
 cmp_ok(time() - $begin, '>=', 29, 'after half a minute');
-is($why{$stream}{active}, 1, 'one waits');
-cmp_ok($why{$stream}{seconds}, '>=', 30, 'for so long');
+is($why{$stream}{active}, 1, 'one request waits');
+cmp_ok($why{$stream}{seconds}, '>=', 30, 'the seconds it has waited');
 is($t->peer('llm', $t->{vars}{E0})->{state}, 'up', 'it is not ejected');
 like($t->get('/kvroute/metrics')->{body},
      qr/^kvroute_upstream_cause_timestamp_seconds\{upstream="llm",(?#
        )code="silent",state="amber",peer="$stream"\} /m, 'metric');
 
-# --- one whose client left
+# --- the client of a request leaves
 
-ok(wait_for(sub { %why = silent(); $why{$left} }), 'waits too long');
+ok(wait_for(sub { %why = silent(); $why{$left} }),
+   'another server waits too long: reported');
 close $client;
-ok(wait_for(sub { $t->peer('llm', $t->{vars}{E2})->{active} == 0 }), 'leaves');
+ok(wait_for(sub { $t->peer('llm', $t->{vars}{E2})->{active} == 0 }), 'the client leaves');
 %why = silent();
-is($why{$left}{active}, 0, 'nobody waits');
+is($why{$left}{active}, 0, 'no request waits, still reported');
 
-# --- an answer that is no stream
+# --- an answer in one piece
 
-ok(!$why{$whole}, 'a whole answer takes its time');
+ok(!$why{$whole}, 'an answer in one piece may take long');
 
-# --- they answer, if only that they are busy
+# --- the servers answer, one of them with 429
 
 $t->control($t->{vars}{"E$_"}, { fault => 'none' }) for 0, 1;
 $t->control($t->{vars}{E2}, { fault => 'status=429', retry_after => 1 });
-is($t->finish(send_to($left, "/next$path"))->{status}, 200, 'by another one');
-is_deeply([keys %{{silent()}}], [$stream], 'a busy one is not silent');
+is($t->finish(send_to($left, "/next$path"))->{status}, 200, 'another server answers');
+is_deeply([keys %{{silent()}}], [$stream], 'a busy server is not silent');
 served($stream);
-is_deeply({silent()}, {}, 'none is');
+is_deeply({silent()}, {}, 'no server is silent any more');
 
 close $_ for @wait;
 

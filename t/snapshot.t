@@ -1,7 +1,8 @@
 #!/usr/bin/perl
 
-# The file of a zone: a restart knows the prefixes from before. nginx refuses a
-# bad file with a line in the log and starts cold; it overwrites no other file.
+# The snapshot file of a zone: after a restart the prefixes are still known.
+# nginx refuses a bad file with a line in the log and starts empty; it
+# overwrites no foreign file.
 
 use lib 't/lib';
 use Kvroute;
@@ -55,7 +56,7 @@ EOC
 
 my @prompts = map { chat(text(4000, $_)) } 1 .. 100;
 
-# the backends of all prompts, and how many of them were found there
+# the backends of all prompts, and how many prompts were found in their caches
 
 sub ask {
     my (%of, $found);
@@ -79,7 +80,7 @@ sub session {
 
 my $seen = 0;
 
-# what the log says since it was last asked
+# the lines of the log about snapshots since the last call
 
 sub said {
     my $log = $t->log();
@@ -91,7 +92,7 @@ sub said {
 }
 
 
-# what the status says of the file
+# the fields of the status about the file
 
 sub file_of { return $t->status()->{zones}{k}{snapshot} }
 
@@ -100,30 +101,30 @@ sub file_of { return $t->status()->{zones}{k}{snapshot} }
 conf();
 my ($ok, $out) = $t->check();
 ok($ok && !-e $file, 'nginx -t neither reads nor writes a file');
-unlike($out, qr/snapshot/, 'nor does it speak of it');
+unlike($out, qr/snapshot/, 'and does not mention it');
 
 $t->run();
 like(said(), qr/"k" starts empty, there is no snapshot ".*snap\/k" yet/,
      'there is no file yet');
 
 is_deeply([ @{file_of()}{qw(read refused written failed)} ], [0, 0, 0, 0],
-          'the status says so');
+          'the status: nothing was read');
 
 my ($before, $cold) = ask();
 my (undef, $warm) = ask();
 my @sessions = session();
 
-cmp_ok($cold, '<', 10, "cold: $cold of 100 prompts are found");
-cmp_ok($warm, '>=', 95, "warm: $warm");
+cmp_ok($cold, '<', 10, "empty: $cold of 100 prompts are found");
+cmp_ok($warm, '>=', 95, "filled: $warm of 100 prompts are found");
 
 $t->stop();
 
-like(said(), qr/snapshot ".*" was written, [1-9]\d+ bytes/, 'an exit writes it');
-is((stat $file)[2] & 07777, 0600, 'for its owner only');
-ok(!-e "$file.tmp", 'under its own name');
+like(said(), qr/snapshot ".*" was written, [1-9]\d+ bytes/, 'it is written on exit');
+is((stat $file)[2] & 07777, 0600, 'only its owner may read it');
+ok(!-e "$file.tmp", 'no temporary file is left');
 
 my $good = Kvroute::slurp($file);
-unlike($good, qr/user|content|hello/, 'no word of a prompt is in it');
+unlike($good, qr/user|content|hello/, 'it contains no text of a prompt');
 
 
 # servers in another order
@@ -133,21 +134,21 @@ $t->run();
 like(said(), qr/"k" starts with \d+ entries of 4 servers from snapshot/,
      'a restart reads it');
 
-cmp_ok(file_of()->{read}, '>', 100, 'and the status says so');
+cmp_ok(file_of()->{read}, '>', 100, 'the status: entries were read');
 
 my ($after, $found) = ask();
 cmp_ok($found, '>=', 0.95 * $warm, "$found prompts are found after a restart");
 is(scalar(grep { $after->{$_} eq $before->{$_} } 0 .. 99), 100,
-   'each at its server');
-is_deeply([session()], \@sessions, 'sessions stay');
+   'each at the server it was at');
+is_deeply([session()], \@sessions, 'sessions stay at their servers');
 
 $t->reload();
 is(said(), '', 'a reload neither reads nor writes it');
 (undef, $found) = ask();
-cmp_ok($found, '>=', 95, 'and forgets nothing');
+cmp_ok($found, '>=', 95, 'a reload keeps the entries');
 
 
-# what a killed worker has begun is not taken for the file
+# a file that a killed worker has only begun is not read
 
 Kvroute::write_file("$file.tmp", substr($good, 0, 5000));
 
@@ -168,13 +169,13 @@ like(said(), qr/starts with \d+ entries/, 'kill -9 leaves the old file');
 ($after, $found) = ask();
 cmp_ok($found, '>=', scalar(grep { $_ ne 'B3' } values %$before) * 0.9,
        "one server gone: $found are found");
-is(scalar(grep { $_ eq 'B3' } values %$after), 0, 'at those that are left');
+is(scalar(grep { $_ eq 'B3' } values %$after), 0, 'at the remaining servers');
 
 $t->stop();
-ok(!-e "$file.tmp", 'what was left is used up');
+ok(!-e "$file.tmp", 'the temporary file is gone');
 
 
-# files that are no good: refused, the log says why, nginx serves
+# bad files: refused, the log says why, nginx serves
 
 conf();
 
@@ -182,7 +183,7 @@ my @bad = (
     [ 'empty', sub { '' }, 'not a snapshot' ],
     [ 'random', sub { join '', map { chr int rand 256 } 1 .. 30000 },
       'not a snapshot' ],
-    [ 'the head only', sub { substr $_[0], 0, 24 }, 'truncated' ],
+    [ 'only the header', sub { substr $_[0], 0, 24 }, 'truncated' ],
     [ 'truncated', sub { substr $_[0], 0, length($_[0]) - 1 }, 'truncated' ],
     [ 'half', sub { substr $_[0], 0, length($_[0]) / 2 }, 'truncated' ],
     [ 'longer', sub { $_[0] . 'x' }, 'truncated' ],
@@ -214,16 +215,16 @@ for my $case (@bad) {
     my $random = Kvroute::slurp($file);
     $t->stop();
 
-    # one of another version is ours, and no use to anybody
+    # a snapshot of another version is ours, and may be overwritten
 
     is(substr(Kvroute::slurp($file), 0, 9), substr($good, 0, 9),
-       'one of another version is written over') if $name eq 'another version';
+       'a snapshot of another version is overwritten') if $name eq 'another version';
 
     next unless $name eq 'random';
 
-    is(Kvroute::slurp($file), $random, 'what is no snapshot is left alone');
+    is(Kvroute::slurp($file), $random, 'a foreign file is not overwritten');
     like(said(), qr/\[error\].*another file is there: ".*snap\/k"/,
-         'and the log says so');
+         'the log says why');
 }
 
 for my $case (
@@ -262,10 +263,10 @@ ok(Kvroute::wait_for(sub { -s $file }), 'it is written while nginx runs');
 
 ok(Kvroute::wait_for(sub { file_of()->{written} >= 2 }), 'again and again');
 cmp_ok(file_of()->{bytes}, '>', 1000, 'the status says how large');
-like(file_of()->{time}, qr/^20\d\d-/, 'and when');
-is(file_of()->{failed}, 0, 'none has failed');
+like(file_of()->{time}, qr/^20\d\d-/, 'the status says when');
+is(file_of()->{failed}, 0, 'no write has failed');
 
-# a folder that is gone, and there again
+# a folder that is removed, and put back
 
 rename "$dir/snap", "$dir/gone";
 $t->expect_log(qr/snapshot of a zone cannot be written/);
@@ -273,15 +274,16 @@ ok(Kvroute::wait_for(sub {
     $t->log() =~ /will start cold: (?:open|rename)\(\) ".*snap\/k.*" \(2: No such/
 }), 'no folder: the log names the file');
 is($t->post('/k/', $prompts[0])->{status}, 200, 'no folder: nginx serves');
-cmp_ok(file_of()->{failed}, '>=', 1, 'no folder: it is counted');
+cmp_ok(file_of()->{failed}, '>=', 1, 'no folder: the failure is counted');
 like($t->get('/kvroute/metrics')->{body},
-     qr/^kvroute_snapshot_failed_total\{zone="k"\} [1-9]/m, 'and exported');
+     qr/^kvroute_snapshot_failed_total\{zone="k"\} [1-9]/m,
+     'no folder: the failure is exported');
 
 rename "$dir/gone", "$dir/snap";
 unlink $file;
 ok(Kvroute::wait_for(sub { -s $file }), 'the folder is back: it is written');
 
-# somebody has it locked and does not write: a process that was stopped
+# another process has locked the file and does not write: it was stopped
 
 my $lock;
 ok(Kvroute::wait_for(sub {
@@ -300,8 +302,8 @@ ok(Kvroute::wait_for(sub { file_of()->{written} > $writes }),
 $t->stop();
 
 
-# the binary is upgraded: the new one reads what the old one wrote last, serves
-# beside it, and goes on alone; nginx takes a USR2 only if it is a daemon
+# the binary is upgraded: the new process reads the last file of the old one,
+# serves beside it, then alone; nginx takes a USR2 only if it is a daemon
 
 sub gone {
     my ($pid) = @_;
@@ -340,14 +342,14 @@ SKIP: {
          'upgrade: it has read the file');
 
     kill 'QUIT', $old;
-    ok(Kvroute::wait_for(sub { gone($old) }), 'upgrade: the old one is gone');
+    ok(Kvroute::wait_for(sub { gone($old) }), 'upgrade: the old process has exited');
 
-    cmp_ok(file_of()->{read}, '>', 100, 'upgrade: the status is that of the new one');
+    cmp_ok(file_of()->{read}, '>', 100, 'upgrade: the new process has read entries');
     ($after, $found) = ask();
     cmp_ok($found, '>=', 0.95 * $warm, "upgrade: $found prompts are found");
 
     kill 'QUIT', $new;
-    ok(Kvroute::wait_for(sub { gone($new) }), 'upgrade: and it ends');
+    ok(Kvroute::wait_for(sub { gone($new) }), 'upgrade: the new process exits');
     $t->{children} = [ grep { $_ != $old && $_ != $new } @{$t->{children}} ];
 }
 
@@ -371,7 +373,7 @@ for my $case (
     $t->expect_log(qr/\[emerg\].*$why/);
     ($ok, $out) = $t->check();
     ok(!$ok, "$name: refused");
-    like($out, $why, "$name: and why");
+    like($out, $why, "$name: the message");
 }
 
 $t->done();

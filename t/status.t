@@ -42,7 +42,7 @@ http {
         %%MORE%%
     }
 
-    # its name stands in "proxy_pass" before, with a path
+    # "proxy_pass" before it names this upstream with a path
 
     upstream with_backup {
         zone wb 64k;
@@ -53,7 +53,7 @@ http {
 }
 EOC
 
-# what is wrong at start
+# wrong configurations
 
 for my $case ([ 'location = /x { kvroute_status; }', qr/needs a format.*"\/x"/ ],
               [ 'location ~ x { kvroute_status; }', qr/needs a format/ ],
@@ -64,14 +64,14 @@ for my $case ([ 'location = /x { kvroute_status; }', qr/needs a format.*"\/x"/ ]
     $t->{vars}{MORE} = $case->[0];
     my ($ok, $out) = $t->conf($conf)->check();
     ok(!$ok, $case->[0]);
-    like($out, $case->[1], 'and why');
+    like($out, $case->[1], 'the message');
 }
 
 $t->{vars}{MORE} = '';
 $t->expect_log(qr/\[emerg\].*(?:needs a format|unknown format|is duplicate)/);
 $t->conf($conf)->run();
 
-# --- where things are
+# --- the addresses of the formats
 
 {
     my $r = $t->get('/kvroute');
@@ -112,15 +112,15 @@ $t->conf($conf)->run();
     {
         $r = $t->get($uri);
         is($r->{status}, 404, substr($uri, 0, 40));
-        is(decode_json($r->{body})->{error}{status}, 404, 'said in JSON');
+        is(decode_json($r->{body})->{error}{status}, 404, 'the error is in JSON');
     }
 
-    is($t->post('/kvroute/json', '{}')->{status}, 405, 'not by POST');
+    is($t->post('/kvroute/json', '{}')->{status}, 405, 'POST is refused');
 
     $r = $t->request('HEAD /kvroute/json');
     is($r->{status}, 200, 'HEAD');
-    ok($r->{headers}{'content-length'} > 100, 'length');
-    is($r->{headers}{'cache-control'}, 'no-store', 'not to be kept');
+    ok($r->{headers}{'content-length'} > 100, 'HEAD has a length');
+    is($r->{headers}{'cache-control'}, 'no-store', 'not to be cached');
 }
 
 # --- parts
@@ -130,17 +130,17 @@ $t->conf($conf)->run();
                                 . ']')->[0] };
 
     is($get->('version'), $t->status()->{version}, 'a string');
-    is($get->('upstreams/u/policy'), 'kv_cache', 'deeper');
+    is($get->('upstreams/u/policy'), 'kv_cache', 'a member of an object');
     is($get->('upstreams/u/peers/1/weight'), 2, 'by number');
     is($get->("upstreams/u/peers/127.0.0.1:$t->{vars}{B1}/weight"), 2,
        'by address');
-    is($get->('/upstreams//u/policy/'), 'kv_cache', 'slashes');
+    is($get->('/upstreams//u/policy/'), 'kv_cache', 'extra slashes');
     is(decode_json($t->get('/part/upstreams/u/peers/1')->{body})->{weight}, 2,
-       'below a location of its own');
+       'below a location of the JSON format');
     is(ref $get->('upstreams/u/peers'), 'ARRAY', 'a list');
 }
 
-# --- what they say
+# --- the figures agree with the requests
 
 my $body = chat(text(20_000, 1));
 my $n = 6;
@@ -170,9 +170,9 @@ my $u = $s->{upstreams}{u};
 
     is($sum{requests}, $n + 5, 'requests');
     is($sum{total}, $n + 5, 'responses');
-    is($sum{'5xx'}, 1, 'failed ones');
-    is($sum{ttft_count}, $n + 2, 'answers to prompts that began');
-    is($sum{r_bodyless}, 2, 'decisions of peers');
+    is($sum{'5xx'}, 1, 'failed requests');
+    is($sum{ttft_count}, $n + 2, 'answers to prompts have a TTFT');
+    is($sum{r_bodyless}, 2, 'decisions by load, of the peers');
     is($sum{r_affinity}, $n - 1, 'decisions by affinity');
 
     for my $reason (grep { $u->{decisions}{$_} } keys %{$u->{decisions}}) {
@@ -184,28 +184,28 @@ my $u = $s->{upstreams}{u};
        'matched bytes');
     ok($sum{best_bytes} >= $sum{matched_bytes}, 'regret is not negative');
 
-    is($u->{policies}{kv_cache}, $n + 3, 'by policy');
-    is($u->{policies}{off}, 2, "nginx's own");
+    is($u->{policies}{kv_cache}, $n + 3, 'decisions by policy');
+    is($u->{policies}{off}, 2, "decisions of nginx");
 
     is($u->{ttft}{count}, $n + 2, 'TTFT counted');
     is($u->{ttft}{buckets}{'+Inf'}, $n + 2, 'buckets are complete');
-    is($u->{decision_time}{count}, $n + 5, 'decisions timed');
-    ok($u->{decision_time}{sum} > 0, 'for some time');
+    is($u->{decision_time}{count}, $n + 5, 'decisions are timed');
+    ok($u->{decision_time}{sum} > 0, 'the time is not zero');
     is($u->{matched_share}{buckets}{'+Inf'}
        - $u->{matched_share}{buckets}{'0.9'}, $n - 1, 'matched shares');
 
     my @b = map { $u->{ttft}{buckets}{$_} }
             sort { ($a eq '+Inf') - ($b eq '+Inf') || $a <=> $b }
             keys %{$u->{ttft}{buckets}};
-    ok(!(grep { $b[$_] < $b[$_ - 1] } 1 .. $#b), 'buckets grow');
+    ok(!(grep { $b[$_] < $b[$_ - 1] } 1 .. $#b), 'buckets are cumulative');
 
     like($s->{timestamp}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, 'time');
     like((grep { $_->{selected} } @{$u->{peers}})[0]{selected},
          qr/^\d{4}-\d\d-\d\dT/, 'selected');
 
     my $b = $s->{upstreams}{with_backup}{peers};
-    is($b->[0]{state}, 'down', 'down');
-    is($b->[1]{state}, 'up', 'up');
+    is($b->[0]{state}, 'down', 'a server is down');
+    is($b->[1]{state}, 'up', 'the other one is up');
     ok($b->[1]{backup} && !$b->[0]{backup}, 'backup');
 }
 
@@ -215,29 +215,29 @@ my $u = $s->{upstreams}{u};
     my @r = @{$s->{receipts}};
 
     is(scalar @r, $n + 6, 'receipts');
-    is($r[0]{upstream}, 'u', 'the last one first');
-    is($r[1]{upstream}, 'with_backup', 'and the one before');
+    is($r[0]{upstream}, 'u', 'the newest is first');
+    is($r[1]{upstream}, 'with_backup', 'the one before is second');
     ok($r[0]{number} > $r[1]{number}, 'numbered');
 
     my @same = grep { $_->{prompt_bytes} > 19_000 && $_->{upstream} eq 'u' } @r;
     my %hash = map { $_->{prompt} => 1 } @same;
-    is(scalar @same, $n, 'of one prompt');
-    is(scalar keys %hash, 1, 'which has one hash');
-    is((grep { defined $_->{ttft} } @same), $n, 'with their TTFT');
-    is($same[0]{reason}, 'affinity', 'reason');
+    is(scalar @same, $n, 'receipts of one prompt');
+    is(scalar keys %hash, 1, 'all have the same hash');
+    is((grep { defined $_->{ttft} } @same), $n, 'all have a TTFT');
+    is($same[0]{reason}, 'affinity', 'reason of the newest');
     is($same[-1]{reason}, 'cold', 'reason of the first');
     unlike($t->get('/kvroute/json')->{body}, qr/\Q@{[ text(20, 1) ]}\E/,
            'no text of prompts');
 
-    # more than there is room for
+    # more requests than the status keeps receipts
 
     $t->post('/', chat("short $_")) for 1 .. 150;
     ok($t->idle(), 'idle');
     @r = @{$t->status()->{receipts}};
-    is(scalar @r, 64, 'the last ones only');
-    is($r[0]{number}, $n + 6 + 150, 'the youngest first');
+    is(scalar @r, 64, '64 are kept');
+    is($r[0]{number}, $n + 6 + 150, 'the newest is first again');
     ok(!(grep { $r[$_]{number} != $r[$_ - 1]{number} - 1 } 1 .. $#r),
-       'in order');
+       'no number is missing');
 }
 
 # --- failures
@@ -251,12 +251,12 @@ my $u = $s->{upstreams}{u};
         $t->post('/turns/', chat(text(3_000, 1000 + $_)), headers => $to);
     }
 
-    is($b0->()->{state}, 'unavail', 'unavail');
+    is($b0->()->{state}, 'unavail', 'failures make it unavailable');
     is($b0->()->{unavail}, 1, 'once');
-    is($b0->()->{fails}, 2, 'after these failures');
+    is($b0->()->{fails}, 2, 'after two failures');
 }
 
-# --- Prometheus says the same
+# --- Prometheus has the same figures
 
 {
     my $text = $t->get('/kvroute/metrics')->{body};
@@ -290,29 +290,29 @@ my $u = $s->{upstreams}{u};
        $h->{buckets}{$_}, "bucket $_") for sort keys %{$h->{buckets}};
     is($m{"kvroute_ttft_seconds_count{$of}"}, $h->{count}, 'count');
 
-    # a peer without counters has no more than nginx knows
+    # a peer without a slot in the zone has only the figures of nginx
 
     my @crowd = grep { /upstream="crowded",peer=/ } keys %m;
-    is((grep { /^kvroute_peer_active_requests\{/ } @crowd), 2, 'both peers');
+    is((grep { /^kvroute_peer_active_requests\{/ } @crowd), 2, 'both peers are exported');
     is((grep { /^kvroute_peer_delivered_tokens_total\{/ } @crowd), 1,
-       'one of them has counters');
+       'one peer has counters');
     is((grep { /^kvroute_peer_engine_kv_usage_ratio\{/ } keys %m), 0,
-       'what no engine has said is not there');
+       'no metric without a report of an engine');
 
     my @untyped = grep { my ($n) = /^(\w+)/; $n =~ s/_(?:bucket|sum|count)$//
                              unless $type{$n}; !$type{$n} } keys %m;
-    is(join(' ', @untyped), '', 'all have types');
+    is(join(' ', @untyped), '', 'all metrics have types');
 }
 
-# --- a reload keeps them, many at a time get them
+# --- a reload keeps the figures; many requests at a time
 
 {
     my $before = $t->status()->{upstreams}{u}{ttft}{count};
     $t->reload();
-    is($t->status()->{upstreams}{u}{ttft}{count}, $before, 'kept over reload');
+    is($t->status()->{upstreams}{u}{ttft}{count}, $before, 'a reload keeps the figures');
 
     my @s = map { $t->start('GET /kvroute/json') } 1 .. 20;
-    is((grep { $t->finish($_)->{status} == 200 } @s), 20, 'many at a time');
+    is((grep { $t->finish($_)->{status} == 200 } @s), 20, '20 at a time');
 }
 
 $t->done();

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Sessions: what names and binds one, and what follows if its peer is full,
-# drained, dead, or the list of peers changes.
+# Sessions: which keys name one, which server it is bound to, and what happens
+# if that server is full, drained or dead, or if the list of servers changes.
 
 use lib 't/lib';
 use Kvroute;
@@ -60,7 +60,7 @@ sub session { return ('X-Session-Id' => $_[0]) }
 
 my $body = chat('hello');
 
-# where a session goes, without changing it more than a request does
+# the server of a session; the request binds it as any request does
 
 sub home { return $t->to($_[0], $body, session($_[1])) }
 
@@ -81,7 +81,7 @@ sub home { return $t->to($_[0], $body, session($_[1])) }
     is($t->to('/', $body, session('')) ne '', 1, 'an empty key is none');
 }
 
-# sessions are spread by round robin, and stay
+# sessions are spread by round robin, and stay at their servers
 
 {
     my %home = map { ($_ => $t->to("/?n=new$_", $body, session("s$_"))) }
@@ -90,7 +90,7 @@ sub home { return $t->to($_[0], $body, session($_[1])) }
 
     is(scalar(@again), 12, 'each session stays');
     is_deeply($t->tally(values %home), { B0 => 4, B1 => 4, B2 => 4 },
-              'new ones take turns');
+              'new sessions are spread evenly');
     is($t->receipt('new1')->{reason}, 'bind', 'the first request binds');
 
     $t->to('/?n=old1', $body, session('s1'));
@@ -98,10 +98,11 @@ sub home { return $t->to($_[0], $body, session($_[1])) }
     is($t->receipt('old1')->{session}, 's1', 'the session is logged');
 
     is($t->from($t->get('/', headers => { session('s1') })), $home{1},
-       'without a body too');
-    is($t->to('/', 'no JSON', session('s1')), $home{1}, 'whatever the body');
+       'a request without a body follows');
+    is($t->to('/', 'no JSON', session('s1')), $home{1},
+       'a request with any body follows');
     is($t->to('/limited/', $body, session('s1')) =~ /^B/, 1,
-       'another upstream has bindings of its own');
+       'another upstream has its own bindings');
 
     # a reload, and one with another server
 
@@ -109,20 +110,20 @@ sub home { return $t->to($_[0], $body, session($_[1])) }
 
     $t->reload();
     @again = grep { home('/', "s$_") eq $home{$_} } 1 .. 12;
-    is(scalar(@again), 12, 'a reload keeps them');
+    is(scalar(@again), 12, 'a reload keeps the bindings');
 
     $t->{vars}{EXTRA} = "server 127.0.0.1:$t->{vars}{B3};";
     $t->conf($conf);
     $t->reload();
 
     @again = grep { home('/', "s$_") eq $home{$_} } 1 .. 12;
-    is(scalar(@again), 12, 'another server keeps them');
+    is(scalar(@again), 12, 'an added server keeps the bindings');
 
     my @grown = map { home('/grows/', "g$_") } 1 .. 6;
-    is("@grown", 'B0 B0 B0 B0 B0 B0', 'a second server keeps them');
+    is("@grown", 'B0 B0 B0 B0 B0 B0', 'a second server keeps the bindings');
 
     my @new = map { home('/', "t$_") } 1 .. 8;
-    is($t->tally(@new)->{B3}, 2, 'and has its share of the new ones');
+    is($t->tally(@new)->{B3}, 2, 'the added server gets its share of new sessions');
 
     $t->{vars}{EXTRA} = '';
     $t->conf($conf);
@@ -130,27 +131,31 @@ sub home { return $t->to($_[0], $body, session($_[1])) }
 
     my @moved = grep { $new[$_ - 1] eq 'B3' } 1 .. 8;
     my @to = map { home('/', "t$_") } @moved;
-    is(scalar(grep { /^B[012]$/ } @to), 2, 'a server taken out is left');
-    is(join(' ', map { home('/', "t$_") } @moved), "@to", 'for good');
+    is(scalar(grep { /^B[012]$/ } @to), 2, 'sessions leave a removed server');
+    is(join(' ', map { home('/', "t$_") } @moved), "@to",
+       'and stay at their new servers');
 }
 
 # keys
 
 {
     my $home = $t->to('/keys/?sid=x', $body);
-    is($t->to('/keys/', $body, Cookie => 'sid=x'), $home, 'key of variables');
+    is($t->to('/keys/', $body, Cookie => 'sid=x'), $home,
+       'the key is built of variables');
     my @to = map { $t->to("/keys/?sid=x$_", $body) } 1 .. 6;
-    is_deeply($t->tally(@to), { B0 => 2, B1 => 2, B2 => 2 }, 'other keys');
+    is_deeply($t->tally(@to), { B0 => 2, B1 => 2, B2 => 2 },
+              'sessions with other keys are spread');
 
     # tenants do not share sessions
 
     my %seen;
     $seen{$t->to('/tenant/', $body, session('same'), 'X-Tenant' => "t$_")}++
         for 1 .. 6;
-    is_deeply(\%seen, { B0 => 2, B1 => 2, B2 => 2 }, 'tenants are apart');
+    is_deeply(\%seen, { B0 => 2, B1 => 2, B2 => 2 },
+              'the same key of several tenants names several sessions');
 }
 
-# key=auto: every hint binds, and the more trusted one wins
+# key=auto: every hint binds, and the more trusted hint wins
 
 {
     my @hints = (
@@ -184,31 +189,32 @@ sub home { return $t->to($_[0], $body, session($_[1])) }
         is(scalar(keys %{$t->tally(@to)}), 1, "auto: $name");
         is($t->receipt("h${i}4")->{session}, "v$i", "auto: $name is logged");
 
-        # with all that are trusted less, it is still this one
+        # with all less trusted hints in the request the result is the same
 
         my %all = map { ($hints[$_][1] => "v$_") } $i .. $#hints;
         $ask->("all$i", %all);
         is($t->receipt("all$i")->{session}, "v$i",
-           "auto: $name before those after it");
+           "auto: $name wins over less trusted hints");
     }
 
-    # "user" is not a session, nor is a name in a message
+    # "user" and a name in a message are no hints
 
     my @to = map { $t->to('/auto/', chat('hello', user => 'me',
                           metadata => { session_id => 'x' })) } 1 .. 6;
     is_deeply($t->tally(@to), { B0 => 2, B1 => 2, B2 => 2 },
               'auto: "user" names no session');
 
-    # previous_response_id (t/usage.t has known ones): one that is unknown
-    # keeps no other hint away
+    # previous_response_id (t/usage.t tests known ones): an unknown one does not
+    # prevent other hints
 
     $ask->('prev', 'X-Session-Id' => 'v0');
     my $r = $t->post('/auto/?n=prev2', chat('hello',
                      previous_response_id => 'resp_1'),
                      headers => { 'X-Session-Id' => 'v0' });
-    is($t->receipt('prev2')->{session}, 'v0', 'auto: an id that is unknown');
+    is($t->receipt('prev2')->{session}, 'v0',
+       'auto: with an unknown id the next hint is used');
     is($t->receipt('prev2')->{name}, $t->receipt('prev')->{name},
-       'auto: does not take a session away');
+       'auto: the session stays at its server');
 }
 
 # a full peer: this request goes elsewhere, the session stays
@@ -225,13 +231,13 @@ for my $case ([ 'max_conns', 'x' ], [ 'max_pending', text(9000, 1) ]) {
 
     my $r = $t->post("/limited/?n=over$what", $body,
                      headers => { session($what) });
-    is($t->from($r), $other, "$what: a request goes to the other");
-    is($t->from($end->()), $home, "$what: the first one was at home");
+    is($t->from($r), $other, "$what: the request goes to the other server");
+    is($t->from($end->()), $home, "$what: the first request was at the session's server");
 
     is(home('/limited/', $what), $home, "$what: the session has stayed");
 }
 
-# both are full: the backup stands in, and the session stays
+# both are full: a backup server is used, and the session stays
 
 {
     my $home = home('/limited/', 'both');
@@ -254,15 +260,15 @@ for my $case ([ 'max_conns', 'x' ], [ 'max_pending', text(9000, 1) ]) {
     is(scalar(@stay), 9, 'draining: sessions stay');
 
     my @new = map { home('/', "e$_") } 1 .. 8;
-    ok(!$t->tally(@new)->{B1}, 'draining: new ones go elsewhere');
+    ok(!$t->tally(@new)->{B1}, 'draining: new sessions go elsewhere');
 
     is($t->post("/api/undrain?peer=$addr", '')->{status}, 200, 'undrained');
 
     @new = map { home('/', "f$_") } 1 .. 9;
-    is($t->tally(@new)->{B1}, 3, 'undrained: new ones come');
+    is($t->tally(@new)->{B1}, 3, 'undrained: new sessions come');
 }
 
-# a dead peer: the session is bound to another, and does not go back
+# a dead peer: the session is bound to another one, and does not return
 
 {
     my $home = home('/failing/', 'dead');
@@ -272,27 +278,27 @@ for my $case ([ 'max_conns', 'x' ], [ 'max_pending', text(9000, 1) ]) {
 
     is($r->{status}, 200, 'dead: served elsewhere');
     isnt($next, $home, 'dead: elsewhere');
-    is($t->receipt('dead1')->{reason}, 'retry', 'dead: a second try');
+    is($t->receipt('dead1')->{reason}, 'retry', 'dead: a retry');
 
     my @to = map { home('/failing/', 'dead') } 1 .. 4;
-    is("@to", join(' ', ($next) x 4), 'dead: bound anew');
+    is("@to", join(' ', ($next) x 4), 'dead: bound to the new server');
 
-    # until the peer is back, as a session without a home can tell
+    # until the peer is back, which a request without a session shows
 
     ok(wait_for(sub { $t->to('/failing/', $body) eq $home }), 'it is back');
 
     @to = map { home('/failing/', 'dead') } 1 .. 4;
-    is("@to", join(' ', ($next) x 4), 'dead: no going back');
+    is("@to", join(' ', ($next) x 4), 'dead: no return');
 }
 
-# timeout: refreshed by use, and then forgotten
+# timeout: use refreshes it, then the session is forgotten
 
 {
     my $home = home('/short/', 'short');
     my $until = time() + 4;
 
-    # in use for longer than the timeout; anew if a machine that is busy has made
-    # a pause as long
+    # in use for longer than the timeout; repeated if the test itself paused that
+    # long on a busy machine
 
     my $moved = 0;
     my $last = time();
@@ -311,7 +317,7 @@ for my $case ([ 'max_conns', 'x' ], [ 'max_pending', text(9000, 1) ]) {
 
     is($moved, 0, 'timeout: refreshed by use');
 
-    # bindings that nobody uses: when one is gone it is bound anew
+    # bindings without requests: an expired one is bound anew
 
     my $id = 0;
     my $gone = wait_for(sub {

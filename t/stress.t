@@ -3,7 +3,7 @@
 # Twenty seconds (STRESS_SECONDS) of mixed load: streams, aborts, bodies of 1 KB
 # to 2 MB, five reloads and three killed workers. Each request of a surviving
 # connection is answered, all counters end at zero, and prefixes from before the
-# reloads are still known: the engines' caches hold all of them.
+# reloads are still known, since the engines' caches hold all of them.
 
 use lib 't/lib';
 use JSON::PP;
@@ -40,11 +40,11 @@ EOF
 
 $t->run();
 
-# what must be remembered: large prompts, asked before anything else happens
+# large prompts that must be remembered, sent first
 
 my @keep = map { chat(text(30_000, 900 + $_)) } 1 .. 8;
 
-is($t->post('/v1/chat/completions?n=keep', $_)->{status}, 200, 'to remember')
+is($t->post('/v1/chat/completions?n=keep', $_)->{status}, 200, 'a prompt to remember')
     for @keep;
 
 diag("seed $seed, $seconds s");
@@ -53,8 +53,8 @@ my @sizes = (1_000, 2_000, 4_000, 8_000, 20_000, 60_000, 200_000, 2_000_000);
 my $clients = 6;
 my $end = time() + $seconds;
 
-# Each client writes a line for each request: when it began and ended, what
-# it was and how it went.
+# Each client writes a line for each request: when it began and ended, its kind
+# and its outcome.
 
 sub client {
     my ($id) = @_;
@@ -151,7 +151,7 @@ waitpid($_, 0) for @pids;
 is($reloads, 5, 'five reloads');
 is($kills, 3, 'three workers killed');
 
-# every request was answered, but for those under way when a worker was killed
+# every request was answered, except those in progress when a worker was killed
 
 my ($ok, @failed, $cut) = (0);
 $cut = 0;
@@ -165,7 +165,7 @@ for my $id (1 .. $clients) {
             next;
         }
 
-        # a kill takes from the signal to the new worker
+        # a kill lasts from the signal until the new worker runs
 
         my $killed = 0;
 
@@ -180,17 +180,17 @@ for my $id (1 .. $clients) {
 diag("$ok requests, $cut cut off by kills");
 cmp_ok($ok, '>', 0, 'requests were served');
 is(join("\n", @failed), '', 'all others were answered');
-cmp_ok($cut, '<=', 3 * $clients, 'a kill costs those of its worker');
+cmp_ok($cut, '<=', 3 * $clients, 'a kill cuts off only requests of its worker');
 
 # counters
 
 ok($t->idle(), 'all counters are back at zero');
-is(($t->load())[2], 0, "nginx's own as well");
+is(($t->load())[2], 0, "nginx counts no request either");
 ok(wait_for(sub { $t->workers() == $t->{workers} }), 'old workers are gone');
-is($t->status()->{zones}{z}{processes}, $t->{workers}, 'and so are their rows');
+is($t->status()->{zones}{z}{processes}, $t->{workers}, 'their process slots are free');
 
-# what was asked before the first reload: it may go elsewhere, away from who
-# was slow in all of this
+# the prompts from before the first reload: they may go elsewhere, away from
+# engines that were slow during the test
 
 $t->post("/v1/chat/completions?n=again", $_) for @keep;
 

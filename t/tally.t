@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Counters and usage by model and tenant: which have a row of their own, which
-# share one, and how a tenant is shown.
+# Counters and usage by model and tenant: which names have their own row, which
+# share a row, and how a tenant is displayed.
 
 use lib 't/lib';
 use Kvroute;
@@ -42,7 +42,7 @@ sub ask {
                     headers => \%header);
 }
 
-# of an upstream, by name; what has none is under ""
+# the counters of an upstream, by name; the row without a name is ""
 
 sub counted {
     my ($upstream, $what) = @_;
@@ -55,14 +55,14 @@ my $chat = '/v1/chat/completions';
 
 is(ask($chat, 'm', 'X-Key' => 'secret of acme', 'X-Name' => 'acme')->{status},
    200, 'served');
-is(ask($chat, 'm', 'X-Key' => 'secret of beta')->{status}, 200, 'another');
-is(ask($chat, 'm')->{status}, 200, 'nobody');
+is(ask($chat, 'm', 'X-Key' => 'secret of beta')->{status}, 200, 'another tenant');
+is(ask($chat, 'm')->{status}, 200, 'no tenant');
 is(ask($chat, 'none such', 'X-Key' => 'stranger', 'X-Name' => 'x')->{status},
-   404, 'no such model');
+   404, 'an unknown model');
 is(ask($chat, 'm', 'X-Key' => 'secret of acme', 'X-Name' => 'acme',
-       'X-Engine-Fault' => 'status=500')->{status}, 500, 'it fails');
+       'X-Engine-Fault' => 'status=500')->{status}, 500, 'a request fails');
 
-# a request is counted once it is over at its server
+# the engine counts a request once its answer has ended
 
 sub all {
     my ($counts) = @_;
@@ -78,30 +78,30 @@ wait_for(sub { all(counted('llm', 'models')) == 5 });
 my $models = counted('llm', 'models');
 my $tenants = counted('llm', 'tenants');
 
-is(join(' ', sort keys %$models), ' m', 'a model that is there has a name');
-is($models->{m}{requests}, 4, 'its requests');
-is($models->{m}{errors}, 1, 'its errors');
-cmp_ok($models->{m}{prompt_bytes}, '>', 4 * 4000, 'its prompts');
-cmp_ok($models->{m}{matched_bytes}, '>', 2 * 4000 - 600, 'what was held');
-is($models->{''}{requests}, 1, 'the others');
-ok($models->{''}{other}, 'are told from names');
+is(join(' ', sort keys %$models), ' m', 'a served model has a row of its own');
+is($models->{m}{requests}, 4, 'requests of the model');
+is($models->{m}{errors}, 1, 'errors of the model');
+cmp_ok($models->{m}{prompt_bytes}, '>', 4 * 4000, 'prompt bytes of the model');
+cmp_ok($models->{m}{matched_bytes}, '>', 2 * 4000 - 600, 'matched bytes of the model');
+is($models->{''}{requests}, 1, 'requests of unknown models');
+ok($models->{''}{other}, 'are in the row "other"');
 
 my ($digits) = grep { /^[0-9a-f]{8}$/ } keys %$tenants;
 
 is(join(' ', sort keys %$tenants), join(' ', sort '', 'acme', $digits // '?'),
-   'tenants: by the name that is given, or by digits of a hash');
-is($tenants->{acme}{requests}, 2, 'its requests');
-is($tenants->{acme}{errors}, 1, 'its errors');
-is($tenants->{''}{requests}, 1, 'a stranger that nobody has served');
+   'tenants: rows by the given name, or by digits of a hash');
+is($tenants->{acme}{requests}, 2, 'requests of the tenant');
+is($tenants->{acme}{errors}, 1, 'errors of the tenant');
+is($tenants->{''}{requests}, 1, 'a tenant that was never served has no row');
 
 unlike($t->get('/kvroute/json')->{body}, qr/secret of/,
-       'what names a tenant is not shown');
+       'the key of a tenant is not shown');
 
 my $log = $t->access_log();
 
-like($log, qr/^1 200 acme \d/m, 'in the log as on the page');
-like($log, qr/^2 200 \Q$digits\E \d/m, 'digits too');
-like($log, qr/^3 200 - \d/m, 'of none nothing');
+like($log, qr/^1 200 acme \d/m, 'the log has the name of the row');
+like($log, qr/^2 200 \Q$digits\E \d/m, 'the log has the digits of the row');
+like($log, qr/^3 200 - \d/m, 'the log has no name without a tenant');
 
 # usage: the sums of the log, in all formats
 
@@ -130,29 +130,29 @@ for my $name ('acme', $digits) {
 
 cmp_ok($tenants->{$digits}{cached_tokens}, '>', 900, 'a tenant whose prompt was cached');
 is($models->{m}{computed_tokens} + $models->{m}{cached_tokens},
-   $models->{m}{prompt_tokens}, 'of the model');
+   $models->{m}{prompt_tokens}, 'tokens of the model');
 
 like($metrics, qr/^kvroute_model_requests_total\{upstream="llm",model=""\} 1$/m,
      'requests without a name');
 
 my ($receipt) = grep { $_->{cached_tokens} } @{$t->status()->{receipts}};
 
-is($receipt->{prompt_tokens}, $models->{m}{prompt_tokens} / 3, 'in receipts');
+is($receipt->{prompt_tokens}, $models->{m}{prompt_tokens} / 3, 'tokens in receipts');
 
-# beside another method, and over a reload
+# with another method, and after a reload
 
 is(ask("/beside$chat", 'm', 'X-Key' => 'k', 'X-Name' => 'gamma')->{status}, 200,
-   'beside least_conn');
+   'with least_conn');
 ok(wait_for(sub { (counted('beside', 'tenants')->{gamma}{requests} // 0) == 1 }),
-   'counted there');
+   'counted with least_conn');
 
 $t->reload();
 
-is(counted('llm', 'tenants')->{acme}{requests}, 2, 'a reload keeps it');
+is(counted('llm', 'tenants')->{acme}{requests}, 2, 'a reload keeps the requests');
 is(counted('llm', 'tenants')->{acme}{prompt_tokens}, $tenants->{acme}{prompt_tokens},
-   'and its usage');
+   'a reload keeps the tokens');
 
-# what the queue refuses: one runs, one waits
+# requests that the queue refuses: one runs, one waits
 
 my @held = map { $t->start("POST /queued$chat", chat($text, max_tokens => 8),
                            headers => { 'X-Key' => 'q', 'X-Name' => 'delta',
@@ -164,19 +164,20 @@ wait_for(sub { $t->status()->{upstreams}{queued}{queue}{size} == 1 });
 is(ask("/queued$chat", 'm', 'X-Key' => 'q', 'X-Name' => 'delta')->{status}, 429,
    'refused');
 
-is($t->finish($_)->{status}, 200, 'served at last') for @held;
+is($t->finish($_)->{status}, 200, 'the waiting requests are served') for @held;
 
 wait_for(sub { (counted('queued', 'tenants')->{delta}{requests} // 0) == 2 });
 
 my $sum = 0;
 $sum += $_->{rejects} for values %{counted('queued', 'tenants')};
 
-is($sum, 1, 'one was refused');
+is($sum, 1, 'one request was refused');
 
 cmp_ok(counted('queued', 'tenants')->{delta}{queue_time}, '>', 0, 'time in the queue');
-is(counted('queued', 'tenants')->{delta}{requests}, 2, 'and is no request');
+is(counted('queued', 'tenants')->{delta}{requests}, 2,
+   'a refused request is not counted as served');
 
-# more tenants than there is room for: the table bounds the series, and nothing is lost
+# more tenants than the table has rows: the series are bounded, and the sum is complete
 
 my $count = all(counted('llm', 'tenants'));
 
@@ -188,11 +189,12 @@ ok(wait_for(sub {
     %of = $t->get('/kvroute/metrics')->{body}
         =~ /^kvroute_tenant_requests_total\{upstream="llm",tenant="(.*)"\} (\d+)$/mg;
     return all(counted('llm', 'tenants')) == $count + 40;
-}), 'all are counted');
+}), 'all requests are counted');
 is(join(' ', sort grep { /^tenant/ } keys %of),
-   join(' ', sort grep { /^tenant/ } keys %{counted('llm', 'tenants')}), 'in metrics as in JSON');
-cmp_ok(scalar keys %of, '<=', 33, 'at most 32 tenants, and the rest');
-cmp_ok($of{''}, '>', 8, 'which is the others');
+   join(' ', sort grep { /^tenant/ } keys %{counted('llm', 'tenants')}),
+       'metrics and JSON have the same tenants');
+cmp_ok(scalar keys %of, '<=', 33, 'at most 32 tenants and one row for the rest');
+cmp_ok($of{''}, '>', 8, 'the row of the rest has requests');
 
 for (1 .. 2) {
     my $pid;
@@ -201,6 +203,7 @@ for (1 .. 2) {
     $t->kill_worker($pid);
 }
 
-is(all(counted('llm', 'tenants')), $count + 40, 'a killed worker takes nothing away');
+is(all(counted('llm', 'tenants')), $count + 40,
+   'a killed worker does not change the counters');
 
 $t->done();

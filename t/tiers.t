@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 
-# Engines with host memory below the GPU's, six times as large, and a working
-# set that three of both GPU caches would hold: with probes and nothing set by hand,
-# prompts are sent back to where they are cached.  Hybrid models: the status says
-# where they resume, and no miss is taken for a restart.
+# Engines with host memory below the GPU's, six times as large, and a working set
+# that three of both GPU caches would hold: with probes and no configured capacity,
+# prompts are sent back to the engine that caches them.  Hybrid models: the status
+# says where they resume, and a miss does not count as a restart.
 
 use lib 't/lib';
 use Kvroute;
@@ -81,30 +81,30 @@ my @share = map { round('told') } 1 .. 3;
 cmp_ok($share[2], '>', 0.95, "told: cached in the third round (@share)");
 
 my $p = $t->peer('told', $told[0]);
-cmp_ok($p->{capacity_bytes}, '>', 120_000, 'all of it counts');
-cmp_ok($p->{gpu_bytes}, '<', 40_000, 'and a part is in GPU memory');
+cmp_ok($p->{capacity_bytes}, '>', 120_000, 'the capacity includes host memory');
+cmp_ok($p->{gpu_bytes}, '<', 40_000, 'the GPU part is known');
 
 @share = map { round('learned') } 1 .. 6;
 cmp_ok($share[5], '>', 0.95, "learned: cached in the sixth round (@share)");
 
 my $c = $t->peer('learned', $e[0])->{cache};
-is($c->{flushes_usage}, 0, 'no restart');
+is($c->{flushes_usage}, 0, 'no restart is assumed');
 
-# 16 prompts with a beginning in common, which no state ends
+# 16 prompts with a common prefix, at whose end no state is kept
 
 for my $n (1 .. 48) {
     ask('hybrid', text(6000, 1) . text(2000 + 400 * ($n % 5), 200 + $n % 12));
 }
 
 $p = $t->peer('hybrid', $hybrid[0]);
-is($p->{cache}{flushes_usage}, 0, 'hybrid: a miss is no restart');
+is($p->{cache}{flushes_usage}, 0, 'hybrid: a miss does not count as a restart');
 
 my $u = $t->status()->{upstreams}{hybrid}{resumes};
 is($u->{tokens}, 528, 'hybrid: it resumes at multiples of 528 tokens');
 like($u->{text}, qr/^this model resumes at multiples of 528 tokens; \d+ % of /,
-     'and the status says so');
+     'the status has a sentence on it');
 like($t->get("/kvroute/metrics")->{body},
      qr/kvroute_upstream_resume_tokens\{[^}]*upstream="hybrid"\} 528\n/,
-     'a metric too');
+     'a metric has it');
 
 $t->done();

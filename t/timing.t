@@ -1,17 +1,17 @@
 #!/usr/bin/perl
 
-# First tokens: engines that report nothing of their cache are timed. A small
-# cache is noticed, a large and uneven one is not underestimated; engines that
-# report, or do not stream, are not timed.
+# Times to first token: engines that do not report cached tokens are timed. A
+# small cache is noticed, a large cache with uneven times is not underestimated;
+# engines that report cached tokens, or do not stream, are not timed.
 
 use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
 
-# A prompt of 24 KB takes 70 ms; the small one holds not quite four of them.  On a
-# machine that is busy that may be too little to be sure of anything: then engines
-# are asked that are five times as slow, and five times as slow again.
+# A prompt of 24 KB takes 70 ms; the small cache holds not quite four of them.  On
+# a busy machine 70 ms may be too short to classify; then engines are used that
+# are five times as slow, and five times as slow again.
 
 my @slow = (1, 5, 25);
 my (@small, @large, @writes);
@@ -66,7 +66,7 @@ sub ask {
                   stream_options => { include_usage => JSON::PP::true }));
 }
 
-# each prompt twice, in turn: old ones are lost, those of just now are not
+# each prompt twice, in turn: older prompts are evicted, the last ones are not
 
 sub round {
     my ($port, $first, $stream) = @_;
@@ -90,13 +90,14 @@ sub is_held {
     return ($p->{capacity_bytes}, @{$p->{cache}}{qw(timed_held timed_lost)});
 }
 
-# what is no stream begins with its end
+# an answer in one piece has no first token before its end
 
 round($small[0], 11, JSON::PP::false);
 
-is(join(' ', is_held($small[0])), "$default 0 0", 'no streams');
+is(join(' ', is_held($small[0])), "$default 0 0", 'no streams: no change');
 
-# how long it takes to be sure depends on the machine: new ones each time
+# how many requests the estimate needs depends on the machine: send new ones
+# each time
 
 my ($small, $size, $held, $lost);
 
@@ -112,19 +113,19 @@ for (@small) {
     last if $held >= 4 && $lost >= 4 && $size < 400 * 1024;
 }
 
-cmp_ok($held, '>=', 4, 'held');
-cmp_ok($lost, '>=', 4, 'lost');
-cmp_ok($size, '<', 400 * 1024, 'a small one is found out');
-cmp_ok($size, '>=', 24 * 1024, 'and holds something');
+cmp_ok($held, '>=', 4, 'prompts that were cached');
+cmp_ok($lost, '>=', 4, 'prompts that were evicted');
+cmp_ok($size, '<', 400 * 1024, 'a small cache is noticed');
+cmp_ok($size, '>=', 24 * 1024, 'the estimate is not zero');
 
-# nor is that forgotten by a reload
+# a reload keeps the estimate
 
 $t->reload();
 ask($small, 20) for 1 .. 2;
 
-cmp_ok((is_held($small))[0], '<', 400 * 1024, 'and stays one');
+cmp_ok((is_held($small))[0], '<', 400 * 1024, 'a reload keeps the estimate');
 
-# large, at an uneven pace
+# a large cache, with uneven times
 
 my $large;
 
@@ -145,20 +146,20 @@ for my $k (0 .. $#slow) {
 
 ($size, $held) = is_held($large);
 
-cmp_ok($held, '>=', 20, 'held by a large one');
-is((is_held($_))[0], $default, 'of which nothing is forgotten') for @large;
+cmp_ok($held, '>=', 20, 'prompts that a large cache holds');
+is((is_held($_))[0], $default, 'a large cache keeps its capacity') for @large;
 
-# its own word is better
+# an engine's report is preferred
 
 round($tells, 1) for 1 .. 2;
 
 ($size, $held, $lost) = is_held($tells);
 
-is("$held $lost", '0 0', 'who tells is not timed');
-cmp_ok($size, '<', 400 * 1024, 'but believed');
+is("$held $lost", '0 0', 'an engine that reports is not timed');
+cmp_ok($size, '<', 400 * 1024, 'its report is used');
 
-# a large one whose template writes replies in another way than it has done:
-# what was asked before is there, and the reply to be computed
+# a large cache, and a template that renders old replies differently: the
+# earlier prompt is cached, and the reply must be computed
 
 sub turn {
     my ($port, $chat, $reply, $ms) = @_;
@@ -205,7 +206,7 @@ for my $k (0 .. $#slow) {
 
 ($size, $held) = is_held($writes);
 
-cmp_ok($held, '>=', 4, 'held by one that does not keep replies');
-is((is_held($_))[0], $default, 'of which nothing is forgotten') for @writes;
+cmp_ok($held, '>=', 4, 'prompts that an engine holds without the replies');
+is((is_held($_))[0], $default, 'such an engine keeps its capacity') for @writes;
 
 $t->done();

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Probes and health checks over TLS and with a key: checks of the certificate,
-# messages if they fail, and answers that are not health.
+# Probes and health checks over TLS and with a key: verification of the
+# certificate, messages if it fails, and wrong answers.
 
 use lib 't/lib';
 use Kvroute;
@@ -25,8 +25,8 @@ chmod 0600, "$dir/header";
 my ($e) = $t->engines(1, '--hardware', 'none', '--model', 'm',
                       '--kv-cache-size', 2048, '--block-size', 16);
 
-# TLS in front of it is of an nginx of its own: one that ends by a reload may leave
-# open what it had begun to pass on
+# another nginx does TLS in front of it: one that exits during a reload may leave
+# open a connection it had begun to proxy
 
 my $front = Kvroute->new();
 
@@ -53,7 +53,7 @@ http {
 }
 EOF
 
-# accepts, and says nothing
+# a server that accepts connections and never answers
 
 $t->serve('S', sub {
     my ($c) = @_;
@@ -65,7 +65,7 @@ my @cases = (
     [ 'loose', 'TLS', 'ssl header="Authorization: Bearer k"' ],
     [ 'plain', 'TLS', '', qr/the status is 400: is this a TLS port/ ],
 
-    # all is well with these two, but for what verification finds
+    # these two are right except for the verification
 
     [ 'untrusted', 'TLS', 'ssl name=engine.test trusted=%%DIR%%/other.pem'
                      . ' header=@%%DIR%%/header', qr/self.signed cert/ ],
@@ -82,11 +82,11 @@ my ($upstreams, $locations) = ('', '');
 for my $case (@cases) {
     my ($name, $port, $params) = @$case;
 
-    # "header=" holds a space, and so the whole word is quoted
+    # "header=" contains a space, so the whole parameter is quoted
 
     $params =~ s/header="(.*?)"/"header=$1"/;
 
-    # who never answers is waited for in vain, the others as long as it takes
+    # the silent server gets a short timeout, the others a long one
 
     my $patience = $name eq 'silent' ? '300ms' : '30s';
 
@@ -145,55 +145,56 @@ for my $case (@cases) {
     if (!$warned) {
         ok(wait_for(sub { my $p = peer($name);
                           $p->{health_checks}{checks} > 2
-                          && $p->{engine}{probes} > 2 }), "$name: asked");
-        is(peer($name)->{health}, 'up', "$name: in health");
-        is(peer($name)->{health_checks}{fails}, 0, "$name: always");
+                          && $p->{engine}{probes} > 2 }), "$name: checked and probed");
+        is(peer($name)->{health}, 'up', "$name: up");
+        is(peer($name)->{health_checks}{fails}, 0, "$name: no check fails");
 
-        is(peer($name)->{engine}{failed}, 0, "$name: and probed");
+        is(peer($name)->{engine}{failed}, 0, "$name: no probe fails");
         next;
     }
 
-    ok(wait_for(sub { peer($name)->{health} eq 'down' }), "$name: not in health");
-    ok(wait_for(sub { peer($name)->{engine}{failed} > 1 }), "$name: nor probed");
+    ok(wait_for(sub { peer($name)->{health} eq 'down' }), "$name: down");
+    ok(wait_for(sub { peer($name)->{engine}{failed} > 1 }), "$name: probes fail");
 
     my $p = peer($name)->{engine};
-    is($p->{failed}, $p->{probes}, "$name: ever");
+    is($p->{failed}, $p->{probes}, "$name: all probes have failed");
 
     ok(wait_for(sub { $t->log() =~ /\[warn\].*health check of \S+ has never worked: .*$warned/ }),
-       "$name: said why");
+       "$name: the log has the cause");
     ok(wait_for(sub { $t->log() =~ /\[warn\].*probe of \S+ has never worked: .*$warned/ }),
-       "$name: of probes, too");
+       "$name: the log has the cause for probes");
 }
 
-cmp_ok(peer('good')->{engine}{capacity_tokens}, '>', 0, 'a capacity is told');
-is($t->post('/v1/chat/completions', chat('x'))->{status}, 200, 'it serves');
+cmp_ok(peer('good')->{engine}{capacity_tokens}, '>', 0, 'the capacity is reported');
+is($t->post('/v1/chat/completions', chat('x'))->{status}, 200, 'a request is served');
 
-# a certificate that nginx refuses for a client, whatever its fault
+# nginx refuses a certificate for a client
 
 is($t->post('/refused/v1/chat/completions', chat('x'))->{status}, 502,
    'refused: no answer');
-is(peer('refused')->{reason}, 'tls', 'refused: by its handshake');
-like($t->log(), qr/certificate verify error: \(\d+:self.signed/, 'refused: said why');
+is(peer('refused')->{reason}, 'tls', 'refused: the reason is the handshake');
+like($t->log(), qr/certificate verify error: \(\d+:self.signed/,
+     'refused: the log has the cause');
 
 my $log = Kvroute::slurp("$dir/tls.log");
 
 like($log, qr/^engine\.test\|engine\.test\|2\|200$/m, 'SNI, Host, two lines');
 like($log, qr/^-\|127\.0\.0\.1:$t->{vars}{TLS}\|-\|200$/m, 'no name: neither');
 unlike($log, qr/\|200\n.*Bearer/, 'no key in a log');
-unlike($t->log(), qr/Bearer/, 'of errors neither');
+unlike($t->log(), qr/Bearer/, 'no key in the error log');
 
-# once a minute, however often it fails
+# a failure is logged once a minute, however often it occurs
 
-ok(wait_for(sub { peer('name')->{health_checks}{fails} > 12 }), 'fails again');
+ok(wait_for(sub { peer('name')->{health_checks}{fails} > 12 }), 'checks fail again');
 my $said = () = $t->log() =~ /health check of \S+ has never worked: the cert/g;
-cmp_ok($said, '<=', 1 + (time() - $^T) / 60, 'is said once');
+cmp_ok($said, '<=', 1 + (time() - $^T) / 60, 'the failure is logged once a minute');
 
-# a reload, and the end, in the middle of handshakes
+# a reload, and an exit, in the middle of handshakes
 
 $t->reload();
 ok(wait_for(sub { peer('good')->{health} eq 'up' }), 'up after a reload');
 
-# what is wrong in the configuration
+# wrong configurations
 
 for my $case ([ 'ssl=on', qr/unknown engine "ssl=on"/ ],
               [ "trusted=$dir/engine.pem name=a", qr/"trusted=" needs "ssl"/ ],
@@ -208,8 +209,8 @@ for my $case ([ 'ssl=on', qr/unknown engine "ssl=on"/ ],
 
     $t->conf($conf =~ s/kvroute_engine [^;]*;/kvroute_engine $params;/r);
     my ($ok, $out) = $t->check();
-    ok(!$ok, "$params: not taken");
-    like($out, $re, 'and why');
+    ok(!$ok, "$params: refused");
+    like($out, $re, 'the message');
 }
 
 $t->quit();

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Answers that blame the client, 4xx above all: an engine that sends them where
-# the others do not is ejected. A client with bad requests ejects no server,
-# even if affinity sends all of them to one.
+# Answers with a status of the client's fault, 4xx above all: an engine that
+# sends them where the others do not is ejected. A client with bad requests
+# ejects no server, even if affinity sends them all to one.
 
 use lib 't/lib';
 use Kvroute;
@@ -60,7 +60,7 @@ sub ejections {
     return $n;
 }
 
-# requests one by one, each of a prompt of its own; how many have that status
+# requests one by one, each with its own prompt; how many have that status
 
 sub answered {
     my ($upstream, $n, $status, $prefix, %headers) = @_;
@@ -77,7 +77,8 @@ sub answered {
 }
 
 
-# an engine that answers so to all: a quarter of round robin's share at most
+# an engine answers all requests so: it gets at most a quarter of round robin's
+# share
 
 my $i = 0;
 
@@ -99,7 +100,7 @@ for my $case ([cache => 401], [work => 403], [other => 405], [pair => 400]) {
 
     is($p->{state}, 'ejected', 'the engine is ejected');
     is($p->{ejected}{reason}, $why, 'the reason');
-    is(ejections($upstream), 1, 'no other one is');
+    is(ejections($upstream), 1, 'no other engine is ejected');
     is($p->{minute}{errors_4xx}, $bad, 'counted');
 
     my %why = map { $_->{code} => $_ }
@@ -111,25 +112,25 @@ for my $case ([cache => 401], [work => 403], [other => 405], [pair => 400]) {
               { code => 'client_errors', state => 'amber', status => "$why",
                 requests => $p->{minute}{requests}, percent => 100, percent_elsewhere => 0,
                 servers => [$server] }, 'health says so');
-    is_deeply(timeless($why{not_up}{servers}), [$server], 'and the reason');
+    is_deeply(timeless($why{not_up}{servers}), [$server], 'the health has the reason');
 
     sick($k, 'none');
 }
 
 like($t->log(), qr/\[warn\].*peer 127.0.0.1:$e[0] of upstream "cache" is (?#
-     )ejected for 3600.0s:.*"401"/, 'and the log');
+     )ejected for 3600.0s:.*"401"/, 'the log has the reason');
 
 
-# by share: two of three
+# two of three answers have the status
 
 $t->control($e[3], { fault => 'status=413', fault_rate => 0.67,
                      fault_count => -1 });
 ok(wait_for(sub { answered('other', 10, 413); ejections('other') == 2 }),
-   'two of three are enough');
+   'two of three answers are enough');
 $t->control($e[3], { fault => 'none', fault_rate => 1 });
 
 
-# by turns: no status is most of its answers
+# three statuses in turn: none of them is most of its answers
 
 for my $n (1 .. 120) {
     sick(1, 'status=' . (401, 403, 400)[$n % 3]);
@@ -137,42 +138,42 @@ for my $n (1 .. 120) {
 }
 
 is($t->peer('mixed', $e[1])->{state}, 'ejected', 'three statuses by turns');
-is(ejections('mixed'), 1, 'no other one is');
+is(ejections('mixed'), 1, 'no other engine is ejected');
 sick(1, 'none');
 
 
-# busy for ever, and never says for how long
+# always 429, without Retry-After
 
 sick(3, 'status=429');
 ok(wait_for(sub { answered('back', 10, 429); ejections('back') }),
-   'busy without end');
+   'an engine that is always busy is ejected');
 is($t->peer('back', $e[3])->{ejected}{reason}, '429', 'the reason');
 sick(3, 'none');
 
 ok(wait_for(sub {
     answered('back', 4, 200);
     $t->peer('back', $e[3])->{state} eq 'up';
-}), 'it is back');
+}), 'the engine is back after the time');
 
 
-# where all answer so, it is the requests
+# all engines answer so: the requests are at fault
 
 sick($_, 'status=401') for 0 .. 3;
 answered($_, 60, 401) for qw(client work);
-is(ejections('client'), 0, 'all answer 401');
-is(ejections('work'), 1, 'nor is any where one is out');
+is(ejections('client'), 0, 'all answer 401: none is ejected');
+is(ejections('work'), 1, 'all answer 401 after one was ejected: no other one is');
 sick($_, 'none') for 0 .. 3;
 
 sick(0, 'status=401');
-is(answered('alone', 60, 401), 60, 'one server');
-is(ejections('alone'), 0, 'is not ejected');
+is(answered('alone', 60, 401), 60, 'one server: all its answers are passed on');
+is(ejections('alone'), 0, 'one server is not ejected');
 cmp_ok(answered('off', 100, 401), '>=', 20, 'switched off');
-is(ejections('off'), 0, 'none is ejected');
+is(ejections('off'), 0, 'switched off: none is ejected');
 sick(0, 'none');
 
 
-# a client whose requests are bad, by its session at one server; others' there
-# are good, and are few
+# bad requests of a client at one server, by its session; other clients send few
+# good ones there
 
 for my $upstream (qw(client couple)) {
 
@@ -183,31 +184,32 @@ for my $upstream (qw(client couple)) {
         is(answered($upstream, 250, $status, '', @bad), 250,
            "$upstream: 250 bad requests with $status");
         is(answered($upstream, 2, 200, '', 'X-Session' => "good $status"), 2,
-           'a good one');
+           'good requests are served');
     }
 
     is(ejections($upstream), 0, "$upstream: none is ejected");
 
     my $taken = grep { $_->{responses}{'4xx'} >= 200 } peers($upstream);
-    cmp_ok($taken, '>=', 1, 'though most were sent to the same ones');
+    cmp_ok($taken, '>=', 1, 'most bad requests went to the same servers');
 }
 
-# or by a long prefix
+# affinity by a long prefix
 
 my $prefix = text(8000, ++$seed);
 
 answered('prefix', 2, 200, $prefix);
 is(answered('prefix', 500, 400, $prefix, 'X-Engine-Fault' => 'status=400'),
-   500, 'bad requests with a prefix that one holds');
-is(ejections('prefix'), 0, 'none is ejected');
+   500, 'bad requests with a prefix that one engine caches');
+is(ejections('prefix'), 0, 'prefix: none is ejected');
 cmp_ok((sort { $b <=> $a } map { $_->{responses}{'4xx'} } peers('prefix'))[0],
-       '>=', 300, 'though most were sent to that one');
+       '>=', 300, 'most bad requests went to that engine');
 
-# or by name
+# affinity by a pin
 
 is(answered('pinned', 100, 400, '', 'X-Pin' => "127.0.0.1:$e[1]",
-            'X-Engine-Fault' => 'status=400'), 100, 'bad requests to one');
-is($t->peer('pinned', $e[1])->{responses}{'4xx'}, 100, 'all of them');
-is(ejections('pinned'), 0, 'none is ejected');
+            'X-Engine-Fault' => 'status=400'), 100, 'bad requests to a pinned server');
+is($t->peer('pinned', $e[1])->{responses}{'4xx'}, 100,
+   'the pinned server got all of them');
+is(ejections('pinned'), 0, 'pinned: none is ejected');
 
 $t->done();

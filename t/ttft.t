@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
 # Time to first token of a stream, and the total time of an answer in one piece:
-# counted apart, in all formats.
+# counted separately, in all formats.
 
 use lib 't/lib';
 use Kvroute;
@@ -11,7 +11,7 @@ my $t = Kvroute->new();
 $t->engines(1, '--hardware', 'none', '--model', 'm');
 $t->backend('B0');
 
-# streams are told by their type, whatever is in them
+# streams are recognized by their type, whatever they contain
 
 for my $type ('application/x-ndjson', 'text/event-stream; charset=utf-8',
               'application/json', 'text/plain', 'text/event-stre')
@@ -53,7 +53,7 @@ $t->conf(<<"EOC")->run();
     $locations
 EOC
 
-# how many streams and wholes an upstream has had, by all that tells it
+# how many streams and whole answers an upstream has had, in all formats
 
 sub counted {
     my ($upstream, $streams, $whole, $name) = @_;
@@ -78,31 +78,31 @@ sub counted {
 
         is($m{"kvroute_ttft_seconds_count{$of,$l}"}, $n, "$name: $l");
         is($m{"kvroute_ttft_seconds_bucket{$of,$l,le=\"+Inf\"}"}, $n,
-           'its buckets');
+           'buckets in the metrics');
         is($m{"kvroute_peer_ttft_seconds_count{$peer,$l}"}, $n,
-           'of the server');
+           'count of the server');
     }
 
     is($u->{ttft}{count}, $all, "$name: all of them in the JSON");
-    is($u->{ttft}{buckets}{'+Inf'}, $all, 'their buckets');
+    is($u->{ttft}{buckets}{'+Inf'}, $all, 'buckets of all');
     is($u->{ttft_stream}{count}, $streams, 'streams');
-    is($u->{ttft_stream}{buckets}{'+Inf'}, $streams, 'their buckets');
+    is($u->{ttft_stream}{buckets}{'+Inf'}, $streams, 'buckets of streams');
     is($u->{ttft_whole}{count}, $whole, 'wholes');
-    is($p->{ttft_count}, $all, 'of the server: all');
+    is($p->{ttft_count}, $all, 'count of the server, all');
     is($p->{ttft_stream_count}, $streams, 'streams');
     is(exists $p->{ttft_stream} ? 1 : 0, $streams ? 1 : 0,
-       'a mean if there were any');
+       'a mean if the count is not zero');
     ok(abs($u->{ttft}{sum} - $u->{ttft_stream}{sum} - $u->{ttft_whole}{sum})
        < 1e-6, 'sums add up');
-    ok($p->{ttft_sum} >= $p->{ttft_stream_sum}, 'of the server too');
+    ok($p->{ttft_sum} >= $p->{ttft_stream_sum}, 'sums of the server add up');
 
     my @receipts = grep { $_->{upstream} eq $upstream && defined $_->{ttft} }
                    @{$t->status()->{receipts}};
     is((grep { $_->{stream} } @receipts), $streams, 'receipts say which');
-    is((grep { !$_->{stream} } @receipts), $whole, 'of both');
+    is((grep { !$_->{stream} } @receipts), $whole, 'receipts of whole answers');
 }
 
-counted('u', 0, 0, 'none');
+counted('u', 0, 0, 'no answers');
 
 sub engine {
     is($t->post('/v1/chat/completions',
@@ -114,9 +114,9 @@ engine($_, 1) for 1 .. 3;
 counted('u', 3, 0, 'streams');
 
 engine($_, 0) for 1 .. 2;
-counted('u', 3, 2, 'and wholes');
+counted('u', 3, 2, 'streams and whole answers');
 
-# what is compressed is not read, but begins when it begins
+# a compressed answer is not parsed, but its first byte counts
 
 $t->step("step$_") for 1 .. 2;
 

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# Responses are watched: their bytes do not change; tokens, first event and ids
-# are found.
+# Responses are observed: their bytes do not change; tokens, the first event and
+# ids are found.
 
 use lib 't/lib';
 use Kvroute;
@@ -9,7 +9,7 @@ use Kvroute;
 my $t = Kvroute->new();
 my $dir = $t->{dir};
 
-# responses as a small server sends them: head, then pieces of the body
+# responses as a small server sends them: header, then pieces of the body
 
 my $sse = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
 my $json = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
@@ -117,7 +117,7 @@ $t->run();
 
 my $n = 0;
 
-# what the access log says of a request
+# the fields of a request in the access log
 
 sub logged {
     my ($n) = @_;
@@ -128,11 +128,12 @@ sub logged {
     return split /\|/, $line[0];
 }
 
-# no prompt is read for a single server, but the log asks for tokens, from the
-# first request of a worker on
+# no prompt is parsed for a single server, but the log needs tokens, from the
+# first request of a worker
 
 $t->post('/lc/v1/chat/completions?n=' . ++$n, chat('x'));
-like((logged($n))[1], qr/^[1-9]/, 'tokens of the first request, unread');
+like((logged($n))[1], qr/^[1-9]/,
+     'tokens of the first request, whose prompt is not parsed');
 
 # the same bytes with and without the filter, buffered or not
 
@@ -150,7 +151,7 @@ for my $name (sort keys %corpus) {
 
         my ($status, $prompt, $cached, $out, $ttft) = logged($n);
 
-        # buffered, some of it may have been to a file
+        # if it is buffered a part may have gone to a file
 
         if ($name eq 'long' && $way eq 'buf') {
             like("$prompt $cached $out", qr/^(?:- - -|40 32 3)$/,
@@ -172,13 +173,13 @@ for my $name (sort keys %corpus) {
     }
 }
 
-# nginx's own pages are no first token
+# a page of nginx has no first token
 
 my $r = $t->post('/page/html?n=' . ++$n, chat('x'));
-is($r->{body}, 'our own', 'a page of nginx');
-is((logged($n))[4], '-', 'is no first token');
+is($r->{body}, 'our own', 'nginx sends its page');
+is((logged($n))[4], '-', 'a page of nginx has no time to first token');
 
-# HTTP/1.0, HEAD, and a client that goes away
+# HTTP/1.0, HEAD, and a client that leaves
 
 $r = $t->post('/on/plain?n=' . ++$n, chat('x'), version => '1.0');
 is($r->{body}, qq({"choices":[],$usage}), 'HTTP/1.0');
@@ -188,26 +189,26 @@ like($t->read_until($s, qr/\r\n\r\n/), qr/^HTTP\S+ 200/, 'HEAD');
 $s = $t->start('POST /on/bytes?n=' . ++$n, chat('x'));
 $t->read_until($s, qr/data: /);
 close $s;
-ok($t->idle(), 'a client that goes away leaves nothing counted');
+ok($t->idle(), 'a client that leaves is not counted any more');
 
 $s = $t->start('POST /keep/bytes?n=' . ++$n, chat('x'));
 $t->read_until($s, qr/data: /);
 close $s;
-ok($t->idle(), 'nor one that goes away and is ignored');
+ok($t->idle(), 'nor is one that leaves with proxy_ignore_client_abort');
 
-# what nginx packs, or has kept, tells the same or nothing
+# an answer that nginx compresses or has cached: the same tokens or none
 
 $r = $t->post('/zip/chunked?n=' . ++$n, chat('x'),
               headers => { 'Accept-Encoding' => 'gzip' });
-is($r->{headers}{'content-encoding'}, 'gzip', 'packed by nginx');
-is(join(' ', (logged($n))[1 .. 3]), '40 32 3', 'its tokens');
+is($r->{headers}{'content-encoding'}, 'gzip', 'compressed by nginx');
+is(join(' ', (logged($n))[1 .. 3]), '40 32 3', 'its tokens are found');
 
 for my $i (1 .. 2) {
     $r = $t->post('/cache/plain?n=' . ++$n, chat('x'));
-    is($r->{body}, qq({"choices":[],$usage}), "kept by nginx, $i");
+    is($r->{body}, qq({"choices":[],$usage}), "cached by nginx, $i");
 }
 
-ok($t->idle(), 'nothing is counted after it');
+ok($t->idle(), 'the counters are back at zero');
 
 # HTTP/2, without TLS
 
@@ -248,7 +249,7 @@ for my $way ([ 'v1', 'vllm' ], [ 'lc/v1', 'llama.cpp' ], [ 'sg/v1', 'sglang' ])
     }
 }
 
-# a later response is where the earlier one was made
+# a request that refers to an earlier response goes to the server that made it
 
 my %seen;
 
@@ -275,6 +276,6 @@ for my $i (1 .. 8) {
     $seen{$addr}++;
 }
 
-cmp_ok(scalar keys %seen, '>', 1, 'on several engines');
+cmp_ok(scalar keys %seen, '>', 1, 'several engines made responses');
 
 $t->done();

@@ -1,14 +1,14 @@
 #!/usr/bin/perl
 
-# Variables in headers, both ways: text of a body, a path or a client's header
-# cannot become a header or a request.
+# Variables in headers, to the engine and to the client: text of a body, a path
+# or a client's header cannot become a header or a request.
 
 use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
 
-# answers with the head of the request that it was sent
+# a server that answers with the header of the request it received
 
 for my $name (qw(E0 E1)) {
     $t->serve($name, sub {
@@ -53,7 +53,7 @@ EOF
 
 $t->run();
 
-# what the engine saw of a variable, and what the client got
+# a variable as the engine received it, and as the client received it
 
 sub values_of {
     my ($r, $name) = @_;
@@ -70,7 +70,7 @@ sub is_both {
     is($back, $value, "$what: $name, to the client");
 }
 
-# the session is known after the pick only: the engine does not get it
+# the session is known only after the choice: the engine does not receive it
 
 sub back {
     my ($r, $name) = @_;
@@ -78,7 +78,7 @@ sub back {
     return (values_of($r, $name))[1];
 }
 
-# ordinary text is as it was
+# ordinary text is not changed
 
 {
     my $r = $t->post('/', chat('hi', model => 'org/llama ~%"\\',
@@ -108,7 +108,7 @@ for my $i (0 .. 0x20, 0x7e, 0x7f) {
        sprintf('byte %02x: %s', $i, $ok ? 'as it is' : 'not found'));
 }
 
-# line ends, escaped and as they are; what comes after them
+# line ends, escaped and literal, with a header behind them
 
 {
     my $bad = "m\r\nX-Injected: 1\r\n\r\nPOST /smuggled HTTP/1.1\r\n";
@@ -147,7 +147,7 @@ for my $i (0 .. 0x20, 0x7e, 0x7f) {
     is(back($r, 'session'), '', 'tab: not found');
 }
 
-# nor does it match where such text is compared
+# such text does not match in a map
 
 {
     my $named = sub {
@@ -164,7 +164,7 @@ for my $i (0 .. 0x20, 0x7e, 0x7f) {
     is($named->(), 1, 'map: by the name');
 }
 
-# what is only hashed keeps its bytes: such sessions are told apart
+# a key that is only hashed keeps its bytes: such sessions are distinguished
 
 {
     my %seen;
@@ -179,7 +179,7 @@ for my $i (0 .. 0x20, 0x7e, 0x7f) {
     is(scalar(grep { keys %$_ == 1 } values %seen), 4,
        'sessions with such keys stay where they are');
     is(scalar(keys %{{ map { %$_ } values %seen }}), 2,
-       'and are not all the same one');
+       'such keys name several sessions');
 }
 
 $t->done();

@@ -1,7 +1,8 @@
 #!/usr/bin/perl
 
-# The colour and the words of the status for an upstream; its last minutes
-# survive a reload; trace ids of decision records; the location of the API.
+# The health of an upstream: its colour and causes; the history of the last
+# minutes survives a reload; trace ids of decision records; the location of the
+# API.
 
 use lib 't/lib';
 use Kvroute;
@@ -29,10 +30,10 @@ sub health {
     return timeless(($_[0] ? $s->{upstreams}{$_[0]} : $s)->{health});
 }
 
-is_deeply(health(), { state => 'green', why => [] }, 'nothing is wrong');
-is_deeply(health('llm'), { state => 'green', why => [] }, 'with llm');
+is_deeply(health(), { state => 'green', why => [] }, 'all are green');
+is_deeply(health('llm'), { state => 'green', why => [] }, 'llm is green');
 
-is($t->status()->{api}, '/act/', 'where actions are taken');
+is($t->status()->{api}, '/act/', 'the location of the API');
 # --- traces
 
 my @peers = map { "127.0.0.1:$t->{vars}{\"E$_\"}" } 0 .. 2;
@@ -50,10 +51,10 @@ sub trace {
 }
 
 is(trace("00-$id-00f067aa0ba902b7-01"), $id, 'the id of the trace');
-is(trace("00-$id-00f067aa0ba902b7-01<b>"), undef, 'nothing else of a client');
-is(trace('x' x 4000), undef, 'nor this');
+is(trace("00-$id-00f067aa0ba902b7-01<b>"), undef, 'other text of a client is not logged');
+is(trace('x' x 4000), undef, 'a long header is not logged');
 
-# --- one fails, fast
+# --- one server fails fast
 
 $t->control($t->{vars}{E1}, { fault => 'status=500' });
 
@@ -68,18 +69,18 @@ my %fails = (code => 'errors', state => 'red', requests => 6, of => 9,
              servers => [{ name => $peers[1], state => 'up', reason => '5xx' }]);
 my $since = $t->status()->{health}{why}[0]{since};
 my $up = $t->peer('llm', $t->{vars}{E1})->{since};
-ok($up le $since, 'up before it failed');
-is_deeply($h->{why}[0], \%fails, 'and who it is');
-is(health()->{state}, 'red', 'so are all together');
+ok($up le $since, 'it was up before it failed');
+is_deeply($h->{why}[0], \%fails, 'the cause names the server');
+is(health()->{state}, 'red', 'the health of all is red');
 is_deeply(health()->{why}[0], { %fails, upstream => 'llm' },
-          'with the name of the upstream');
-is(health('busy')->{state}, 'green', 'but not the other upstream');
+          'the cause names the upstream');
+is(health('busy')->{state}, 'green', 'the other upstream is green');
 
 like($t->get('/kvroute/metrics')->{body},
      qr/^kvroute_upstream_health\{upstream="llm",state="red"\} 1$/m, 'metric');
 is($t->peer('llm', $t->{vars}{E1})->{minute}{errors}, 6, 'errors of a minute');
 
-# --- ten minutes, over a reload
+# --- ten minutes of history, and a reload
 
 sub history { return @{$t->status()->{upstreams}{llm}{history}} }
 
@@ -91,10 +92,10 @@ is($before->{requests}, 9, 'requests of the step') if history() == 1;
 
 $t->reload();
 is_deeply((grep { $_->{time} eq $before->{time} } history())[0], $before,
-          'is there after a reload');
-is(health('llm')->{state}, 'red', 'and so is what is wrong');
-is($t->status()->{health}{why}[0]{since}, $since, 'since the same time');
-is($t->peer('llm', $t->{vars}{E1})->{since}, $up, 'so is the state');
+          'a reload keeps the history');
+is(health('llm')->{state}, 'red', 'a reload keeps the health');
+is($t->status()->{health}{why}[0]{since}, $since, 'a reload keeps the time of the cause');
+is($t->peer('llm', $t->{vars}{E1})->{since}, $up, 'a reload keeps the time of the state');
 
 my $time = qr/(\d{10})/;
 like($t->get('/kvroute/metrics')->{body},
@@ -117,11 +118,11 @@ for my $i (0, 1) {
                 headers => { 'X-Pin' => $peers[$i] })->{status}, 400, 'a 400');
 
     my $p = $t->peer('llm', $t->{vars}{"E$i"});
-    is($p->{minute}{errors_4xx}, 1, 'is counted');
-    is($p->{reason}, $reason, 'and no reason');
+    is($p->{minute}{errors_4xx}, 1, 'a 4xx is counted');
+    is($p->{reason}, $reason, 'a 4xx is no reason');
 }
 
-# --- taken out by hand
+# --- a server is drained
 
 sub drained {
     return { code => 'drained', state => 'amber', number => 1, of => 3,
@@ -135,27 +136,27 @@ sub cause {
 }
 
 $t->post("/act/drain?peer=$peers[2]", '');
-is_deeply(cause('drained', 'llm'), drained('draining'), 'is drained');
+is_deeply(cause('drained', 'llm'), drained('draining'), 'the cause: draining');
 
 $t->post("/act/drain?peer=$peers[2]&timeout=1s", '');
 wait_for(sub { $t->peer('llm', $t->{vars}{E2})->{state} eq 'drained' });
-is_deeply(cause('drained', 'llm'), drained('drained'), 'has been');
+is_deeply(cause('drained', 'llm'), drained('drained'), 'the cause: drained');
 
-# --- more than the server can do
+# --- more requests than the server may have
 
 my @held = ($t->start('POST /busy/', chat('a'),
                       headers => { 'X-B' => 'wait one' }));
-ok(wait_for(sub { $t->peer('busy', $t->{vars}{B})->{active} == 1 }), 'at work');
+ok(wait_for(sub { $t->peer('busy', $t->{vars}{B})->{active} == 1 }), 'one request runs');
 push @held, $t->start('POST /busy/', chat('b'));
 ok(wait_for(sub { $t->status()->{upstreams}{busy}{queue}{size} == 1 }),
-   'one waits');
-is($t->post('/busy/', chat('c'))->{status}, 429, 'one is rejected') for 1 .. 4;
+   'one request waits');
+is($t->post('/busy/', chat('c'))->{status}, 429, 'one request is rejected') for 1 .. 4;
 
 $h = health('busy');
 is($h->{state}, 'red', 'red');
 is_deeply($h->{why}[0], { code => 'rejects', state => 'red', rejects => 4,
                           of => 5, percent => 80, caps => { max_conns => 1 } },
-          'the cap');
+          'the cause: rejects');
 
 is(join(' ', map { "$_->{upstream}:$_->{code}" } @{health()->{why}}),
    'llm:errors busy:rejects llm:drained', 'red causes come first');
@@ -163,17 +164,19 @@ is(join(' ', map { "$_->{upstream}:$_->{code}" } @{health()->{why}}),
 $t->step('one');
 $t->finish($_) for @held;
 
-# a zone of another size begins anew, the counters of the queue do not
+# a zone of another size starts empty, the counters of the queue do not
 
 my $conf = Kvroute::slurp("$t->{dir}/nginx.conf");
 Kvroute::write_file("$t->{dir}/nginx.conf", $conf =~ s/zone=z:2m/zone=z:3m/r);
 $t->reload();
 
-ok(wait_for(sub { @{$t->status()->{upstreams}{busy}{history}} }), 'looked at');
+ok(wait_for(sub { @{$t->status()->{upstreams}{busy}{history}} }),
+   'the history has begun');
 is($t->status()->{upstreams}{busy}{history}[0]{rejects}, 0, 'no new rejects');
-is_deeply(health('busy'), { state => 'green', why => [] }, 'and green');
+is_deeply(health('busy'), { state => 'green', why => [] }, 'no rejects: green');
 
-# --- an ingress controller has no endpoint for an upstream
+# --- an ingress controller has no endpoint for an upstream: its socket is no
+# server
 
 $t->upstream('none', 'server unix:%%DIR%%/nginx-502-server.sock;');
 $t->conf($main);
@@ -184,9 +187,9 @@ is($h->{state}, 'red', 'red without a request');
 is_deeply($h->{why}[0],
           { code => 'none_up', state => 'red', number => 1, of => 1, servers => [
               { name => "unix:$t->{dir}/nginx-502-server.sock",
-                state => 'placeholder' } ] }, 'the socket is no server');
+                state => 'placeholder' } ] }, 'the cause: a placeholder');
 like($t->get('/kvroute/metrics')->{body},
      qr/^kvroute_peer_state\{upstream="none",.*state="placeholder"\} 1$/m,
-     'a metric');
+     'a metric has the cause');
 
 $t->done();

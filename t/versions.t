@@ -62,9 +62,9 @@ my $body = chat(text(5_000, 1));
 
 # the last number of a backend's answer counts requests by one connection
 
-like($t->post('/kept/', $body)->{body}, qr/ $_$/, "connection kept: $_")
+like($t->post('/kept/', $body)->{body}, qr/ $_$/, "the connection is reused: $_")
     for 1 .. 3;
-like($t->get('/kept/')->{body}, qr/ 4$/, 'and without a body');
+like($t->get('/kept/')->{body}, qr/ 4$/, 'the connection is reused without a body');
 
 unlike($t->log(), qr/load balancing method redefined/, 'no warnings');
 
@@ -79,7 +79,7 @@ SKIP: {
 
     my ($name) = $t->post('/sticky/', $body)->{body} =~ /^(\S+)/;
 
-    # the session wins over what is cached
+    # the session wins over the cached prefix
 
     my %by;
 
@@ -87,26 +87,26 @@ SKIP: {
         my $r = $t->post('/sticky/', $body,
                          headers => { Cookie => "srv=$route" });
         $by{$route} = $r->{headers}{'x-backend'};
-        is($r->{headers}{'x-reason'}, 'pinned', 'and the receipt says so');
+        is($r->{headers}{'x-reason'}, 'pinned', 'the receipt: pinned');
     }
 
-    is(join(' ', @by{qw(a b c)}), 'B0 B1 B2', 'sessions are kept');
+    is(join(' ', @by{qw(a b c)}), 'B0 B1 B2', 'sessions stay at their servers');
 
     ok($cookie->($t->post('/sticky/', $body)), 'a new session has a cookie');
-    ok($cookie->($t->get('/sticky/')), 'without a body too');
-    unlike($t->log(), qr/does not support sticky/, 'no complaints');
+    ok($cookie->($t->get('/sticky/')), 'so has one without a body');
+    unlike($t->log(), qr/does not support sticky/, 'no message about "sticky"');
 
-    # servers that drain serve their sessions and nobody else
+    # servers that drain serve only their sessions
 
     my %got;
     $got{$t->post('/drain/', chat(text(5_000, $_)))->{headers}{'x-backend'}}++
         for 1 .. 6;
-    is(join(' ', keys %got), 'B0', 'nothing new for those that drain');
+    is(join(' ', keys %got), 'B0', 'servers that drain get no new sessions');
 
     is($t->post('/drain/', $body, headers => { Cookie => 'srv=b' })
-         ->{headers}{'x-backend'}, 'B1', 'sessions go on');
+         ->{headers}{'x-backend'}, 'B1', 'sessions stay at a server that drains');
 
-    is($t->peer('drain', $t->{vars}{B1})->{state}, 'draining', 'state');
+    is($t->peer('drain', $t->{vars}{B1})->{state}, 'draining', 'the state: draining');
 }
 
 $t->stop('TERM');
@@ -176,21 +176,22 @@ EOC
                 $r->{headers}{'x-matched'});
     };
 
-    is(($send->('a', 5_000, 1))[0], 'B0 a', 'another model: the prefix location');
-    like(($send->('large', 5_000, 2))[0], qr/^B[12] large/, 'the location of a model');
-    like(($send->('large', 2_000_000, 3))[0], qr/^B[12] large/, 'of a body in a file');
-    is(($send->('a', 3_500_000, 4))[0], 'B3 a', 'the location of long prompts');
+    is(($send->('a', 5_000, 1))[0], 'B0 a', 'other models: the location by prefix');
+    like(($send->('large', 5_000, 2))[0], qr/^B[12] large/, 'the location for a model');
+    like(($send->('large', 2_000_000, 3))[0], qr/^B[12] large/,
+         'the location for a model, the body is in a file');
+    is(($send->('a', 3_500_000, 4))[0], 'B3 a', 'the location for long prompts');
 
     is(($send->('json', 5_000, 5))[0], 'json json', "nginx's own reader of JSON");
     is(($send->('json', 2_000_000, 5))[0], 'B0 json', 'reads no body that is in a file');
 
-    # the location's salt applies, not that of the server
+    # the location's salt applies, not the server's
 
     my $matched = sub { ($send->('large', 5_000, 6, 'X-Tenant' => $_[0]))[1] };
 
     is($matched->('t1'), 0, 'a new prompt');
-    cmp_ok($matched->('t1'), '>', 4_000, 'known to its tenant');
-    is($matched->('t2'), 0, 'and to no other');
+    cmp_ok($matched->('t1'), '>', 4_000, 'matched for its tenant');
+    is($matched->('t2'), 0, 'not matched for another tenant');
 
     return 'this nginx has no control API' unless $t->{version} =~ /control-api/;
 
@@ -203,13 +204,13 @@ EOC
 
     like($patch->($conf), qr{^HTTP/1.1 200}, 'the control API reloads');
     ok(wait_for(sub { my %now = map { $_ => 1 } $t->workers();
-                      !grep { $now{$_} } @old }), 'new workers');
-    cmp_ok($matched->('t1'), '>', 4_000, 'the zone has outlived it');
+                      !grep { $now{$_} } @old }), 'the control API starts new workers');
+    cmp_ok($matched->('t1'), '>', 4_000, 'the zone survives it');
 
     my $wrong = $patch->($conf =~ s/(?=location)/kvroute_api maybe; /r);
 
     like($wrong, qr{^HTTP/1.1 422}, 'the control API refuses');
-    like($wrong, qr/kvroute_api/, 'and says what is wrong');
+    like($wrong, qr/kvroute_api/, 'the control API names the error');
     like(($send->('large', 5_000, 2))[0], qr/^B[12] large/, 'the old configuration serves');
     $t->expect_log(qr/\[emerg\]/);
 

@@ -1,14 +1,14 @@
 #!/usr/bin/perl
 
-# What more cache would bring: estimated from traffic, in JSON and for Prometheus,
-# and as it is found when the cache is larger.
+# The effect of more cache: estimated from traffic, in JSON and for Prometheus,
+# and compared with engines that have it.
 
 use lib 't/lib';
 use Kvroute;
 
 my $t = Kvroute->new();
 
-# two engines of 32,768 tokens, 131,072 bytes of text, and two of twice of it
+# two engines of 32,768 tokens, 131,072 bytes of text, and two of twice that
 
 $t->engines(1, '--hardware', 'none', '--model', 'm', '--kv-cache-size', $_, '--block-size', 16,
             '--enable-prompt-tokens-details') for 2048, 2048, 4096, 4096;
@@ -57,7 +57,7 @@ ok(wait_for(sub { ($t->peer('small', $t->{vars}{E0})->{capacity_source} // '') e
    'the capacity is known');
 
 ask('/', 100);
-ok(!$t->status()->{upstreams}{small}{whatif}, 'too little is known');
+ok(!$t->status()->{upstreams}{small}{whatif}, 'no estimate without enough requests');
 
 my $now = ask('/', 4000);
 my $w = $t->status()->{upstreams}{small}{whatif};
@@ -68,11 +68,14 @@ cmp_ok(abs($w->{now}{cached} - $now), '<', 0.05, "today: $w->{now}{cached} of $n
 ask('/large/', 400);
 my $then = ask('/large/', 1200);
 cmp_ok(abs($w->{twice}{cached} - $then), '<', 0.08, "twice the cache: $w->{twice}{cached} of $then");
-cmp_ok($w->{half}{cached}, '<', $w->{now}{cached} - 0.1, 'half of it');
-cmp_ok($w->{half}{load}, '>', 1.1, 'means more work');
-cmp_ok($w->{twice}{load}, '<', 0.75, 'twice of it less');
-cmp_ok($w->{one_less}{cached}, '<', $w->{now}{cached}, 'one less');
-cmp_ok($w->{one_less}{load}, '>', 2, 'more than twice the work for the other one');
+cmp_ok($w->{half}{cached}, '<', $w->{now}{cached} - 0.1,
+       'half the cache: fewer tokens are cached');
+cmp_ok($w->{half}{load}, '>', 1.1, 'half the cache: more work');
+cmp_ok($w->{twice}{load}, '<', 0.75, 'twice the cache: less work');
+cmp_ok($w->{one_less}{cached}, '<', $w->{now}{cached},
+       'one engine less: fewer tokens are cached');
+cmp_ok($w->{one_less}{load}, '>', 2,
+       'one engine less: more than twice the work for the other one');
 
 my @curve = map { $_->{cached} } @{$w->{curve}};
 is_deeply(\@curve, [ sort { $a <=> $b } @curve ], 'the curve rises');
@@ -95,6 +98,6 @@ for my $kind ([cached => 'ratio'], [ttft_p95 => 'seconds']) {
 
 $t->reload();
 is($t->status()->{upstreams}{small}{whatif}{now}{cached}, $w->{now}{cached},
-   'a reload forgets nothing');
+   'a reload keeps the estimates');
 
 $t->done();

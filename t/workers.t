@@ -1,20 +1,19 @@
 #!/usr/bin/perl
 
-# A decision does not depend on the worker that takes it: 100 sessions of 20
-# requests, interleaved, each request over a connection of its own and so to
-# any of 4 workers, and each session stays on one of 4 peers.
+# A decision does not depend on which worker takes it: 100 sessions of 20
+# requests, interleaved, each over its own connection and so to any of 4
+# workers; each session stays at one of 4 peers.
 #
-# The same is played on 4 nginxes of one worker each, which share the port but
-# not the map, as routers do whose processes keep what they know to themselves:
-# then the sessions must not stay, or the test shows nothing.  To see the test
-# itself fail that way:
+# The same requests go to 4 nginxes of one worker each, which share the port but
+# not the zone, as a router whose processes do not share their state: there the
+# sessions must not stay, or the test proves nothing.  To see the test fail:
 #
 #     KVROUTE_PRIVATE=1 prove -It/lib t/workers.t
 
 use lib 't/lib';
 use Kvroute;
 
-# the number of workers is not a matter of the environment here
+# KVROUTE_WORKERS does not apply here
 
 plan(skip_all => 'with 4 workers only') if ($ENV{KVROUTE_WORKERS} // 4) == 1;
 
@@ -26,7 +25,7 @@ $t->backend("B$_") for 0 .. 3;
 
 my @fleet;
 
-# 4 workers with one map, or 4 masters of a worker with a map each
+# 4 workers with one zone, or 4 masters of one worker and one zone each
 
 sub start {
     my ($private) = @_;
@@ -74,7 +73,7 @@ EOF
 
 sub message { return "{\"role\":\"$_[0]\",\"content\":\"$_[1]\"}" }
 
-# plays all sessions; how many stayed, and how many each peer had
+# sends all sessions; returns how many stayed, and how many each peer got
 
 sub play {
     my ($policy, @fleet) = @_;
@@ -116,7 +115,7 @@ sub play {
 }
 
 
-# how many processes had part in it
+# how many processes served requests
 
 sub workers {
     my %pid;
@@ -133,14 +132,14 @@ my $private = $ENV{KVROUTE_PRIVATE};
 for my $policy (qw(kv sticky)) {
     my ($stayed, @owned) = play($policy, @fleet);
 
-    is($stayed, $sessions, "$policy: each session is on one peer");
+    is($stayed, $sessions, "$policy: each session stays at one peer");
     cmp_ok($owned[$_], '>=', 0.15 * $sessions,
            "$policy: B$_ has its share of them") for 0 .. 3;
 }
 
-is(scalar(workers(@fleet)), 4, '4 workers took part');
+is(scalar(workers(@fleet)), 4, '4 workers served requests');
 
-# what others do
+# with separate zones
 
 if (!$private) {
     my @apart = start(1);
@@ -151,17 +150,17 @@ if (!$private) {
         my ($stayed) = play($policy, @apart);
 
         cmp_ok($stayed, '<', 0.5 * $sessions,
-               "$policy: with a map for each worker sessions do not stay");
+               "$policy: with a zone for each worker sessions do not stay");
     }
 
-    is(scalar(workers(@apart)), 4, '4 workers of their own took part');
+    is(scalar(workers(@apart)), 4, '4 separate workers served requests');
     push @fleet, @apart;
 }
 
 for my $n (@fleet) {
-    ok($n->stop(), 'nginx has quit');
+    ok($n->stop(), 'nginx exits');
     is(join("\n", grep { /\[(?:alert|crit|emerg)\]|Sanitizer|runtime error:/ }
-                  split /\n/, $n->log()), '', 'nothing severe in its log');
+                  split /\n/, $n->log()), '', 'no alert in its log');
 }
 
 done_testing();

@@ -3,9 +3,9 @@
 # Wrong configurations, as operators write them, and the words with which
 # "nginx -t" must answer: what is wrong, where, and what to write instead.
 #
-# A row of the table: the place, what is written there, "refused" or "warned",
-# and words that must be there, "..." standing for any others.  The place is
-# what the text replaces in a configuration that is good:
+# A row of the table: the place, the text written there, "refused" or "warned",
+# and words of the message, where "..." stands for any others.  The text
+# replaces this in a valid configuration:
 #
 #     zone        kvroute_zone zone=llm:1m;
 #     upstream    kvroute zone=llm;
@@ -280,7 +280,7 @@ instead  | location / { proxy_pass http://llm; kvroute_api; } | warned | "kvrout
 instead  | location /k/ { kvroute_api; kvroute_status; } | warned | "kvroute_status" in location "/k/" is beside "kvroute_api"
 EOT
 
-# what is right, though it was not always
+# valid configurations, some of which were refused once
 my $good = <<'EOT';
 
 upstream | kvroute zone=llm max_pending=250ms;
@@ -350,7 +350,7 @@ EOT
     }
 }
 
-# since 1.29.7 nginx keeps connections whatever the order
+# since 1.29.7 nginx keeps connections in any order of directives
 
 $table =~ s/^upstream \| keepalive 8; kvroute .*\n//m
     if Kvroute->new()->version() ge '001029007';
@@ -396,7 +396,7 @@ END
 }
 
 
-# what nginx says to each row: every second row is another process's
+# the output of nginx for each row: another process checks every second row
 
 my @said;
 
@@ -448,9 +448,10 @@ for my $job (@said) {
     }
 }
 
-cmp_ok(scalar @rows, '>=', 100, 'as many as the operators have tried');
+cmp_ok(scalar @rows, '>=', 100, 'the table is complete');
 
-# the least size is one: with it nginx starts, with a page less it does not
+# the documented least size of a zone: nginx starts with it, and not with a page
+# less
 
 {
     my $t = $said[0][0];

@@ -58,7 +58,8 @@ is(cached(ask($chats, said(1), port => $f)), 0, 'each replica has its own cache'
 is(cached(ask($chats, said(1, cache_salt => 'x'))), 0, 'and each salt');
 
 my $parts = chat([ { role => 'user', content => [ { type => 'text', text => text(1000, 1) } ] } ], model => 'emulated');
-is(ask($chats, $parts)->{json}{usage}{prompt_tokens}, $prompt, 'parts give the same prompt');
+is(ask($chats, $parts)->{json}{usage}{prompt_tokens}, $prompt,
+   'parts give the same prompt');
 
 # replies are cached as the next prompt contains them: in a chat, in calls, in
 # Responses
@@ -189,7 +190,8 @@ is(cached(ask($chats, said(1))), 0, 'cold after a restart');
 ask('/reset_prefix_cache', '');
 is(cached(ask($chats, said(1))), 0, 'and after a reset');
 is($t->control($e, { health_status => 503 })->{failed}, 0, 'counters are new');
-is($t->get('/health', port => $e)->{status} . ask($chats, said(1))->{status}, '503200', 'only the health check fails');
+is($t->get('/health', port => $e)->{status} . ask($chats, said(1))->{status}, '503200',
+   'only the health check fails');
 ask('/control?replica=1', { down => $true });
 is($t->get('/health', port => $f)->{status}, 0, 'down');
 ask('/control?replica=1', { down_s => 0.05 });
@@ -235,7 +237,8 @@ cmp_ok($t->control($f)->{transferred} - $moved, '<', 150, 'then only uncached to
 engines(2, '--kv-bandwidth', 1);
 $s = $t->start('POST /v1/completions', encode_json(handed("b $words")), port => $f);
 ok(wait_for(sub { $t->control($f)->{transferred} }), 'a transfer that takes years');
-is(ask('/v1/completions', { prompt => "c $words" }, port => $f)->{status}, 200, 'does not delay other requests');
+is(ask('/v1/completions', { prompt => "c $words" }, port => $f)->{status}, 200,
+   'does not delay other requests');
 
 for ('--time-to-first-token 1h', '--no-such-flag', '--engine x') {
     is(system("$t->{engine} $_ >/dev/null 2>&1") >> 8, 1, "refused: $_");

@@ -126,7 +126,8 @@ is_deeply([ map { tokens_of($_) } map { stream_of() } 1 .. 2 * @e ],
 
 my $r = $t->request('POST /v1/chat/completions', '{"model"');
 is($r->{status}, $t->request('POST /v1/chat/completions', '{"model"',
-                             port => $e[0])->{status}, 'no JSON: its status is passed on');
+                             port => $e[0])->{status},
+                             'no JSON: its status is passed on');
 note("no JSON: $r->{status}");
 
 $t->done();

@@ -64,7 +64,8 @@ for my $kind (@kinds) {
     cmp_ok($cold->{logged}{cached} // 0, '<', 100, "$name: new");
     cmp_ok($warm->{logged}{cached} // 0, '>', 500, "$name: cached tokens");
     is($warm->{logged}{cached}, $warm->{said}{cached}, "$name: as reported");
-    is($warm->{receipt}{peer}, $cold->{receipt}{peer}, "$name: at the server with its prompt");
+    is($warm->{receipt}{peer}, $cold->{receipt}{peer},
+       "$name: at the server with its prompt");
     cmp_ok(abs($warm->{predicted} / ($warm->{logged}{cached} || 1) - 1), '<', 0.1,
            "$name: as predicted");
 }
@@ -84,6 +85,7 @@ is($f->{delivered_tokens}, $f->{cached_tokens},
    'conversations: kvroute counts what clients get');
 cmp_ok(abs($f->{predicted_over_delivered} - 1), '<', 0.05,
        "conversations: predicted over delivered: $f->{predicted_over_delivered}");
-cmp_ok($f->{cached_of_ideal}, '>', 0.9, 'conversations: most of what they sent was cached');
+cmp_ok($f->{cached_of_ideal}, '>', 0.9,
+       'conversations: most of what they sent was cached');
 
 $t->done();

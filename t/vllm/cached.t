@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# Predicted against delivered tokens: agents whose conversations grow, with a cache that
-# holds them all, one that evicts, and one that preempts what it computes.  The figures
-# go to build/vllm.json.
+# Predicted and delivered tokens: agents whose conversations grow, with a cache that
+# holds them all, one that evicts, and one that preempts requests.  The figures go to
+# build/vllm.json.
 
 use strict;
 use warnings;
@@ -39,11 +39,11 @@ for my $run (@runs) {
     note("$name: " . JSON::PP->new->canonical->encode($figures));
 
     is($figures->{errors}, 0, "$name: no errors");
-    is($figures->{flushes}, 0, "$name: nobody was taken to have restarted");
+    is($figures->{flushes}, 0, "$name: no server is assumed to have restarted");
     is($figures->{delivered_tokens}, $figures->{cached_tokens},
-       "$name: what clients were told is what kvroute counts");
+       "$name: clients and kvroute have the same tokens");
     is(counted('prefix_cache_hits_total') - $hits, $figures->{cached_tokens},
-       "$name: and what vLLM counts") unless $figures->{preemptions};
+       "$name: vLLM has the same tokens") unless $figures->{preemptions};
 
     cmp_ok(abs($figures->{predicted_over_delivered} - 1), '<', 0.05,
            "$name: predicted over delivered: $figures->{predicted_over_delivered}")
@@ -51,7 +51,7 @@ for my $run (@runs) {
 }
 
 
-# what vLLM itself has counted, all servers together
+# the counters of vLLM, all servers together
 
 sub counted {
     my ($name) = @_;

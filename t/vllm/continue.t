@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
 # kvroute_continue with real vLLM: a server is killed in the middle of many answers, then
-# another one.  Each answer reads as one server alone writes it.  With usage=on nginx knows
-# the tokens of all streams, and clients receive what the server alone sends them.
+# another one.  Each answer equals that of a single server.  With usage=on nginx knows the
+# tokens of all streams, and clients receive the bytes of the single server.
 
 use strict;
 use warnings;
@@ -18,7 +18,7 @@ my $tokens = 200;
 my $t = Vllm->new();
 my @e = $t->ports(3);
 
-# with bfloat16 a text depends on what else is in the batch
+# with bfloat16 a text depends on the other requests of the batch
 
 $t->server($_, [ '--dtype', 'float32', '--kv-cache-memory-bytes', 64 << 20 ]) for @e;
 $t->ready($_) for @e;
@@ -56,8 +56,8 @@ sub server_of {
     return $port;
 }
 
-# Begins answers, and kills a server that has a part of them; returns those it had, and
-# how they ended
+# Begins answers, and kills a server that serves some of them; returns these, and how
+# they ended
 
 sub killed {
     my ($port, @kinds) = @_;
@@ -72,7 +72,7 @@ sub killed {
 
     my @mine = grep { $_->{port} == $port } @rows;
 
-    # each has said some words, and none has ended
+    # each answer has some words, and none has ended
 
     $t->read_until($_->{s}, qr/(?:"(?:content|text)":"[^"].*?){20}/s) for @mine;
     $t->end($port, 'KILL');
@@ -93,8 +93,8 @@ sub killed {
     return @rows;
 }
 
-# the bytes of an answer, but for what differs from one to the next; the fingerprint of
-# vLLM is in its last event, so it goes with that
+# the bytes of an answer without what differs between answers; vLLM's fingerprint is in
+# the last event, so it is removed with that
 
 sub plain {
     my ($r) = @_;
@@ -110,7 +110,7 @@ for my $kind (qw(chat text)) {
         my $body = $asks ? $told : $told =~ s/"stream_options":\{.*?\},//r;
         my ($whole, $r);
 
-        # a late event has two tokens
+        # a delayed event has two tokens
 
         for my $try (1 .. 10) {
             $whole = $t->post($paths{$kind}, $body, port => $e[2]);
@@ -119,7 +119,8 @@ for my $kind (qw(chat text)) {
         }
 
         is(plain($r), plain($whole), "$name: the bytes of the server alone");
-        is(scalar(() = $r->{body} =~ /"usage":\{/g), $asks, "$name: its usage");
+        is(scalar(() = $r->{body} =~ /"usage":\{/g), $asks,
+           "$name: the usage is passed on if asked for");
 
         my $said = usage($t->post($paths{$kind}, $told, port => $e[2])->{body});
 
@@ -135,9 +136,9 @@ for my $kill (0, 1) {
     my @rows = killed($e[$kill], (qw(chat text)) x 9, $kill ? () : ('messages') x 3);
     my @broken = grep { $_->{port} == $e[$kill] } @rows;
 
-    cmp_ok(scalar @broken, '>=', 6, "server $kill had a part of the answers");
+    cmp_ok(scalar @broken, '>=', 6, "server $kill had some of the answers");
 
-    # the server that is left, without nginx
+    # the remaining server, without nginx
 
     $_->{s} = $t->start("POST $paths{$_->{kind}}", $_->{body}, port => $e[2]) for @rows;
 
@@ -153,11 +154,11 @@ for my $kill (0, 1) {
             next;
         }
 
-        is("$row->{done} $row->{error}", '1 0', "$row->{n}: has its end");
+        is("$row->{done} $row->{error}", '1 0', "$row->{n}: has its last event");
         is($row->{said}{reply}, $tokens, "$row->{n}: as many tokens as were asked for");
         like($row->{log}, $mine ? qr/^1 -$/ : qr/^[01] -$/, "$row->{n}: continued");
 
-        # an event with two tokens counts as one: the rest has one more
+        # an event with two tokens counts as one: the continuation has one more
 
         my $more = $row->{said}{prompt} - $whole->{prompt};
         ok($mine ? $more >= 0 && $more <= 5 : $more == 0,

@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 
-# What vLLM's endpoints take and say: the second turn of a conversation, in each dialect,
-# streamed or not, comes to the server of the first; its tokens are read; as many are
-# predicted as are delivered.  And what computes nothing, or does not look into the
-# cache, teaches or predicts nothing.
+# vLLM's endpoints: the second turn of a conversation, in each dialect, streamed or not,
+# goes to the server of the first; its tokens are read; the predicted tokens are those
+# delivered.  Requests that compute nothing, or do not use the cache, are not learned and
+# have no prediction.
 
 use strict;
 use warnings;
@@ -82,7 +82,7 @@ for my $name (sort keys %dialect) {
 
         is($r->{status}, 200, "$what: served") or diag($r->{body});
         tokens($r, "$what, first turn");
-        is($r->{said}{cached}, 0, "$what, first turn: nothing is cached, and said so")
+        is($r->{said}{cached}, 0, "$what, first turn: 0 cached tokens are reported")
             unless $name =~ /n of 2/;
         my $first = $r->{said}{prompt};
         my $peer = $r->{receipt}{peer};
@@ -91,15 +91,15 @@ for my $name (sort keys %dialect) {
         $r = $t->ask($uri, { @more, $make->(@texts) });
 
         tokens($r, "$what, second turn");
-        is($r->{receipt}{peer}, $peer, "$what: the second turn comes there too");
+        is($r->{receipt}{peer}, $peer, "$what: the second turn goes to the same server");
         cmp_ok($r->{said}{cached}, '>=', $first - $block,
-               "$what: and finds the first one");
+               "$what: the first turn is cached there");
         near($r, $what) unless $name =~ /n of 2/;
     }
 }
 
 
-# of several replies the last one tells what it found of the first one's prompt
+# of several replies the last one reports as cached the prompt of the first
 
 sub counts {
     my $cache = $t->cache();
@@ -112,11 +112,11 @@ my $r = $t->ask('/v1/chat/completions', { model => 'm', max_tokens => 4, n => 2,
                                           messages => messages(words(4000, ++$seed)) });
 
 cmp_ok($r->{said}{cached}, '>=', $r->{said}{prompt} - 2 * $block,
-       'n of 2, cold: said to be cached');
+       'n of 2, not cached: reported as cached');
 is(counts(), $counts, 'n of 2: not counted');
 
 
-# the variables have what the response says
+# the variables have the values of the response
 
 sub tokens {
     my ($r, $what) = @_;
@@ -127,8 +127,8 @@ sub tokens {
 }
 
 
-# Blocks of both sides are counted as whole ones, and tokens as bytes: it may be
-# some blocks off.
+# Both sides count whole blocks, and kvroute counts tokens by bytes: some blocks
+# of difference are possible.
 
 sub near {
     my ($r, $what) = @_;
@@ -138,7 +138,7 @@ sub near {
 }
 
 
-# token ids, which no text stands for
+# token ids, without text
 
 my @ids = map { 300 + $_ * 7 % 5000 + $$ % 100 } 1 .. 900;
 
@@ -150,12 +150,13 @@ is($r->{said}{prompt}, 900, 'token ids: served');
 push @ids, 1 .. 50;
 $r = $t->ask('/v1/completions', { model => 'm', prompt => \@ids, max_tokens => 2 });
 
-is($r->{receipt}{peer}, $peer, 'token ids: the same beginning comes there too');
-cmp_ok($r->{said}{cached}, '>=', 900 - $block, 'token ids: and finds it');
+is($r->{receipt}{peer}, $peer, 'token ids: the same prefix goes to the same server');
+cmp_ok($r->{said}{cached}, '>=', 900 - $block, 'token ids: it is cached there');
 near($r, 'token ids');
 
 
-# a list of prompts: vLLM tells what the last of them found, which is not counted
+# a list of prompts: vLLM reports cached tokens of the last prompt only, which is
+# not counted
 
 my @list = map { words(2000, ++$seed) } 1 .. 3;
 
@@ -166,9 +167,9 @@ $counts = counts();
 $peer = $r->{receipt}{peer};
 $r = $t->ask('/v1/completions', { model => 'm', prompt => \@list, max_tokens => 2 });
 
-is($r->{receipt}{peer}, $peer, 'a list of prompts: comes there too');
+is($r->{receipt}{peer}, $peer, 'a list of prompts: goes to the same server');
 cmp_ok($r->{said}{cached}, '<', $r->{said}{prompt} / 2,
-       'a list of prompts: vLLM tells one only');
+       'a list of prompts: vLLM reports one only');
 is(counts(), $counts, 'a list of prompts: is not counted');
 
 
@@ -181,10 +182,10 @@ $t->ask('/v1/chat/completions', { @salted, cache_salt => 'a' });
 $r = $t->ask('/v1/chat/completions', { @salted, cache_salt => 'b' });
 
 is("$r->{predicted} $r->{said}{cached}", '0 0',
-   'another salt: nothing is found, or expected');
+   'another salt: nothing is cached or predicted');
 
 
-# responses: what refers to one by its id, or asks for it, goes to its server
+# responses: a request with the id of one goes to the server that made it
 
 my @texts = (words(4000, ++$seed), words(600, ++$seed));
 
@@ -200,15 +201,16 @@ for (1 .. 4) {
     $status++ if $got->{status} == 200 && $got->{body} =~ /\Q$id\E/;
 }
 
-is($status, 4, 'responses: asked for by id, four times');
+is($status, 4, 'responses: fetched by id, four times');
 
 $r = $t->ask('/v1/responses', { model => 'm', input => $texts[1],
                                 max_output_tokens => 20,
                                 previous_response_id => $id });
 
-is($r->{status}, 200, 'previous_response_id: known there') or diag($r->{body});
+is($r->{status}, 200, 'previous_response_id: known to the server') or diag($r->{body});
 is($r->{receipt}{peer}, $peer, 'previous_response_id: the same server');
-cmp_ok($r->{said}{cached}, '>=', $first - $block, 'previous_response_id: and found');
+cmp_ok($r->{said}{cached}, '>=', $first - $block,
+       'previous_response_id: the prompt is cached');
 
 $r = $t->ask('/v1/responses', { model => 'm', input => words(500, ++$seed),
                                 background => $yes, max_output_tokens => 4 });
@@ -222,14 +224,15 @@ wait_for(sub {
     return $status != 200 || $got->{body} =~ /"status":"(?:completed|incomplete)"/;
 });
 
-is($status, 200, 'background: polled until it is there');
+is($status, 200, 'background: polled until it is complete');
 
 $r = $t->request("POST /v1/responses/$id/cancel", '{}');
-isnt($r->{status}, 404, 'background: to cancel it comes there too')
+isnt($r->{status}, 404, 'background: the cancel request goes to the same server')
     or diag($r->{body});
 
 
-# What computes nothing: asked before each turn, as some clients do, it is no lesson.
+# Requests that compute nothing: sent before each turn, as some clients do, they are
+# not learned.
 
 for my $light ('/v1/messages/count_tokens', '/tokenize') {
     my $turns = 0;
@@ -248,7 +251,7 @@ for my $light ('/v1/messages/count_tokens', '/tokenize') {
         $turns++ if $r->{predicted} == 0;
     }
 
-    is($turns, 4, "$light: nothing is predicted of what follows");
+    is($turns, 4, "$light: nothing is predicted for the next turn");
 }
 
 for my $render ('/v1/chat/completions/render', '/v1/completions/render') {
@@ -258,8 +261,8 @@ for my $render ('/v1/chat/completions/render', '/v1/completions/render') {
 }
 
 
-# What does not look into the cache: nothing is predicted, three in a row are no
-# sign of anything, and what it computed is held.
+# Requests that do not use the cache: nothing is predicted, three misses in a
+# row change nothing, and the server caches the computed prompt.
 
 for my $case ([ '/v1/completions', prompt_logprobs => 0 ],
               [ '/v1/chat/completions', prompt_logprobs => 0 ],
@@ -291,12 +294,12 @@ for my $case ([ '/v1/completions', prompt_logprobs => 0 ],
                     && $r->{predicted} >= $r->{said}{cached} - 4 * $block;
     }
 
-    is("$predicted $cached", '0 0', "$what: nothing predicted, nothing found");
-    is($found, 3, "$what: held all the same");
+    is("$predicted $cached", '0 0', "$what: nothing is predicted, nothing is cached");
+    is($found, 3, "$what: the prompt is cached afterwards");
 }
 
 
-# Prompts that are cut: no lesson, no prediction, and no word on the bytes of a
+# Truncated prompts: not learned, no prediction, and no effect on the bytes of a
 # token.
 
 sub bytes_of_tokens {
@@ -311,15 +314,15 @@ for (1 .. 2) {
     $r = $t->ask('/v1/completions', { model => 'm', prompt => $long,
                                       max_tokens => 2,
                                       truncate_prompt_tokens => 500 });
-    is($r->{said}{prompt}, 500, 'a prompt that is cut: to its last tokens')
+    is($r->{said}{prompt}, 500, 'a truncated prompt: only its last tokens')
         or diag($r->{body});
 }
 
-is($r->{predicted}, 0, 'a prompt that is cut: nothing is predicted');
-is(bytes_of_tokens(), $bytes, 'a prompt that is cut: the bytes of a token stay');
+is($r->{predicted}, 0, 'a truncated prompt: nothing is predicted');
+is(bytes_of_tokens(), $bytes, 'a truncated prompt: the bytes of a token do not change');
 
 
-# what vLLM refuses teaches nothing
+# a request that vLLM refuses is not learned
 
 for my $bad ({ model => 'unknown', messages => messages(words(4000, ++$seed)) },
              { model => 'm', messages => messages(words(400_000, ++$seed)) },
@@ -328,13 +331,13 @@ for my $bad ({ model => 'unknown', messages => messages(words(4000, ++$seed)) },
     $r = $t->ask('/v1/chat/completions', $bad);
     like($r->{status}, qr/^4/, "refused with $r->{status}");
     is($t->ask('/v1/chat/completions', $bad)->{receipt}{matched}, 0,
-       'and not learned');
+       'a refused request is not learned');
 }
 
 
 my $cache = $t->cache();
 
 is($cache->{flushes_usage} + $cache->{flushes_probe}, 0,
-   'nobody was taken to have forgotten anything');
+   'no server is assumed to have lost its cache');
 
 $t->done();

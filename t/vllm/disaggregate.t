@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 
 # Prefill and decode by two vLLMs: kvroute_prefill with the NixlConnector, and with a
-# folder that both share (ExampleConnector).  The decode server takes what the other one
-# has computed, and answers what one server alone answers; a descriptor is sent once; what
-# comes of it when either of them dies.
+# folder that both share (ExampleConnector).  The decode server uses the blocks of the
+# prefill server, and answers as a single server does; a descriptor is sent once; the
+# failures of either server.
 
 use strict;
 use warnings;
@@ -18,8 +18,8 @@ my ($alone) = $t->fleet();
 my $yes = $JSON::PP::true;
 my $seed = 0;
 
-# P computes, D and E answer; RP, RD and RE stand before them and keep what they are
-# sent.  S writes to the folder, L reads.
+# P computes, D and E answer; the recorders RP, RD and RE stand before them and keep
+# the requests.  S writes to the folder, L reads.
 
 my @names = qw(P D E RP RD RE S L);
 my %port;
@@ -30,7 +30,7 @@ $t->{vars}{$_} = $port{$_} for @names;
 sub serve {
     my ($connector, $name, %more) = @_;
 
-    # where it tells others of its memory
+    # the address for the transfer of its memory
 
     local $ENV{VLLM_NIXL_SIDE_CHANNEL_HOST} = '127.0.0.1';
     local $ENV{VLLM_NIXL_SIDE_CHANNEL_PORT} = ($t->ports(1))[0];
@@ -40,7 +40,8 @@ sub serve {
             kv_role => $name =~ /[PS]/ ? 'kv_producer' : 'kv_consumer', %more }) ]);
 }
 
-# D refuses what it cannot have, which is the default, and E computes it
+# D refuses a request whose blocks it cannot get, which is the default; E
+# computes them
 
 sub nixl {
     return serve('NixlConnector', $_[0], kv_buffer_device => 'cpu',
@@ -61,7 +62,7 @@ my %upstreams = (prefill => 'RP', decode => 'RD', spare => 'RE', writer => 'S',
                  reader => 'L', both => 'RD RE', straight => 'D E');
 my %kept = (RP => 'P', RD => 'D', RE => 'E');
 
-# a second server is for when the first one fails
+# the second server is used when the first one fails
 
 $t->{vars}{UPSTREAMS} = join '', map {
     my ($first, @next) = map { "server 127.0.0.1:$port{$_} max_fails=0" }
@@ -123,7 +124,7 @@ http {
 EOF
 
 
-# where a server has the tokens of its prompts from
+# where a server has got the tokens of its prompts
 
 sub sources {
     my ($name) = @_;
@@ -134,7 +135,7 @@ sub sources {
 }
 
 
-# Posts; returns the response, what it says of tokens, and what was logged.
+# Posts; returns the response, its tokens, and its line in the log.
 
 my $asked = 0;
 
@@ -173,7 +174,7 @@ sub same {
     is($r->{said}{text}, $one->{said}{text}, 'with the same words');
 }
 
-# the model is never quite sure, so it is asked for few tokens
+# the model's choices are nearly random, so it is asked for few tokens
 
 sub bodies {
     my ($size) = @_;
@@ -190,8 +191,8 @@ sub bodies {
 }
 
 
-# Two servers that meet for the first time have five seconds for it, which may be too
-# few on a busy machine: then the second one fails, or computes itself.
+# Two servers that connect for the first time have five seconds, which may be too few
+# on a busy machine: then the second one fails, or computes the prompt.
 
 sub meet {
     my ($where, $name) = @_;
@@ -213,7 +214,7 @@ ok(meet('', 'D'), 'a decode server meets the prefill server');
 ok(meet('/spare', 'E'), 'and another one does');
 
 
-# what a server answers depends on all of the prompt, so wrong blocks give wrong words
+# the answer depends on the whole prompt, so wrong blocks give wrong words
 
 my $end = words(500, ++$seed);
 
@@ -223,7 +224,8 @@ isnt(ask('', '/v1/completions', { %{one()}, prompt => words(6000, ++$seed) . $en
          port => $alone)->{said}{text}, 'another beginning, another answer');
 
 
-# Each endpoint, whole and as a stream.  All whole blocks come from the other server.
+# Each endpoint, in one piece and as a stream.  All whole blocks come from the other
+# server.
 
 for my $connector ([ '', 'D' ], [ '/store', 'L' ]) {
     my ($where, $name) = @$connector;
@@ -241,7 +243,7 @@ for my $connector ([ '', 'D' ], [ '/store', 'L' ]) {
 
         same($r, $uri, $body, $what);
         is($r->{outcome}, 'yes', 'by two servers');
-        is($r->{leg1}, 200, 'the first of which has computed it');
+        is($r->{leg1}, 200, 'leg 1 has computed it');
 
         my ($prompt, @is) = $r->{said}{prompt};
 
@@ -249,8 +251,8 @@ for my $connector ([ '', 'D' ], [ '/store', 'L' ]) {
             my @now = sources($name);
             @is = map { $now[$_] - $before[$_] } 0 .. 2;
             return $is[0] + $is[1] + $is[2] >= $prompt;
-        }), 'the second one says where its prompt is from');
-        cmp_ok($is[0], '>=', $prompt - 32 - 1, 'which is the first one')
+        }), 'the decode server counts transferred tokens');
+        cmp_ok($is[0], '>=', $prompt - 32 - 1, 'nearly all are transferred')
             or diag("@is of $prompt");
         note("$what: $prompt tokens, $is[0] from there, $is[1] cached, $is[2] computed; "
              . 'it says ' . ($r->{said}{cached} // 'nothing') . ' cached');
@@ -258,7 +260,8 @@ for my $connector ([ '', 'D' ], [ '/store', 'L' ]) {
 }
 
 
-# a conversation goes on: what the decode server has of it is not sent again
+# a conversation continues: the blocks that the decode server has are not sent
+# again
 
 my $chat = { model => 'm', temperature => 0, max_tokens => 6,
              messages => [ { role => 'user', content => words(6000, ++$seed) } ] };
@@ -276,17 +279,17 @@ is($r->{outcome}, 'yes', 'by two servers');
 ok(wait_for(sub {
     my @now = sources('D');
     return $now[0] - $before[0] > 500 && $now[1] - $before[1] > 1000;
-}), 'of which one has the beginning, and gets the rest')
+}), 'one has the prefix, and receives the rest')
     or diag(join ' ', map { $_ // '-' } @before, sources('D'));
 
-# and once it has all of it, it is asked alone
+# when it has all blocks, it gets the request without leg 1
 
 $r = ask('', '/v1/chat/completions', $chat);
-is($r->{outcome}, 'cached', 'again: by one server');
-cmp_ok($r->{said}{cached}, '>', 1500, 'which has it cached');
+is($r->{outcome}, 'cached', 'again: one server');
+cmp_ok($r->{said}{cached}, '>', 1500, 'it has the prompt cached');
 
 
-# what the prefill server says of its cache counts, and not what the other one says
+# the cached tokens of the prefill server count, those of the decode server do not
 
 sub cache_of {
     my ($upstream, $name) = @_;
@@ -294,14 +297,15 @@ sub cache_of {
     return $t->peer($upstream, $port{$name})->{cache};
 }
 
-cmp_ok(cache_of('prefill', 'RP')->{responses}, '>=', 8, 'the prefill server is asked');
-is(cache_of('decode', 'RD')->{responses}, 1, 'the other one only when it was alone');
-is(cache_of('reader', 'L')->{responses} // 0, 0, 'or never');
+cmp_ok(cache_of('prefill', 'RP')->{responses}, '>=', 8,
+       'the prefill server has responses');
+is(cache_of('decode', 'RD')->{responses}, 1, 'the decode server only when it was alone');
+is(cache_of('reader', 'L')->{responses} // 0, 0, 'the reader never');
 is(cache_of(@$_)->{missed} // 0, 0, "nothing is missed: $_->[0]")
     for [ 'prefill', 'RP' ], [ 'decode', 'RD' ], [ 'writer', 'S' ], [ 'reader', 'L' ];
 
 
-# a descriptor that a client sends does not get there, wherever vLLM reads it: with that in
+# a client's descriptor does not reach the server, wherever vLLM reads it: with one in
 # vllm_xargs it answers 500
 
 my %descriptor = (do_remote_prefill => $yes, remote_host => '10.0.0.1', remote_port => 1,
@@ -340,19 +344,19 @@ my $s = $t->start('POST /v1/completions', JSON::PP->new->encode({ model => 'm',
 
 ok(running('P', 1), 'the first leg is under way');
 close $s;
-ok(running('P', 0), 'the client leaves: it ends');
+ok(running('P', 0), 'the client leaves: leg 1 ends');
 
 $s = $t->start('POST /v1/completions', JSON::PP->new->encode({ model => 'm',
                max_tokens => 8000, stream => $yes, prompt => words(6000, ++$seed) }));
 $t->read_until($s, qr/"text":"[^"]/, 300);
 close $s;
-ok(running('D', 0), 'the client leaves in the second leg: it ends');
-is(scalar(sent('RD')), $sent + 1, 'which was the only one');
+ok(running('D', 0), 'the client leaves: leg 2 ends');
+is(scalar(sent('RD')), $sent + 1, 'leg 2 was sent once');
 ok($t->idle(), 'the counters are back at zero');
 
 
-# The prefill server dies with what it has computed, before the others have it: they
-# stand still until then.
+# The prefill server dies after computing blocks, before the others have fetched
+# them: these are paused until then.
 
 sub halt {
     my ($signal, $name) = @_;
@@ -374,49 +378,53 @@ my ($first, $second) = (one(), one());
 my $computed = sent('RP');
 my @s = (going('/both', $first), going('/spare', $second));
 
-ok(wait_for(sub { sent('RP') == $computed + 2 }, 300), 'it has computed two prompts');
+ok(wait_for(sub { sent('RP') == $computed + 2 }, 300),
+   'the prefill server has computed two prompts');
 
 $t->end($port{P}, 'KILL');
 halt('CONT', $_) for qw(D E);
 
 my @r = map { my $r = $t->finish($_, 300); $r->{said} = usage($r->{body} // ''); $r } @s;
 
-same($r[0], '/v1/completions', $first, 'one refuses it, the next one is asked');
-same($r[1], '/v1/completions', $second, 'one computes it');
+same($r[0], '/v1/completions', $first,
+     'one server refuses it, the next one gets the request');
+same($r[1], '/v1/completions', $second, 'one server computes it');
 ok(!exists((grep { $_->{prompt} eq $first->{prompt} } sent('RE'))[-1]{kv_transfer_params}),
-   'and is not told of a descriptor that another one was sent');
+   'it does not receive a descriptor that another server got');
 
 for my $where ('', '/spare') {
     my $body = one();
     $r = ask($where, '/v1/completions', $body);
     same($r, '/v1/completions', $body, 'without a prefill server');
-    is($r->{outcome}, 'failed', 'it is said');
+    is($r->{outcome}, 'failed', 'the outcome: failed');
 }
 
 nixl('P');
 $t->ready($port{P});
-ok(meet('', 'D'), 'another one is there');
+ok(meet('', 'D'), 'a new prefill server runs');
 
 my $body = one();
 $r = ask('', '/v1/completions', $body);
-same($r, '/v1/completions', $body, 'it is back');
-is($r->{outcome}, 'yes', 'and computes');
+same($r, '/v1/completions', $body, 'the prefill server is back');
+is($r->{outcome}, 'yes', 'the outcome: yes');
 
 
-# A decode server dies.  One that was not sent the descriptor may use it.
+# A decode server dies.  A descriptor that was not sent to it may go to another
+# one.
 
 $t->end($port{D}, 'KILL');
 
 @before = sources('E');
 $r = ask('/straight', '/v1/completions', $body = one());
-same($r, '/v1/completions', $body, 'nobody listens: the next one');
-is($r->{outcome}, 'yes', 'with what was computed');
-ok(wait_for(sub { (sources('E'))[0] > $before[0] + 500 }), 'which it takes');
+same($r, '/v1/completions', $body, 'connection refused: the next one');
+is($r->{outcome}, 'yes', 'the next one gets the descriptor');
+ok(wait_for(sub { (sources('E'))[0] > $before[0] + 500 }),
+   'the next one uses the blocks');
 
 $r = ask('/both', '/v1/completions', $body = one());
-same($r, '/v1/completions', $body, 'it may have been sent it: the next one');
-is($r->{outcome}, 'retried', 'computes itself');
-is(ask('', '/v1/completions', one())->{status}, 502, 'there is no other one');
+same($r, '/v1/completions', $body, 'the descriptor may have been sent: the next one');
+is($r->{outcome}, 'retried', 'the next one computes the prompt');
+is(ask('', '/v1/completions', one())->{status}, 502, 'no other server: 502');
 
 
 # no descriptor was sent twice
@@ -426,8 +434,8 @@ my @used = map { $_->{kv_transfer_params} ? $_->{kv_transfer_params}{remote_requ
 my %times;
 
 $times{$_}++ for @used;
-cmp_ok(scalar @used, '>', 10, 'descriptors that were sent');
-is(scalar(grep { $_ > 1 } values %times), 0, 'each of them once');
+cmp_ok(scalar @used, '>', 10, 'descriptors were sent');
+is(scalar(grep { $_ > 1 } values %times), 0, 'each was sent once');
 
 ok($t->idle(), 'the counters are back at zero');
 

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# KV events of vLLM: what kvroute predicts follows what the caches really hold: while they
-# evict, with half of the traffic past kvroute, after a cache was emptied, after a restart.
-# The figures go to build/vllm.json, beside those of cached.t without events.
+# KV events of vLLM: predictions follow the real contents of the caches: while they evict,
+# with half of the traffic past kvroute, after a cache was emptied, after a restart.  The
+# figures go to build/vllm.json, beside those of cached.t without events.
 
 use strict;
 use warnings;
@@ -18,7 +18,7 @@ my @e = $t->fleet();
 my $more = Vllm::EVENTS;
 my $seed = 0;
 
-# they say themselves where their events are, and whose blocks are which
+# the servers report where their events are, and which session stored a block
 
 $t->front('kvroute_events port=auto aliases=4m;' . "\n"
           . '        kvroute_probe interval=500ms timeout=5s;',
@@ -94,12 +94,12 @@ for my $run ([ 'evicting', 3, Vllm::EVICTING ],
         each => [ map { $_->{predicted_over_delivered} } @runs ] });
 
     is($all{errors}, 0, "$name: no errors");
-    is($all{flushes}, 0, "$name: nobody was taken to have restarted");
+    is($all{flushes}, 0, "$name: no server is assumed to have restarted");
     is(heard('lost') - $lost, 0, "$name: no message was lost");
     cmp_ok(heard('by_session') - $told, '>', 0.9 * $all{requests},
-           "$name: vLLM tells whose blocks are which");
+           "$name: vLLM reports the session of each block");
     is(heard('by_session') - $told, heard('attributed') - $found,
-       "$name: so nobody has to guess");
+       "$name: all are attributed by session");
     is(heard($_), 0, "$name: no block is $_") for qw(ambiguous wrong);
     cmp_ok(heard('removed') - $removed, '>', 100, "$name: blocks were removed");
     cmp_ok(abs($ratio - 1), '<=', $aim{$name},
@@ -107,8 +107,8 @@ for my $run ([ 'evicting', 3, Vllm::EVICTING ],
 }
 
 
-# A cache that is emptied by hand: vLLM tells it with the next step, and then all is
-# forgotten, not prompt by prompt.
+# A cache that is emptied by a request: vLLM reports it with the next step, and then
+# the whole index of it is flushed, not prompt by prompt.
 
 my @prompts = map { request_of(4000) } 1 .. 6;
 my @here = (headers => { 'X-Peer' => "127.0.0.1:$e[0]" });
@@ -126,11 +126,11 @@ cmp_ok($r->{predicted}, '>', 500, 'a cached prompt');
 my $before = flushed($e[0]);
 $t->forget($e[0]);
 $t->ask('/v1/chat/completions', request_of(400), @here);
-ok(wait_for(sub { flushed($e[0]) > $before }), 'an emptied cache: forgotten');
+ok(wait_for(sub { flushed($e[0]) > $before }), 'an emptied cache: flushed');
 
 my $predicted = 0;
 $predicted += $t->ask('/v1/chat/completions', $_, @here)->{predicted} for @prompts;
-is($predicted, 0, 'an emptied cache: no prompt is expected there');
+is($predicted, 0, 'an emptied cache: nothing is predicted');
 
 
 # a restart
@@ -147,27 +147,28 @@ $t->ready($port);
 $t->front("kvroute_events port=+$more replay=+" . 2 * $more . ';', 'kvroute_pin $http_x_peer;');
 @here = (headers => { 'X-Peer' => "127.0.0.1:$port" });
 
-ok(wait_for(sub { (events_of($port) // {})->{sources} }), 'another one is heard');
+ok(wait_for(sub { (events_of($port) // {})->{sources} }),
+   'events of another server are read');
 
 @prompts = map { request_of(4000) } 1 .. 3;
 $t->ask('/v1/chat/completions', $_, @here) for @prompts;
 cmp_ok($t->ask('/v1/chat/completions', $prompts[0], @here)->{predicted}, '>', 500,
-       'it holds them');
+       'it caches the prompt');
 
 $before = flushed($port);
 $t->expect_log(qr/connect\(\) failed|upstream prematurely closed|recv\(\) failed/);
 $t->end($port, 'KILL');
 $t->server($port);
 
-ok(wait_for(sub { $t->connect($port) }, 600), 'killed, and it listens again');
+ok(wait_for(sub { $t->connect($port) }, 600), 'killed: the new process listens');
 my $begun = time();
-ok(wait_for(sub { flushed($port) > $before }, 30), 'what was known of it is forgotten');
+ok(wait_for(sub { flushed($port) > $before }, 30), 'killed: its index is flushed');
 my $ms = int(1000 * (time() - $begun));
 
 Vllm::figure(events_restart_ms => $ms);
-note("forgotten $ms ms after it listened");
+note("flushed $ms ms after it listened");
 $t->ready($port);
 is($t->ask('/v1/chat/completions', $prompts[0], @here)->{predicted}, 0,
-   'nothing is expected');
+   'killed: nothing is predicted');
 
 $t->done();

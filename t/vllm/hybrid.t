@@ -1,10 +1,10 @@
 #!/usr/bin/perl
 
 # A hybrid model: Qwen3-Next with three gated delta networks and one attention layer, random
-# weights.  vLLM keeps recurrent states at few places, so of a common beginning some is
-# lost, and repeated prompts resume at a multiple of a block.
-# kvroute learns the block from cached tokens, says it, and takes no miss for a restart.
-# The figures go to build/vllm.json.
+# weights.  vLLM keeps recurrent states at few positions, so a part of a common prefix is
+# computed again, and repeated prompts resume at a multiple of a block.  kvroute learns the
+# block from cached tokens, reports it, and assumes no restart after a miss.  The figures go
+# to build/vllm.json.
 
 use strict;
 use warnings;
@@ -41,7 +41,7 @@ my @prompts = map { $common . words(1500 + 250 * $_, 100 + $_) } 1 .. PROMPTS;
 my %first = ask_all(@prompts);
 my $before = $t->cache();
 
-# the same again, then with more behind them: each resumes where it was kept
+# the same prompts again, then longer ones: each resumes where a state was kept
 
 my %again = ask_all(@prompts);
 my %more = ask_all(map { $_ . words(4000, 500) } @prompts);
@@ -60,10 +60,10 @@ my %figures = (first => \%first, again => \%again, more => \%more, block => $blo
 note(JSON::PP->new->canonical->encode({ %figures, resumes => $says }));
 Vllm::figure(hybrid => \%figures);
 
-is($cache->{flushes_usage}, 0, 'no server was taken to have restarted');
+is($cache->{flushes_usage}, 0, 'no server is assumed to have restarted');
 cmp_ok($again{cached}, '>', $first{cached}, 'repeated prompts resume');
 cmp_ok(abs($figures{predicted} / $figures{delivered} - 1), '<', 0.1,
-       'predicted over delivered, once it is learned');
+       'predicted over delivered, once the block is learned');
 is($says->{tokens}, $block, "it resumes at multiples of vLLM's block");
 like($says->{text},
      qr/^this model resumes at multiples of $block tokens; \d+ % of /, 'in words');
@@ -72,7 +72,8 @@ $t->stop();
 $t->done();
 
 
-# asks all of these, one by one; returns tokens of the prompts, and how many were cached
+# sends all of these, one by one; returns the tokens of the prompts, and how many were
+# cached
 
 sub ask_all {
     my %sum = (prompt => 0, cached => 0);

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# What vLLM tells beside its responses: capacity, load, share of the cache in use, its
-# counters, in /metrics; that a client who leaves stops it;
-# that load of others counts; and a cache that was emptied by hand.
+# vLLM's metrics: capacity, load, share of the cache in use, counters of the cache; a
+# request stops when its client leaves; load past nginx counts; a cache that was
+# emptied by a request.
 
 use strict;
 use warnings;
@@ -42,7 +42,7 @@ sub stream {
 }
 
 
-# capacity, to the token; it becomes bytes by the first responses
+# capacity, to the token; the first responses convert it to bytes
 
 for my $port (@e) {
     ok(wait_for(sub { engine($port, 'capacity_tokens') }), 'an answer to a probe');
@@ -56,12 +56,12 @@ my $p;
 
 wait_for(sub { ($p = $t->peer('vllm', $port))->{capacity_source} eq 'reported'
                && $p->{cache}{bytes_per_token} });
-is($p->{capacity_source}, 'reported', 'the capacity is told, not guessed');
+is($p->{capacity_source}, 'reported', 'the capacity is reported');
 cmp_ok(abs($p->{capacity_bytes} / ($p->{cache}{bytes_per_token} * $tokens) - 1), '<', 0.05,
-       'and is so many bytes');
+       'the capacity in bytes');
 
 
-# counters of the cache: what vLLM has counted
+# counters of the cache: equal to those of vLLM
 
 $t->ask('/v1/chat/completions', request_of(4000)) for 1 .. 2;
 
@@ -78,7 +78,8 @@ for my $port (@e) {
 }
 
 
-# load of others, who ask one engine past kvroute for more than its cache holds
+# load of other clients, who ask one engine past kvroute for more than its cache
+# holds
 
 my $busy = $e[0];
 
@@ -123,8 +124,8 @@ for my $how ('a stream', 'a whole response') {
 }
 
 
-# A cache that is emptied by hand: probes tell that no process was started, so it is
-# made good prompt by prompt, and nothing else is forgotten.
+# A cache that is emptied by a request: probes show that no process was restarted,
+# so the index is corrected prompt by prompt, and nothing else is forgotten.
 
 my @prompts = map { request_of(4000) } 1 .. 6;
 
@@ -148,6 +149,6 @@ is("$missed $found", '6 6', 'an emptied cache: missed once, then found');
 my $cache = $t->cache();
 
 is($cache->{flushes_usage} + $cache->{flushes_probe}, 0,
-   'an emptied cache: no server was taken to have restarted');
+   'an emptied cache: no server is assumed to have restarted');
 
 $t->done();

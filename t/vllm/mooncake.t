@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 
-# Prefill and decode by two vLLMs that meet: kvroute_prefill with the MooncakeConnector, over
-# TCP (mooncake_host.py).  The decode server takes what the other one has computed, and
-# answers what one server alone answers; a client's descriptor does not get there; the
-# prefill server dies.
+# Prefill and decode by two vLLMs that connect to each other: kvroute_prefill with the
+# MooncakeConnector, over TCP (mooncake_host.py).  The decode server uses the blocks of the
+# prefill server, and answers as a single server does; a client's descriptor does not reach
+# the server; the prefill server dies.
 
 use strict;
 use warnings;
@@ -120,7 +120,7 @@ ok(wait_for(sub {
     my @before = sources();
     ask($uri[0], body_of($uri[0], 6000));
     return (sources())[0] > $before[0];
-}, 600), 'the two have met');
+}, 600), 'the two servers are connected');
 
 for my $uri (@uri) {
     for my $stream (0, 1) {
@@ -133,13 +133,13 @@ for my $uri (@uri) {
 
         same($r, $uri, $body, $name);
         is($r->{outcome}, 'yes', "$name: by two servers");
-        is($r->{leg1}, 200, "$name: the first of which has computed it");
+        is($r->{leg1}, 200, "$name: leg 1 has computed it");
         ok(wait_for(sub {
             my @now = sources();
             @is = map { $now[$_] - $before[$_] } 0, 1;
             return $is[0] + $is[1] >= $r->{said}{prompt};
-        }), "$name: the second one says where its prompt is from");
-        cmp_ok($is[0], '>=', $r->{said}{prompt} - 33, "$name: which is the first one")
+        }), "$name: the decode server counts transferred tokens");
+        cmp_ok($is[0], '>=', $r->{said}{prompt} - 33, "$name: nearly all are transferred")
             or diag("@is of $r->{said}{prompt}");
     }
 }
@@ -163,7 +163,7 @@ $t->end($p, 'KILL');
 
 $r = ask($uri[0], $body = body_of($uri[0], 6000));
 same($r, $uri[0], $body, 'without a prefill server');
-is($r->{outcome}, 'failed', 'without a prefill server: it is said');
+is($r->{outcome}, 'failed', 'without a prefill server: the outcome');
 ok($t->idle(), 'the counters are back at zero');
 
 $t->done();

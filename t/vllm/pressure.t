@@ -69,7 +69,7 @@ for my $how (qw(without events)) {
     for my $run (@runs) {
         my ($name, %arg) = @$run;
 
-        # what goes past nginx is not known without events
+        # requests past nginx are not known without events
 
         next if $arg{past} && $how eq 'without';
 
@@ -85,7 +85,7 @@ for my $how (qw(without events)) {
         Vllm::figure("pressure_${how}_$name" => $figures);
 
         is($figures->{errors}, 0, "$how, $name: no errors");
-        is($figures->{flushes}, 0, "$how, $name: no server was taken to have restarted");
+        is($figures->{flushes}, 0, "$how, $name: no server is assumed to have restarted");
         cmp_ok(abs($ratio - 1), '<=', 0.05, "$how, $name: predicted over delivered: $ratio");
 
         ok(wait_for(sub { counted('engine', 'preemptions') > $preempted }),
@@ -93,7 +93,7 @@ for my $how (qw(without events)) {
 
         next if $how eq 'without';
 
-        # those that came before the first event are attributed as well
+        # requests from before the first event are attributed as well
 
         ok(wait_for(sub {
             $found + $figures->{requests} <= counted('events', 'attributed')
@@ -103,8 +103,8 @@ for my $how (qw(without events)) {
         for my $port (@e) {
             my $events = $t->peer('vllm', $port)->{events};
 
-            is($events->{state}, 'fresh', "$how, $name: the publisher is heard");
-            ok($events->{trusted}, "$how, $name: and trusted");
+            is($events->{state}, 'fresh', "$how, $name: events are fresh");
+            ok($events->{trusted}, "$how, $name: events are trusted");
         }
     }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
-# One vLLM with all that it can be started with, beside another one: how it looks while
-# it starts; adapters, priorities; what it says when it has too much to do; the
-# endpoints of its KV events; and that it was killed and started again.
+# One vLLM with many options, beside another one: its states while it starts; adapters,
+# priorities; its answers under overload; the endpoints of its KV events; a kill and a
+# restart.
 
 use strict;
 use warnings;
@@ -42,8 +42,8 @@ sub request_of {
 }
 
 
-# While it starts nobody listens: connections are refused, it is down, and no request
-# fails.
+# While it starts its port is closed: connections are refused, it is down, and no
+# request fails.
 
 $t->front(<<'EOF', <<'EOF');
 kvroute_probe timeout=2s;
@@ -54,7 +54,7 @@ proxy_next_upstream error timeout http_502 http_503 non_idempotent;
             kvroute_pin $http_x_peer;
 EOF
 
-ok(wait_for(sub { mine()->{health} eq 'down' }), 'not there yet: down');
+ok(wait_for(sub { mine()->{health} eq 'down' }), 'the port is closed: down');
 is(mine()->{health_checks}{last_passed}, $JSON::PP::false, 'its checks fail');
 
 $t->server($port, \@flags);
@@ -67,10 +67,11 @@ is_deeply(\%status, { 200 => 6 }, 'while it starts: all are served');
 $t->ready($port);
 
 ok(wait_for(sub { mine()->{health} eq 'up' }), 'it answers: up');
-ok(wait_for(sub { mine()->{engine}{capacity_tokens} }), 'and tells of itself');
+ok(wait_for(sub { mine()->{engine}{capacity_tokens} }),
+   'it answers: the capacity is reported');
 
 
-# adapters: room for one
+# adapters: one slot
 
 sub direct {
     my ($body) = @_;
@@ -81,15 +82,15 @@ sub direct {
 
 is(direct(request_of(500, model => 'a'))->{status}, 200, 'an adapter: served');
 
-ok(wait_for(sub { mine()->{engine}{max_adapters} }), 'adapters are told')
+ok(wait_for(sub { mine()->{engine}{max_adapters} }), 'the adapter slots are reported')
     or diag(JSON::PP->new->canonical->encode(mine()->{engine}));
-is(mine()->{engine}{max_adapters}, 1, 'and room for how many');
+is(mine()->{engine}{max_adapters}, 1, 'one slot');
 
 my $long = direct_stream(model => 'b');
 
-ok(wait_for(sub { mine()->{engine}{adapters} == 1 }), 'one is in use');
+ok(wait_for(sub { mine()->{engine}{adapters} == 1 }), 'one slot is in use');
 close $long;
-ok(wait_for(sub { mine()->{engine}{adapters} == 0 }), 'and then none');
+ok(wait_for(sub { mine()->{engine}{adapters} == 0 }), 'then no slot is in use');
 
 sub direct_stream {
     my $s = $t->start('POST /v1/chat/completions', JSON::PP->new->encode(
@@ -100,7 +101,7 @@ sub direct_stream {
     return $s;
 }
 
-# a prompt of one adapter is nothing to another one
+# a prompt of one adapter is not cached for another one
 
 my $text = words(4000, ++$seed);
 my @said;
@@ -111,17 +112,17 @@ for my $model (qw(m a b a)) {
     push @said, usage($r->{body})->{cached} > 500 ? 'found' : 'new';
 }
 
-is("@said", 'new new new found', 'each adapter has blocks of its own');
+is("@said", 'new new new found', 'each adapter has its own blocks');
 
 
-# priorities: the field of the body is taken, and passes
+# priorities: vLLM accepts the field of the body
 
 my $r = direct(request_of(400, priority => -5));
-is($r->{status}, 200, 'a priority: taken') or diag($r->{body});
+is($r->{status}, 200, 'a priority: accepted') or diag($r->{body});
 
 
-# More than it lets wait: 503 in JSON without a time.  That is pressure and no failure;
-# requests go to the other one.
+# More requests than may wait: 503 in JSON without a time.  That is pressure and not a
+# failure; requests go to the other server.
 
 my @s = map { direct_stream() } 1 .. 2;
 
@@ -131,40 +132,40 @@ push @s, map { $t->start('POST /v1/chat/completions', JSON::PP->new->encode(
 ok(wait_for(sub { $t->metric($port, 'num_requests_waiting') == 2 }), 'two wait');
 
 $r = direct(request_of(400));
-is($r->{status}, 503, 'one more: turned away');
-like($r->{headers}{'content-type'}, qr{^application/json}, 'in JSON');
-is($r->{headers}{'retry-after'}, undef, 'without a time');
-cmp_ok($t->metric($port, 'admission_rejections_total'), '>', 0, 'and counted');
-is($t->get('/health', port => $port)->{status}, 200, 'it is well');
+is($r->{status}, 503, 'one more: rejected');
+like($r->{headers}{'content-type'}, qr{^application/json}, 'rejected in JSON');
+is($r->{headers}{'retry-after'}, undef, 'rejected without Retry-After');
+cmp_ok($t->metric($port, 'admission_rejections_total'), '>', 0, 'vLLM counts it');
+is($t->get('/health', port => $port)->{status}, 200, 'its health is good');
 
 my $fails = mine()->{fails};
 
 $r = $t->ask('/v1/chat/completions', request_of(100), @here);
 
 is($r->{status}, 200, 'through nginx: served');
-like($r->{receipt}{addr}, qr/:$port, .*:$other$/, 'by the other one, after this one');
-ok(mine()->{pressed}, 'this one is pressed');
-is(mine()->{fails}, $fails, 'no failure');
-is(mine()->{state}, 'up', 'and in use');
+like($r->{receipt}{addr}, qr/:$port, .*:$other$/, 'by the other server, after this one');
+ok(mine()->{pressed}, 'this server is pressed');
+is(mine()->{fails}, $fails, 'no failure is counted');
+is(mine()->{state}, 'up', 'the server is still up');
 
 close $_ for @s;
 ok(wait_for(sub { $t->metric($port, 'num_requests_running') == 0 }), 'all have left');
 
 
-# where its KV events are to be had
+# the endpoint of its KV events
 
 my $events = $port + Vllm::EVENTS;
 my $sources = eval { decode_json($t->get('/kv_event_sources', port => $port)->{body}) };
 
 like(JSON::PP->new->canonical->encode($sources // {}), qr/:$events\b/,
-     'it tells where its events are');
+     'the endpoint is reported');
 note(JSON::PP->new->canonical->encode($sources // {}));
 
 
-# Killed and started again: what is in flight goes elsewhere or gets a 502, nothing else
-# fails, and what was known of its cache is forgotten at once.
+# Killed and started again: requests in progress go elsewhere or get a 502, no other one
+# fails, and its index is flushed at once.
 
-ok(wait_for(sub { !mine()->{pressed} }), 'pressed no more');
+ok(wait_for(sub { !mine()->{pressed} }), 'not pressed any more');
 
 my @prompts = map { request_of(4000) } 1 .. 3;
 
@@ -172,8 +173,8 @@ $t->ask('/v1/chat/completions', $_, @here) for @prompts;
 
 for (@prompts) {
     $r = $t->ask('/v1/chat/completions', $_);
-    like($r->{receipt}{peer}, qr/:$port$/, 'a prompt that it holds');
-    cmp_ok($r->{predicted}, '>', 500, 'and is expected to');
+    like($r->{receipt}{peer}, qr/:$port$/, 'a cached prompt goes there');
+    cmp_ok($r->{predicted}, '>', 500, 'its tokens are predicted');
 }
 
 $t->expect_log(qr/connect\(\) failed|upstream prematurely closed|recv\(\) failed/);
@@ -181,7 +182,7 @@ $t->end($port, 'KILL');
 
 %status = ();
 $status{$t->ask('/v1/chat/completions', $_)->{status}}++ for @prompts;
-is_deeply(\%status, { 200 => 3 }, 'killed: its prompts are served by the other one');
+is_deeply(\%status, { 200 => 3 }, 'killed: the other server serves its prompts');
 
 ok(wait_for(sub { mine()->{health} eq 'down' }), 'it is down');
 
@@ -193,15 +194,15 @@ $t->server($port, [ @flags, '--no-enable-prompt-tokens-details',
 ok(wait_for(sub { $t->connect($port) }, 600), 'it listens again');
 my $begun = time();
 ok(wait_for(sub { mine()->{cache}{flushes_probe} > $flushed }, 30),
-   'what was known of it is forgotten');
+   'killed: its index is flushed');
 my $ms = int(1000 * (time() - $begun));
 
 Vllm::figure(restart_ms => $ms);
 ok(wait_for(sub { mine()->{health} eq 'up' }), 'it is up');
-is(mine()->{cache}{flushes_probe}, $flushed + 1, 'told once');
+is(mine()->{cache}{flushes_probe}, $flushed + 1, 'the flush is counted once');
 
 
-# now without --enable-prompt-tokens-details: one dialect tells what was cached
+# now without --enable-prompt-tokens-details: one dialect reports cached tokens
 
 $t->ready($port);
 
@@ -222,20 +223,20 @@ for my $uri (sort keys %tells) {
 
     cmp_ok($r->{logged}{prompt}, '>', 500, "$uri: tokens of the prompt");
     is(($r->{logged}{cached} // 0) > 500 ? 1 : 0, $tells,
-       "$uri: cached ones " . ($tells ? 'as well' : 'are not told'));
+       "$uri: cached ones " . ($tells ? 'are reported' : 'are not reported'));
 }
 
-# and with --enable-force-include-usage streams tell of tokens unasked
+# with --enable-force-include-usage streams report tokens unasked
 
 $r = $t->ask('/v1/chat/completions', request_of(4000, stream => $yes), @here);
-cmp_ok($r->{logged}{prompt}, '>', 500, 'a stream that was not asked for its usage');
+cmp_ok($r->{logged}{prompt}, '>', 500, 'a stream without include_usage reports tokens');
 
 $r = $t->ask('/v1/chat/completions', request_of(4000, stream => $yes),
              headers => { 'X-Peer' => "127.0.0.1:$other" });
-is($r->{logged}{prompt}, undef, 'the other one tells nothing in such a stream');
+is($r->{logged}{prompt}, undef, 'the other server reports none in such a stream');
 
 
-# a cache that is switched off
+# prefix caching switched off
 
 sub again {
     $t->end($port);
@@ -248,29 +249,29 @@ sub again {
 again('--no-enable-prefix-caching');
 
 ok(wait_for(sub { mine()->{capacity_source} eq 'reported' && mine()->{capacity_bytes} <= 256 }),
-   'no prefix caching: it holds nothing beyond a block')
+   'no prefix caching: the capacity is a block')
     or diag(JSON::PP->new->canonical->encode(mine()));
 
 my $body = request_of(4000);
 
 $t->ask('/v1/chat/completions', $body, @here);
 cmp_ok($t->ask('/v1/chat/completions', $body, @here)->{receipt}{matched}, '<=', 256,
-       'and no more is expected there');
+       'no prefix caching: at most a block is predicted');
 
 
-# metrics that are switched off
+# metrics switched off
 
 again('--disable-log-stats');
 
-# it still counts calls of tools
+# it still has counters of tool calls
 
 unlike($t->get('/metrics', port => $port)->{body}, qr/^vllm:(?!tool_call_parser_)/m,
-       '--disable-log-stats: no metrics of its load');
+       '--disable-log-stats: no metrics of the load');
 
 my $failed = mine()->{engine}{failed};
 
 ok(wait_for(sub { mine()->{engine}{failed} > $failed }), 'a probe without a useful answer');
 is($t->ask('/v1/chat/completions', request_of(400), @here)->{status}, 200,
-   'and it is in use');
+   'the server is still up');
 
 $t->done();

@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 
-# vLLM with a host tier behind its KV cache: 48 prompts, each in three rounds, of which GPU
-# memory holds a third, but host memory all.  kvroute is told of GPU memory only and learns
-# the rest from replies; with KV events, from the events of the host tier.  The figures go
-# to build/vllm.json.
+# vLLM with a host tier behind its KV cache: 48 prompts in three rounds, of which GPU
+# memory holds a third, and host memory all.  vLLM reports only GPU memory, and kvroute
+# learns the rest from replies; with KV events, from the events of the host tier.  The
+# figures go to build/vllm.json.
 
 use strict;
 use warnings;
@@ -38,7 +38,7 @@ my %policy = (round_robin => [ 'round_robin', $probe ], kv_cache => [ 'kv_cache'
               events => [ 'kv_cache', "$probe kvroute_events port=auto aliases=4m;" ]);
 my ($t, %computed, $seed);
 
-# asks all of these; returns tokens of the prompts, and how many of them were cached
+# sends all of these; returns the tokens of the prompts, and how many were cached
 
 sub ask_all {
     my (@prompts) = @_;
@@ -81,7 +81,7 @@ sub ask_all {
 for my $how (qw(round_robin kv_cache events)) {
     my ($policy, $upstream) = @{$policy{$how}};
 
-    # prompts of its own, which evict those of the runs before
+    # own prompts, which evict those of earlier runs
 
     my @prompts = map { words(BYTES, ++$seed) } 1 .. PROMPTS;
     my @share;
@@ -95,7 +95,7 @@ for my $how (qw(round_robin kv_cache events)) {
 
     for my $port (@e) {
         ok(wait_for(sub { $t->peer('vllm', $port)->{engine}{capacity_tokens} }),
-           "$how: the capacity of GPU memory is told");
+           "$how: the capacity of GPU memory is reported");
     }
 
     srand(1);
@@ -122,8 +122,8 @@ for my $how (qw(round_robin kv_cache events)) {
     if ($how ne 'round_robin') {
         cmp_ok($share[-1], '>=', 0.95, "$how: cached in the last round");
         cmp_ok($computed{$how}, '<=', 0.5 * $computed{round_robin},
-               "$how: computed, of what round robin computed");
-        is($cache->{flushes_usage}, 0, "$how: no server was taken to have restarted");
+               "$how: computed tokens, of those with round robin");
+        is($cache->{flushes_usage}, 0, "$how: no server is assumed to have restarted");
     }
 
     $t->stop();
