@@ -432,7 +432,7 @@ row('leg 1: fallback=none, of a 400', '/strict', { 'X-P' => 'status 400' },
 
 row('leg 2: refused', '/refused', {}, '200 yes 200', 1, 'd',
     log => qr/connect\(\) failed/);
-row('leg 2: late', '/late', {}, '200 late 200', 1, 'p',
+row('leg 2: expired', '/late', {}, '200 expired 200', 1, 'p',
     log => qr/upstream timed out.*while connecting/);
 row('leg 2: reset', '', { 'X-D' => 'reset' }, '502 yes 200', 1, 'd',
     log => qr/reset by peer/);
@@ -574,7 +574,7 @@ select(undef, undef, undef, 15.1);
 $t->step('rest');
 is($t->finish($s)->{status}, 200, 'leg 1: the lease is half over');
 close $s;
-is($line = logged(), '200 late 200', 'leg 2: the descriptor is not used');
+is($line = logged(), '200 expired 200', 'leg 2: the descriptor is not used');
 told('leg 1: the lease is half over when it ends', $line);
 idle();
 

@@ -168,7 +168,7 @@ kvq_timeout(kvq_t *q, kvq_request_t *rq)
                       kvq_ms(q));
 
     kvq_reject(q, rq, s->deadline && s->deadline <= q->conf->timeout
-                      ? &st->late : &st->timeouts);
+                      ? &st->deadline : &st->timeouts);
 }
 
 

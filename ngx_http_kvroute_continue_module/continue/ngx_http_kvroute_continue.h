@@ -173,11 +173,11 @@ ngx_uint_t ngx_http_kvroute_continue_may(ngx_http_request_t *r,
 /* Tells whether an answer is a stream that can be read. */
 ngx_uint_t ngx_http_kvroute_continue_streams(ngx_http_request_t *r);
 
-/* Creates what is kept of an answer; NULL: no memory. */
+/* Creates the record of an answer; NULL: no memory. */
 ngx_http_kvroute_continue_t *ngx_http_kvroute_continue_create(
     ngx_http_request_t *r, ngx_http_kvroute_continue_conf_t *conf);
 
-/* Notes that nginx asks for usage instead of the client; tells whether. */
+/* Notes that nginx asks for usage instead of the client; returns whether. */
 ngx_int_t ngx_http_kvroute_continue_ask(ngx_http_request_t *r);
 ngx_uint_t ngx_http_kvroute_continue_asked(ngx_http_request_t *r);
 
@@ -224,7 +224,7 @@ void ngx_http_kvroute_continue_finalize(ngx_http_request_t *r, ngx_int_t rc);
 ngx_int_t ngx_http_kvroute_continue_done(ngx_http_request_t *r, void *data,
     ngx_int_t rc);
 
-/* Tells whether nobody is to get a further part: the client is gone, ... */
+/* Tells whether no further part is to be sent: the client has left, ... */
 ngx_uint_t ngx_http_kvroute_continue_gone(ngx_http_request_t *r, ngx_int_t rc);
 
 /* Returns what a zone's processes share, or NULL. */

@@ -167,8 +167,9 @@ void ngx_http_kvroute_events_find_unseen(void);
 void ngx_http_kvroute_events_find_keep(ngx_http_kvroute_srv_conf_t *conf);
 
 /*
- * Called after it: removes servers that are gone, and sends a request to those
- * with a missing publisher.  look is called again soon if that found something.
+ * Called after it: removes servers that are no longer configured, and sends a
+ * request to those with a missing publisher.  look is called again soon if
+ * that found something.
  */
 void ngx_http_kvroute_events_find_ask(ngx_event_t *look);
 

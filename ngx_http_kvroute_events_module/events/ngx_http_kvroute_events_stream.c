@@ -19,7 +19,7 @@
 
 #define NGX_HTTP_KVROUTE_EVENTS_BUF    65536   /* a slice */
 
-/* after so many bytes in one event the next read is delayed by these ms */
+/* after this many bytes in one event the next read is delayed by these ms */
 #define NGX_HTTP_KVROUTE_EVENTS_MUCH   8192
 #define NGX_HTTP_KVROUTE_EVENTS_PAUSE  4
 #define NGX_HTTP_KVROUTE_EVENTS_SOON   1        /* after a whole slice */

@@ -38,7 +38,7 @@ ngx_http_kvroute_attempt_t *ngx_http_kvroute_prepare(
 ngx_int_t ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 
-/* _match: Clears what is known of the peers. */
+/* _match: clears the matches of the peers. */
 void ngx_http_kvroute_match_init(ngx_http_kvroute_attempt_t *at);
 
 /* Looks up what the peers have for the request. */

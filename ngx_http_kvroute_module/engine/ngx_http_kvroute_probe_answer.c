@@ -413,8 +413,8 @@ ngx_http_kvroute_probe_answer_why(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
 
 
 /*
- * Marks the engine as gone if the connection was refused.  With addr=
- * the process that is gone may not be the engine.
+ * Marks the engine as not running if the connection was refused.  With addr=
+ * the process that refuses may not be the engine.
  */
 static void
 ngx_http_kvroute_probe_answer_refused(ngx_http_kvroute_slot_t *slot,

@@ -110,7 +110,7 @@ ngx_http_kvroute_queue_request(ngx_http_request_t *r)
 
     case NGX_HTTP_KVROUTE_QUEUE_FULL:
     case NGX_HTTP_KVROUTE_QUEUE_TIMEOUT:
-    case NGX_HTTP_KVROUTE_QUEUE_LATE:
+    case NGX_HTTP_KVROUTE_QUEUE_DEADLINE:
     case NGX_HTTP_KVROUTE_QUEUE_SHED:
 
         /* an error_page led back here, which must not bypass the queue */
@@ -323,8 +323,8 @@ ngx_http_kvroute_queue_event(ngx_event_t *ev)
         if (w->deadline
             && (int32_t) ((uint32_t) ngx_current_msec - w->item.due) >= 0)
         {
-            state = NGX_HTTP_KVROUTE_QUEUE_LATE;
-            kvr_add(&stats->late, 1);
+            state = NGX_HTTP_KVROUTE_QUEUE_DEADLINE;
+            kvr_add(&stats->deadline, 1);
 
         } else {
             kvr_add(&stats->timeouts, 1);

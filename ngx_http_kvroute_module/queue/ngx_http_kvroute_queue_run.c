@@ -242,7 +242,7 @@ ngx_http_kvroute_queue_by_cost(ngx_http_kvroute_srv_conf_t *conf)
 }
 
 
-/* Displaces requests for another worker with a request of a higher class. */
+/* Displaces requests for a more urgent one that another worker has. */
 static void
 ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf)
 {

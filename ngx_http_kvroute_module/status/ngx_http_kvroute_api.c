@@ -47,7 +47,7 @@ typedef struct {
     uint64_t                          size;     /* 0: auto */
     ngx_msec_t                        timeout;  /* 0: none */
     ngx_uint_t                        move;     /* streams leave, */
-    uint32_t                          rate;     /* so many a second */
+    uint32_t                          rate;     /* per second */
     char                              wrong[80];  /* the reason for a refusal */
 } ngx_http_kvroute_call_t;
 
@@ -328,7 +328,7 @@ ngx_http_kvroute_api_parse(ngx_http_request_t *r, ngx_http_kvroute_call_t *call)
 }
 
 
-/* Sets an argument; NULL, or what is wrong with it. */
+/* Sets an argument; returns NULL, or the error. */
 static const char *
 ngx_http_kvroute_api_set(ngx_http_kvroute_call_t *call,
     ngx_http_kvroute_api_arg_e arg, ngx_str_t *value)

@@ -489,7 +489,7 @@ ngx_http_kvroute_health_caps(cJSON *json, ngx_http_kvroute_status_upstream_t *u)
 
 
 /*
- * Adds what need not be computed because the chosen server had it cached: in
+ * Adds the work saved because the chosen server had a part cached: in
  * tokens, by the engines' reports or else by bytes per token; in seconds, by
  * the measured prefill rate of each engine.
  */

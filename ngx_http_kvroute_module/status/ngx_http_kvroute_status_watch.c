@@ -6,7 +6,8 @@
 
 /*
  * Judges all upstreams every few seconds, so that the status knows since when
- * a server has its state and a cause holds, also if nobody has looked at it.
+ * a server has its state and a cause holds, also if no client has asked for
+ * it.
  */
 
 

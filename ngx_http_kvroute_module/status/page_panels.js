@@ -5,10 +5,10 @@ const drawShadow = (u, base, span) => {
   if ($("beside").hidden) return;
 
   const all = (key) => u["shadow_" + key];
-  const late = (key) => delta(all(key), base
+  const recent = (key) => delta(all(key), base
     && base["shadow_" + key] !== undefined ? base["shadow_" + key] : 0);
   const tile = (title, part, whole) => [title, share(all(part), all(whole)),
-    `since start; ${share(late(part), late(whole))} in ${span}`];
+    `since start; ${share(recent(part), recent(whole))} in ${span}`];
 
   tiles($("shadow"), [
     tile("found", "found_bytes", "prompt_bytes"),
@@ -28,11 +28,12 @@ const drawLegs = (s, u, base, span) => {
 
   const then = base && base.disaggregated || {};
   const list = Object.keys(outcomes).filter((k) => now[k] > 0);
-  const late = (k) => delta(now[k] || 0, then[k] || 0);
+  const recent = (k) => delta(now[k] || 0, then[k] || 0);
   const sum = (kind) => list.filter((k) => outcomes[k].kind === kind)
-    .reduce((n, k) => n + late(k), 0);
-  const said = (kind) => list.filter((k) => outcomes[k].kind === kind && late(k))
-    .map((k) => `${k} ${count(late(k))}`).join(", ");
+    .reduce((n, k) => n + recent(k), 0);
+  const said = (kind) => list
+    .filter((k) => outcomes[k].kind === kind && recent(k))
+    .map((k) => `${k} ${count(recent(k))}`).join(", ");
   const all = sum("two") + sum("bad") + sum("one");
   const q = (x) => quantile(u.leg1_time, base && base.leg1_time, x);
 
@@ -50,8 +51,8 @@ const drawLegs = (s, u, base, span) => {
   ]);
 
   drawTable("outcomes", "outcome", "tnnt", list.map((k) => ({ key: k,
-    cells: [k, count(late(k)), count(now[k]), outcomes[k].means],
-    wrong: outcomes[k].kind === "bad" && late(k) > 0 ? [1] : [] })));
+    cells: [k, count(recent(k)), count(now[k]), outcomes[k].means],
+    wrong: outcomes[k].kind === "bad" && recent(k) > 0 ? [1] : [] })));
 };
 
 /* --- by model and by tenant: most errors first, then most requests */

@@ -93,8 +93,8 @@ const outcomes = {
     + "the connector configured there?" },
   "nobody": { kind: "bad", means: "no server of one of the two pools was "
     + "available" },
-  "late": { kind: "bad", means: "the connection to the decode server came too "
-    + "late: the prompt was computed again" },
+  "expired": { kind: "bad", means: "the descriptor was too old, so the prompt was "
+    + "computed again" },
   "retried": { kind: "bad", means: "the decode server failed, and another one "
     + "computed the prompt again" },
   "yes": { kind: "two", means: "two servers have served it" },

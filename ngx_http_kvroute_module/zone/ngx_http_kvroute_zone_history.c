@@ -95,7 +95,7 @@ ngx_http_kvroute_zone_rejects(ngx_http_kvroute_srv_conf_t *kscf)
     for (i = 0, n = 0; i < KVR_QUEUE_CLASSES; i++) {
         s = &shared->stats[i];
 
-        n += kvr_get(&s->full) + kvr_get(&s->timeouts) + kvr_get(&s->late)
+        n += kvr_get(&s->full) + kvr_get(&s->timeouts) + kvr_get(&s->deadline)
              + kvr_get(&s->shed);
     }
 

@@ -624,7 +624,7 @@ ngx_http_kvroute_legs_before(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
     legs = ctx->legs;
 
     if (ngx_current_msec - legs->answered >= NGX_HTTP_KVROUTE_LEGS_LEASE / 2) {
-        ngx_http_kvroute_legs_plain(legs, KVR_DISAGGREGATE_LATE);
+        ngx_http_kvroute_legs_plain(legs, KVR_DISAGGREGATE_EXPIRED);
 
     } else if (r->upstream->request_sent) {
         ngx_http_kvroute_legs_plain(legs, KVR_DISAGGREGATE_RETRIED);

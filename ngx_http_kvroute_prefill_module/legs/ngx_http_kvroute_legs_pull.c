@@ -9,9 +9,10 @@
  * part of the prompt that it lacks from another one.
  *
  * The request is decided early, with candidates that can fetch.  Then the body
- * gets a member that names the source.  If nginx asks for another server later,
- * the member is blanked: that server could be the source itself, or the source
- * could have gone, and an engine waits for a source that does not answer.
+ * gets a member that names the source.  If nginx asks for another server
+ * later, the member is blanked: that server could be the source itself, or the
+ * source could have exited, and an engine waits for a source that does not
+ * answer.
  */
 
 

@@ -86,7 +86,7 @@ typedef struct {
 } kvr_budget_limit_t;
 
 
-/* a part of a request: what is known of one attempt, which was answered */
+/* a part of a request: the figures of one attempt, which was answered */
 typedef struct {
     uint64_t               bytes;    /* of the prompt */
     uint64_t               cached;   /* of these */

@@ -51,7 +51,7 @@ void kvr_late_first(kvr_late_t *l, uint64_t ms);
 /* Notes whether a first token was late by kvr_late_after(). */
 void kvr_late_seen(kvr_late_t *l, int late);
 
-/* Notes a request, of which so many percent may be sent twice. */
+/* Notes a request; percent: how many of all may be sent twice. */
 void kvr_late_earn(kvr_late_t *l, uint32_t percent);
 
 /* Takes a second request out of the credit; returns 0 if there is none. */

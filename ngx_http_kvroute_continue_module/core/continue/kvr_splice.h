@@ -9,8 +9,8 @@
 
 
 /*
- * Copies a JSON text that is in one piece, and replaces some bytes.  A table of
- * members tells which parts of the text to find.
+ * Copies a JSON text that is in one piece, and replaces some bytes.  A table
+ * of members lists the parts of the text to find.
  */
 
 

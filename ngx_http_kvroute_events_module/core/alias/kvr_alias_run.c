@@ -30,7 +30,7 @@ static int kvr_alias_run_fits(const kvr_alias_view_t *v,
 static kvr_alias_e kvr_alias_run_among(const kvr_alias_view_t *v,
     const kvr_alias_request_t *r, uint64_t session, uint32_t begin,
     uint32_t end, uint64_t *found);
-static void kvr_alias_run_usual(const kvr_alias_view_t *v, int64_t late);
+static void kvr_alias_run_usual(const kvr_alias_view_t *v, int64_t delay);
 
 
 void
@@ -255,7 +255,7 @@ kvr_alias_run_among(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
     uint64_t session, uint32_t begin, uint32_t end, uint64_t *found)
 {
     int32_t           lag;
-    int64_t           late;
+    int64_t           delay;
     uint32_t          fit, usual, other, looked;
     uint64_t          number, last, time, likely, name;
     kvr_alias_run_t  *run;
@@ -305,9 +305,9 @@ kvr_alias_run_among(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
         fit++;
         *found = number;
 
-        late = (int64_t) (time - r->first) - lag;
+        delay = (int64_t) (time - r->first) - lag;
 
-        if (late >= -KVR_ALIAS_SOONER && late <= KVR_ALIAS_LATER) {
+        if (delay >= -KVR_ALIAS_SOONER && delay <= KVR_ALIAS_LATER) {
             usual++;
             likely = number;
         }
@@ -328,9 +328,9 @@ kvr_alias_run_among(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
         return KVR_ALIAS_ATTRIBUTED;
     }
 
-    late = (int64_t) (kvr_get(&kvr_alias_run(v, *found)->time) - r->first);
+    delay = (int64_t) (kvr_get(&kvr_alias_run(v, *found)->time) - r->first);
 
-    kvr_alias_run_usual(v, late);
+    kvr_alias_run_usual(v, delay);
 
     return KVR_ALIAS_ATTRIBUTED;
 }
@@ -338,14 +338,14 @@ kvr_alias_run_among(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
 
 /* learns the usual time from a request with a single matching run */
 static void
-kvr_alias_run_usual(const kvr_alias_view_t *v, int64_t late)
+kvr_alias_run_usual(const kvr_alias_view_t *v, int64_t delay)
 {
     int32_t   lag;
     uint32_t  n;
 
     /* a session may match at any time */
 
-    if (late < -KVR_ALIAS_BEFORE || late > KVR_ALIAS_AFTER) {
+    if (delay < -KVR_ALIAS_BEFORE || delay > KVR_ALIAS_AFTER) {
         return;
     }
 
@@ -353,5 +353,5 @@ kvr_alias_run_usual(const kvr_alias_view_t *v, int64_t late)
     n = kvr_add(&v->shared->lags, 1) + 1;
     n = kvr_min(n, KVR_ALIAS_USUAL);
 
-    kvr_set(&v->shared->lag, lag + ((int32_t) late - lag) / (int32_t) n);
+    kvr_set(&v->shared->lag, lag + ((int32_t) delay - lag) / (int32_t) n);
 }

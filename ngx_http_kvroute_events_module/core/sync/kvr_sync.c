@@ -64,13 +64,13 @@ kvr_sync_event(const kvr_feeds_t *h, uint32_t id, unsigned source,
 
 
 /*
- * Takes a report that so much was stored, in units with KVR_INDEX_FRACTION bits
- * of fraction.  Inserts have moved the clock in advance, so a report confirms
- * them first; only the rest moves the clock: replies, and prompts that bypassed
- * nginx.  The clock may be ahead by kvr_index_ahead_max(): what is never
- * confirmed is forgotten in the end.
+ * Takes a report of stored blocks, in units with KVR_INDEX_FRACTION bits of
+ * fraction.  Inserts have moved the clock in advance, so a report confirms
+ * them first; only the rest moves the clock: replies, and prompts that
+ * bypassed nginx.  The clock may be ahead by kvr_index_ahead_max(): inserts
+ * that are never confirmed are forgotten in the end.
  *
- * Returns where the clock would be without what is unconfirmed, in units.
+ * Returns the clock without the unconfirmed inserts, in units.
  */
 static uint64_t
 kvr_sync_stored(kvr_index_t *ix, uint32_t id, uint64_t units,

@@ -26,7 +26,7 @@ kvr_reason_name(uint32_t reason)
 
 static const char *const  kvr_reason_disaggregates[] = {
     "none", "yes", "unread", "kind", "short", "cached", "nobody", "cost",
-    "failed", "answer", "retried", "late"
+    "failed", "answer", "retried", "expired"
 };
 
 _Static_assert(kvr_nelts(kvr_reason_disaggregates) == KVR_DISAGGREGATE_MAX,

@@ -64,7 +64,7 @@ typedef enum {
     KVR_DISAGGREGATE_FAILED,     /* the prefill leg failed */
     KVR_DISAGGREGATE_ANSWER,     /* the prefill response had no descriptor */
     KVR_DISAGGREGATE_RETRIED,    /* the decode leg was retried as a whole */
-    KVR_DISAGGREGATE_LATE,       /* the lease ended before the decode leg */
+    KVR_DISAGGREGATE_EXPIRED,    /* the lease ended before the decode leg */
     KVR_DISAGGREGATE_MAX
 } kvr_disaggregate_e;
 

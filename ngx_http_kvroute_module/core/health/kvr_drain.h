@@ -12,7 +12,7 @@
  * Draining of a peer: since when, until when, and what still goes there.
  *
  * Sessions are counted by their keys, in a bit map for each minute.  A key
- * sets one bit; the count is the number of keys that set so many bits on
+ * sets one bit; the count is the number of keys that set this many bits on
  * average.  It is accurate to a few up to 50, and at most 214.  A map and the
  * number of its minute are one word, so nothing has to be cleared, and a
  * killed process leaves nothing behind.

@@ -38,7 +38,7 @@ static kvr_outlier_count_t kvr_outlier_count(uint64_t word, uint64_t ms,
 static uint16_t kvr_outlier_slot(uint64_t ms, uint64_t now);
 static uint16_t kvr_outlier_latest(uint64_t word, uint64_t ms, uint64_t now);
 static int kvr_outlier_again(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
-    int late, int probe, uint64_t now);
+    int end, int probe, uint64_t now);
 static uint32_t kvr_outlier_enough(const kvr_outlier_conf_t *conf,
     uint64_t state, uint64_t now);
 static int kvr_outlier_relapse(const kvr_outlier_conf_t *conf, uint64_t state,
@@ -75,8 +75,8 @@ kvr_outlier_probe(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 
 
 /*
- * Moves a quantile in steps: up by so many 256ths if the value is above, else
- * down.  A far value moves it no more than a near one.
+ * Moves a quantile in steps: by "up" 256ths if the value is above, else down
+ * by "down".  A far value moves it no more than a near one.
  */
 static void
 kvr_outlier_quantile(_Atomic uint32_t *word, uint64_t value, uint32_t up,
@@ -159,14 +159,14 @@ kvr_outlier_owe(kvr_outlier_t *o, kvr_outlier_fleet_t *fleet, int stream,
 
 
 void
-kvr_outlier_unheard(kvr_outlier_t *o, uint64_t given, int late, uint64_t now)
+kvr_outlier_unheard(kvr_outlier_t *o, uint64_t given, int timeout, uint64_t now)
 {
     uint64_t  owed, wait;
 
     owed = kvr_get(&o->owed);
     wait = (owed & KVR_OUTLIER_WAIT_MASK) * 1000;
 
-    if (late && now - given >= KVR_OUTLIER_SILENCE) {
+    if (timeout && now - given >= KVR_OUTLIER_SILENCE) {
 
         /* others waited before it */
 
@@ -252,7 +252,7 @@ kvr_outlier_good(kvr_outlier_t *o, uint64_t given, uint64_t now)
 
 
 int
-kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, int late, uint64_t now)
+kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, int end, uint64_t now)
 {
     int       back;
     uint32_t  level, passed, reason;
@@ -270,7 +270,7 @@ kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, int late, uint64_t now)
 
     reason = kvr_get(&o->reason);
 
-    if (late != (reason == KVR_OUTLIER_BROKEN || reason == KVR_OUTLIER_ERROR
+    if (end != (reason == KVR_OUTLIER_BROKEN || reason == KVR_OUTLIER_ERROR
                  || reason == KVR_OUTLIER_UNCLEAR))
     {
         return 0;
@@ -299,7 +299,7 @@ kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, int late, uint64_t now)
 
 int
 kvr_outlier_doubt(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
-    kvr_outlier_e reason, int late, int probe, uint64_t now)
+    kvr_outlier_e reason, int end, int probe, uint64_t now)
 {
     uint64_t  state;
 
@@ -311,10 +311,10 @@ kvr_outlier_doubt(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 
     if (kvr_outlier_ejected(state)) {
         return kvr_get(&o->reason) == reason
-               && kvr_outlier_again(o, conf, late, probe, now);
+               && kvr_outlier_again(o, conf, end, probe, now);
     }
 
-    return kvr_add(&o->doubt[late], 1) + 1
+    return kvr_add(&o->doubt[end], 1) + 1
            >= kvr_min(kvr_outlier_enough(conf, state, now), KVR_OUTLIER_LEAST)
            && kvr_trial_begin(&o->trial, reason, now);
 }
@@ -322,7 +322,7 @@ kvr_outlier_doubt(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 
 int
 kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
-    kvr_outlier_e reason, int late, int probe, uint64_t now)
+    kvr_outlier_e reason, int end, int probe, uint64_t now)
 {
     uint64_t             state, own;
     kvr_outlier_count_t  c;
@@ -331,15 +331,15 @@ kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 
     /* a good start was already counted as good */
 
-    kvr_outlier_add(&o->window, KVR_OUTLIER_WINDOW, -late, 1, now);
+    kvr_outlier_add(&o->window, KVR_OUTLIER_WINDOW, -end, 1, now);
 
     state = kvr_get(&o->state);
 
     if (kvr_outlier_ejected(state)) {
-        return kvr_outlier_again(o, conf, late, probe, now);
+        return kvr_outlier_again(o, conf, end, probe, now);
     }
 
-    if (kvr_add(&o->row[late], 1) + 1 >= kvr_outlier_enough(conf, state, now)) {
+    if (kvr_add(&o->row[end], 1) + 1 >= kvr_outlier_enough(conf, state, now)) {
         return 1;
     }
 
@@ -352,14 +352,14 @@ kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 
 /* Extends an ejection, if a good start may have allowed the next probe. */
 static int
-kvr_outlier_again(kvr_outlier_t *o, const kvr_outlier_conf_t *conf, int late,
+kvr_outlier_again(kvr_outlier_t *o, const kvr_outlier_conf_t *conf, int end,
     int probe, uint64_t now)
 {
     uint64_t  state;
 
     state = kvr_get(&o->state);
 
-    if (kvr_outlier_ejected(state) && (probe || late)) {
+    if (kvr_outlier_ejected(state) && (probe || end)) {
         atomic_compare_exchange_strong(&o->state, &state,
                  kvr_outlier_state(now + kvr_outlier_span(conf,
                                               KVR_OUTLIER_LEVEL(state)),
@@ -468,7 +468,7 @@ kvr_outlier_enough(const kvr_outlier_conf_t *conf, uint64_t state,
 }
 
 
-/* Tells whether it returned less long ago than it had been ejected. */
+/* Tells whether it has been back for less time than it had been ejected. */
 static int
 kvr_outlier_relapse(const kvr_outlier_conf_t *conf, uint64_t state,
     uint64_t now)

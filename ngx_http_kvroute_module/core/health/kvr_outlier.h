@@ -22,19 +22,20 @@
  * A probe that is never answered, or whose process was killed, needs no
  * action.
  *
- * Bad answers in a row are counted, early ones (before the first event) and
- * late ones separately: an answer that starts well can still break off.  They
- * are also counted over a window, with those of the other servers: if none of
- * these does better, it is not the server's fault.
+ * Bad answers in a row are counted, those before the first event and later ones
+ * separately: an answer that starts well can still break off.  They are also
+ * counted over a window, with those of the other servers: if none of these does
+ * better, it is not the server's fault.
  *
  * An answer is slow if its first event took many times longer than the fleet's
  * median for as many bytes to prefill.  A server is silent if it has owed
  * answers for longer than nearly all first events take.
  *
- * One request alone does not eject a server, but operators are told if it waits
- * too long.  Only a stream proves something, and only one that found nobody
- * waiting: other answers arrive complete, after minutes.  The wait is judged at
- * its end as well, because clients give up.  Then it counts for a while.
+ * One request alone does not eject a server, but operators are told if it
+ * waits too long.  Only a stream proves something, and only if no other one
+ * waited when it came: other answers arrive complete, after minutes.  The wait
+ * is judged at its end as well, because clients give up.  Then it counts for a
+ * while.
  *
  * All is in shared memory, of fixed size, in independent words; a state is one
  * word.  Of two processes that write at once an observation can be lost.  Times
@@ -93,7 +94,7 @@ typedef struct {
                                     there is none */
     _Atomic uint64_t   owed;     /* see kvr_outlier_owe() */
     _Atomic uint64_t   window;   /* recent answers: kvr_outlier_count() */
-    _Atomic uint32_t   row[2];   /* bad ones in a row: early, late */
+    _Atomic uint32_t   row[2];   /* bad ones in a row, by "end" */
     _Atomic uint32_t   doubt[2]; /* those that may be the client's fault, less
                                     one for each good answer */
     _Atomic uint64_t   trial;    /* see kvr_trial.h */
@@ -124,7 +125,7 @@ typedef struct {
 /* % of servers ejected at once */
 #define KVR_OUTLIER_MAX       50
 
-/* an answer is slow from so many times the fleet's median on */
+/* an answer is slow from this multiple of the fleet's median on */
 #define KVR_OUTLIER_TIMES     6
 
 /* first events before which nothing is slow or silent */
@@ -135,8 +136,8 @@ typedef struct {
 #define KVR_OUTLIER_SILENCE   5000
 
 /*
- * one stream waits too long: ms, and times what is usual and what its prefill
- * takes; first events before which nothing is usual
+ * one stream waits too long: ms, and multiples of the usual time and of its
+ * prefill's; first events before which no time is usual
  */
 #define KVR_OUTLIER_PATIENCE  30000
 #define KVR_OUTLIER_OVERDUE   4
@@ -151,7 +152,7 @@ typedef struct {
 /* good answers that return a server */
 #define KVR_OUTLIER_PASSES    3
 
-/* a recently returned server is ejected by so many times fewer bad answers */
+/* for a recently returned server bad answers in a row are divided by this */
 #define KVR_OUTLIER_RELAPSE   4
 
 /* doublings of the time, at most */
@@ -248,20 +249,20 @@ kvr_outlier_heard(kvr_outlier_t *o)
 }
 
 /*
- * Notes a request that found nobody waiting; of a stream, how many ms it needs
- * to prefill.  "owed" is the time of the stream's pick, and in the lower 15 bits
- * for how many seconds it may wait.  If it did wait too long, they are the time
- * of its end and how long it waited, and the bit before them is set.  renewed:
- * as below.
+ * Notes a request that came when no other one waited; of a stream, how many ms
+ * its prefill takes.  "owed" is the time of the stream's pick, and in the lower
+ * 15 bits for how many seconds it may wait.  If it did wait too long, they are
+ * the time of its end and how long it waited, and the bit before them is set.
+ * renewed: as below.
  */
 void kvr_outlier_owe(kvr_outlier_t *o, kvr_outlier_fleet_t *fleet, int stream,
     uint64_t ms, uint64_t renewed, uint64_t now);
 
 /*
  * Notes that a request has ended without a byte; given: time of the pick.
- * late: by nginx's timeout, otherwise the client gave up.
+ * timeout: nginx's, otherwise the client has left.
  */
-void kvr_outlier_unheard(kvr_outlier_t *o, uint64_t given, int late,
+void kvr_outlier_unheard(kvr_outlier_t *o, uint64_t given, int timeout,
     uint64_t now);
 
 /*
@@ -289,10 +290,10 @@ void kvr_outlier_first(kvr_outlier_fleet_t *fleet, uint64_t ms);
 int kvr_outlier_good(kvr_outlier_t *o, uint64_t given, uint64_t now);
 
 /*
- * Notes a good answer of an ejected server; late: at its end.  Returns 1 if it
+ * Notes a good answer of an ejected server; end: at its end.  Returns 1 if it
  * returned the server.
  */
-int kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, int late, uint64_t now);
+int kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, int end, uint64_t now);
 
 /* Notes the good end of an answer; returns as above. */
 static inline int
@@ -326,35 +327,36 @@ kvr_outlier_refusal(kvr_outlier_e reason)
 kvr_outlier_e kvr_outlier_client(uint32_t status);
 
 /*
- * Notes a good start or, if late, a good end: it outweighs a doubtful answer.
+ * Notes a good start or, with "end", a good end: it outweighs a doubtful
+ * answer.
  */
 static inline void
-kvr_outlier_trust(kvr_outlier_t *o, int late)
+kvr_outlier_trust(kvr_outlier_t *o, int end)
 {
     uint32_t  doubt;
 
-    doubt = kvr_get(&o->doubt[late]);
+    doubt = kvr_get(&o->doubt[end]);
 
     if (kvr_unlikely(doubt)) {
-        kvr_set(&o->doubt[late], doubt - 1);
+        kvr_set(&o->doubt[end], doubt - 1);
     }
 }
 
 
 /*
- * Notes a bad answer that may be the client's fault; late, probe: as below.
- * Returns 1 if a trial of the server begins, because bad answers outnumber good
- * ones.
+ * Notes a bad answer that may be the client's fault; end, probe: as below.
+ * Returns 1 if a trial of the server begins, because bad answers outnumber
+ * good ones.
  */
 int kvr_outlier_doubt(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
-    kvr_outlier_e reason, int late, int probe, uint64_t now);
+    kvr_outlier_e reason, int end, int probe, uint64_t now);
 
 /*
- * Notes a bad answer; late: after a good start.  Returns 1 if the server should
+ * Notes a bad answer; end: after a good start.  Returns 1 if the server should
  * be ejected, if others do better.
  */
 int kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
-    kvr_outlier_e reason, int late, int probe, uint64_t now);
+    kvr_outlier_e reason, int end, int probe, uint64_t now);
 
 /*
  * Tells whether another server has at most half of this one's share of bad

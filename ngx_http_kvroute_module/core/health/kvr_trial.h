@@ -35,7 +35,7 @@
 #include "core/base/kvr_core.h"
 
 
-/* one of so many requests goes to the server on trial */
+/* one of this many requests goes to the server on trial */
 #define KVR_TRIAL_OWN       4
 
 /* limit of reasons, which are from 1 on */
@@ -80,8 +80,8 @@ kvr_trial_reason(uint64_t trial)
 int kvr_trial_begin(_Atomic uint64_t *trial, uint32_t reason, uint64_t now);
 
 /*
- * Takes an answer; same: it is the one of the trial's reason.  A decided trial
- * is not repeated for so many ms.
+ * Takes an answer; same: its status is the trial's reason.  A decided trial is
+ * not repeated for pause ms.
  */
 kvr_trial_e kvr_trial_step(_Atomic uint64_t *trial, kvr_trial_arm_e arm,
     int same, uint32_t pause, uint64_t now);

@@ -17,7 +17,7 @@
 #define KVR_HOT_TIME_MASK   ((1U << KVR_HOT_TIME_BITS) - 1)
 #define KVR_HOT_COUNT_MASK  ((1U << KVR_HOT_COUNT_BITS) - 1)
 
-/* a count's time is in units of 1024 ms; so many halve it */
+/* a count's time is in units of 1024 ms; this many halve it */
 #define KVR_HOT_TIME_SHIFT  10
 #define KVR_HOT_HALF        41
 

@@ -17,13 +17,14 @@
  * the pick: otherwise siblings of a burst would make their prompt look worth
  * computing everywhere, and be scattered.  It is counted at the pick if peers
  * can fetch the prefix, or if the burst is large (kvr_attempt_burst()).  Only
- * cached prefixes are counted, so prompts that are never repeated take no room.
+ * cached prefixes are counted, so prompts that are never repeated take no
+ * place.
  *
  * A chain is counted at the end of what peers have cached: for new sessions
  * with a common system prompt that is the end of the system prompt.  For other
  * chains it is also counted at its first, 4th, 16th .. 1024th entry, as far as
  * it is cached.  A block between two of these has the count of the deeper one,
- * which is rather too low than too high.
+ * which may be too low, but not too high.
  *
  * The counts are words of a fixed table, in buckets of four: a part of the
  * key, the time of the last change in seconds, and the count then.  A prefix
@@ -90,9 +91,9 @@ void kvr_hot_view(kvr_hot_t *p, const kvr_hot_keys_t *keys, uint64_t now,
 
 
 /*
- * Returns the bytes of the uncached part that others will use, at a peer that
- * has so many units of the prompt, so many requests in flight, and no work for
- * so many minutes.
+ * Returns the bytes of the uncached part that others will use, at a peer with
+ * these units of the prompt, these requests in flight, and "rest" minutes
+ * without work.
  */
 static inline uint64_t
 kvr_hot_shared(const kvr_hot_view_t *view, uint32_t units,
@@ -115,9 +116,9 @@ kvr_hot_shared(const kvr_hot_view_t *view, uint32_t units,
 
 
 /*
- * Tells whether so many units of the prompt are just the common part of several
+ * Tells whether these units of the prompt are just the common part of several
  * requests of the last minute, as with a system prompt of new sessions.  A
- * conversation goes on from a different place each time.
+ * conversation continues from a different place each time.
  */
 static inline int
 kvr_hot_common(const kvr_hot_view_t *view, uint32_t units)

@@ -63,7 +63,7 @@ typedef struct {
 
 
 /*
- * Notes that a peer was picked for a prompt with so many bytes to prefill,
+ * Notes that a peer was picked for a prompt with these bytes to prefill,
  * while "pending" bytes were pending.  Returns the bytes that are left now,
  * including the new ones.
  */

@@ -7,7 +7,7 @@
 #include "core/learn/kvr_retention.h"
 
 
-#define KVR_RETENTION_FULL  64       /* a class with so many is halved */
+#define KVR_RETENTION_FULL  64       /* a class with this many is halved */
 
 
 static int32_t kvr_retention_worth(const kvr_retention_sum_t *sum,

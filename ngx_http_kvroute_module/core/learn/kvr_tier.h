@@ -41,7 +41,7 @@ typedef struct {
     _Atomic uint64_t   told;         /* units, as configured; 0: unknown */
     _Atomic uint32_t   until;        /* age in units at which blocks are in the
                                         lower tiers only; 0: never */
-    _Atomic uint32_t   heard;        /* 1: KV events of such a tier have come;
+    _Atomic uint32_t   heard;        /* 1: KV events of such a tier were read;
                                         only in that of the host */
 } kvr_tier_t;
 

@@ -27,19 +27,19 @@
 /* later requests may bring at most this part of the inserted bytes */
 #define KVR_TTFT_LATER     2
 
-/* T(lost) is at least so many times T(held) */
+/* T(lost) is at least this multiple of T(held) */
 #define KVR_TTFT_APART     3.0
 
-/* T(lost) is at least so many ms more than T(held) */
+/* T(lost) is at least this many ms more than T(held) */
 #define KVR_TTFT_SAVED     20
 
-/* a lost prompt takes at least so many times T(held) */
+/* a lost prompt takes at least this multiple of T(held) */
 #define KVR_TTFT_TWICE     2.0
 
 /* a lost prompt takes at least T(held) and this part of the difference */
 #define KVR_TTFT_FROM      0.4
 
-/* a lost prompt takes at most so many times T(lost) */
+/* a lost prompt takes at most this multiple of T(lost) */
 #define KVR_TTFT_TO        1.6
 
 /* a sample is near the median if it differs by no more than this factor */
@@ -48,7 +48,7 @@
 /* the share of samples that must be near the median */
 #define KVR_TTFT_MOST      0.75
 
-/* the base is a fixed-point number: so many are 1 ms */
+/* the base is a fixed-point number: this many are 1 ms */
 #define KVR_TTFT_ONE       256
 
 /* the base rises by this part of the difference, each time */

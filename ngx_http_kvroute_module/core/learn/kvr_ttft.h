@@ -72,7 +72,7 @@ typedef struct {
 
 
 /*
- * Notes that the peer was picked for a request with so many bytes to compute.
+ * Notes that the peer was picked for a request with these bytes to compute.
  * busy: it has other requests without a first event.  Returns the "given" of
  * kvr_ttft_first(); 0: do not judge this one.
  */

@@ -243,7 +243,7 @@ kvr_whatif_estimate(const kvr_whatif_t *w, kvr_whatif_change_e change,
             - (kvr_whatif_changes[change].host ? 0 : used);
     times /= 1 - used;
 
-    /* what engines deliver, or what is predicted */
+    /* the share that engines deliver, or the predicted one */
 
     share = (double) kvr_get(&w->matched) / kvr_get(&w->units);
 
@@ -294,8 +294,8 @@ kvr_whatif_estimate(const kvr_whatif_t *w, kvr_whatif_change_e change,
 
 
 /*
- * Estimates what caches of so many times of today's size bring.  A loss is in
- * proportion to what is cached, a gain to what is not.
+ * Estimates the cached share with caches of "times" today's size.  A loss is in
+ * proportion to the cached part, a gain to the rest.
  */
 static void
 kvr_whatif_of(const kvr_whatif_t *w, kvr_whatif_change_e change, double times,
@@ -489,7 +489,7 @@ kvr_whatif_below(const kvr_whatif_t *w, double age)
 }
 
 
-/* Returns how long caches of so many times of today's size keep blocks. */
+/* Returns how long caches of this multiple of today's size keep blocks. */
 static double
 kvr_whatif_age(const kvr_whatif_t *w, double times)
 {

@@ -12,11 +12,11 @@
  * Estimates what another fleet would bring: the cached share of prompts, and
  * the P95 of first tokens.
  *
- * Of one request in KVR_WHATIF_SAMPLE the index tells the distance of each
- * block of the prompt: the age of its youngest copy, in parts of what that peer
- * can hold.  Entries that no longer count as held are in the index too, as long
- * as there is room, so it is the ghost list of larger caches.  The history of
- * blocks is complete, so requests can be sampled at random.
+ * Of one request in KVR_WHATIF_SAMPLE the index gives the distance of each
+ * block of the prompt: the age of its youngest copy, in parts of what that
+ * peer can hold.  Entries that no longer count as held are in the index too,
+ * as long as there is room, so it is the ghost list of larger caches.  The
+ * history of blocks is complete, so requests can be sampled at random.
  *
  * Ages grow by what a peer computes, and with another capacity it would compute
  * another amount.  But with P(x), the part of the units with a distance beyond
@@ -143,7 +143,7 @@ void kvr_whatif_delivered(kvr_whatif_t *w, uint32_t prompt, uint32_t cached);
 int kvr_whatif_estimate(const kvr_whatif_t *w, kvr_whatif_change_e change,
     uint32_t peers, kvr_whatif_estimate_t *e);
 
-/* Returns the cached share if peers could hold so many times of today's. */
+/* Returns the cached share if caches had this multiple of today's size. */
 double kvr_whatif_share(const kvr_whatif_t *w, double times);
 
 const char *kvr_whatif_name(kvr_whatif_change_e change);

@@ -147,7 +147,7 @@ kvr_policy_chosen(kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d)
  * session is bound there, or the peer has cached at least half of what the
  * others would have to compute.  others: bytes that the best of them has.  So
  * a prefix that all have does not count, and neither does one from which many
- * requests go on, because these are new sessions.  If the policy binds
+ * requests continue, because these are new sessions.  If the policy binds
  * sessions, only these count.
  */
 static inline int

@@ -106,8 +106,8 @@ typedef struct {
 
 /*
  * Returns the share, 0 .. 1, of a prefix of n requests of the last minute that
- * others will use, at a peer with so many requests in flight that has rested
- * for so many minutes.
+ * others will use, at a peer with "active" requests in flight that has had no
+ * work for "rest" minutes.
  */
 static inline double
 kvr_score_hot(double n, uint32_t active, uint32_t rest)
@@ -119,8 +119,8 @@ kvr_score_hot(double n, uint32_t active, uint32_t rest)
 
 
 /*
- * Returns the bytes that a ms of delay counts, at a rate in bytes per ms, for a
- * prompt of so many bytes of which the best peer has cached so many.
+ * Returns the bytes that a ms of delay counts, at a rate in bytes per ms, for
+ * a prompt of these bytes; best: how many of them the best peer has cached.
  */
 static inline double
 kvr_score_delay(double rate, uint64_t bytes, uint64_t best)

@@ -416,7 +416,7 @@ kvr_queue_depth(kvr_queue_shared_t *shared, unsigned class, uint64_t now)
 }
 
 
-/* Returns the row of a process, or NULL if the process is gone or stuck. */
+/* Returns the row of a process, or NULL if it has exited or is stuck. */
 static kvr_queue_row_t *
 kvr_queue_row(kvr_queue_shared_t *shared, uint32_t i, uint64_t now)
 {
@@ -543,7 +543,7 @@ kvr_queue_retry_after(kvr_queue_shared_t *shared, uint64_t now)
 }
 
 
-/* A tenant without waiting requests has saved up nothing. */
+/* A tenant that had no waiting requests has no credit: sets its turn. */
 static void
 kvr_queue_enter(kvr_queue_shared_t *shared, kvr_queue_item_t *item)
 {

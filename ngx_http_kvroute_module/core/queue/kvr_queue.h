@@ -40,8 +40,8 @@
  * Ownership.  Each process keeps its own waiting requests in private heaps
  * (kvr_queue_t).  In the shared state (kvr_queue_shared_t) each process has a
  * row that only it writes: what comes first there, and how many wait.  A row
- * that was not written for KVR_QUEUE_STALE belongs to a process that is gone
- * or stuck, and is ignored.
+ * that was not written for KVR_QUEUE_STALE belongs to a process that has
+ * exited or is stuck, and is ignored.
  *
  * A process that admits a request first reserves room for it, then advances
  * the shared sequence by compare and swap, from its value before the rows were
@@ -130,8 +130,8 @@ typedef struct {
     _Atomic uint64_t    wait_ms;     /* sum */
     _Atomic uint64_t    full;        /* rejected */
     _Atomic uint64_t    timeouts;
-    _Atomic uint64_t    late;        /* deadline exceeded */
-    _Atomic uint64_t    shed;        /* displaced by a higher class */
+    _Atomic uint64_t    deadline;    /* exceeded */
+    _Atomic uint64_t    shed;        /* displaced by a more urgent class */
     _Atomic uint64_t    gone;        /* canceled by the client */
 } kvr_queue_stats_t;
 
@@ -217,7 +217,7 @@ kvr_queue_may_wait(const kvr_queue_item_t *item, uint64_t now, uint64_t rate)
            < 2 * item->work / kvr_max(rate, KVR_QUEUE_AGING);
 }
 
-/* Returns the item to be displaced by one of a higher class, or NULL. */
+/* Returns the item that one of a more urgent class displaces, or NULL. */
 kvr_queue_item_t *kvr_queue_last(kvr_queue_t *q, unsigned class);
 
 /*
@@ -256,8 +256,8 @@ uint64_t kvr_queue_bytes(kvr_queue_shared_t *shared, uint64_t now);
 int kvr_queue_long(kvr_queue_shared_t *shared, uint32_t peers, uint64_t now);
 
 /*
- * Asks any process to displace a request of a lower class; KVR_DECLINED if none
- * has one.
+ * Asks any process to displace a request of a less urgent class; KVR_DECLINED
+ * if none has one.
  */
 int kvr_queue_want(kvr_queue_shared_t *shared, unsigned class, uint64_t now);
 

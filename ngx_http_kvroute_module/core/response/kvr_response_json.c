@@ -458,17 +458,17 @@ kvr_response_take_code(kvr_response_sink_t *sink)
 static void
 kvr_response_take_number(kvr_response_sink_t *sink)
 {
-    unsigned         late;
+    unsigned         begun;
     kvr_response_t  *u;
 
     u = sink->u;
-    late = u->stream && u->first;
+    begun = u->stream && u->first;
 
-    if (sink->leaf->when == KVR_WHEN_FIRST && late) {
+    if (sink->leaf->when == KVR_WHEN_FIRST && begun) {
         return;
     }
 
-    if (sink->leaf->when == KVR_WHEN_COUNTED && late && !u->counted) {
+    if (sink->leaf->when == KVR_WHEN_COUNTED && begun && !u->counted) {
         return;
     }
 

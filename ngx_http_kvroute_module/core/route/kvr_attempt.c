@@ -179,9 +179,9 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
     }
 
     /*
-     * An engine that ignores its cache says nothing about what is there.  It
-     * stores what it computes nevertheless, as new blocks: the insert is that
-     * of a prompt without a match.
+     * An engine that ignores its cache reports nothing about it.  It
+     * stores the blocks it computes nevertheless, as new ones: the insert is
+     * that of a prompt without a match.
      */
 
     if (!in->skips) {
@@ -209,7 +209,7 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
         a->loaded = kvr_tier_split(peer->tier, kvr_min(held, a->inserted),
                                    a->age, store ? held : 0);
 
-        /* what is loaded takes as much of the GPU's memory as what is new */
+        /* loaded blocks take as much of the GPU's memory as new ones */
 
         held -= a->loaded.host + a->loaded.disk;
     }
@@ -584,7 +584,7 @@ kvr_attempt_end(const kvr_attempt_t *a)
 
 
 /*
- * The engine found only so many units, so it computed more than the insert
+ * The engine found only these units, so it computed more than the insert
  * assumed.  With KV events the clock is moved by their reports.
  */
 static void

@@ -140,7 +140,7 @@ typedef struct {
 
 
 /*
- * Returns the bytes of context of a prompt with a reply of at most so many
+ * Returns the bytes of context of a prompt with a reply of at most this many
  * tokens, at four bytes a token.  output is 0 if the limit is unknown.
  */
 uint64_t kvr_attempt_resident(uint64_t bytes, uint32_t output);
@@ -210,7 +210,7 @@ void kvr_attempt_report(kvr_attempt_t *a, const kvr_zone_t *zone,
     const uint64_t *chain, const kvr_tokens_t *tokens, uint64_t session,
     uint64_t now);
 
-/* Inserts again what the engine had lost and has computed. */
+/* Inserts again the blocks that the engine had lost and has computed. */
 void kvr_attempt_reinsert(kvr_attempt_t *a, const kvr_zone_t *zone,
     const uint64_t *chain);
 

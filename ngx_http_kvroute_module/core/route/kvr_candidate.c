@@ -338,11 +338,11 @@ kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c, kvr_engine_t *s)
 static int
 kvr_candidate_cold(const kvr_view_t *v, uint32_t peer, uint32_t member)
 {
-    uint32_t         since, age, slow;
+    uint32_t         since, age, span;
     kvr_registry_t  *registry;
 
     registry = v->zone->registry;
-    slow = v->pool->slow_start;
+    span = v->pool->slow_start;
 
     since = kvr_get(&registry->member[member].since);
     since = kvr_max(kvr_get(&registry->peer[peer].since), since);
@@ -353,9 +353,9 @@ kvr_candidate_cold(const kvr_view_t *v, uint32_t peer, uint32_t member)
 
     age = v->seconds - since;
 
-    return age < slow
-           && kvr_reduce(kvr_mix(v->random, peer + 1), slow)
-              >= kvr_max(age, slow / KVR_CANDIDATE_WARM);
+    return age < span
+           && kvr_reduce(kvr_mix(v->random, peer + 1), span)
+              >= kvr_max(age, span / KVR_CANDIDATE_WARM);
 }
 
 

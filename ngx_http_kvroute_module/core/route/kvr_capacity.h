@@ -39,7 +39,7 @@
 #include "core/state/kvr_zone.h"
 
 
-/* bounds of a report: multiples of what was sent, and of what is proved */
+/* bounds of a report: multiples of the bytes sent, and of those proved */
 #define KVR_CAPACITY_SENT    2
 #define KVR_CAPACITY_PROVED  4
 

@@ -12,7 +12,7 @@
 
 
 static void kvr_eject_doubt(kvr_eject_t *e, const kvr_zone_t *zone,
-    const kvr_pool_t *pool, kvr_outlier_e reason, int late, uint64_t now);
+    const kvr_pool_t *pool, kvr_outlier_e reason, int end, uint64_t now);
 static unsigned kvr_eject_step(kvr_eject_t *e, const kvr_zone_t *zone,
     const kvr_pool_t *pool, kvr_outlier_e reason, int ended, uint64_t now);
 static unsigned kvr_eject_try(const kvr_zone_t *zone, const kvr_pool_t *pool,
@@ -189,7 +189,7 @@ kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
 /* The client may be to blame; a request with one candidate proves nothing. */
 static void
 kvr_eject_doubt(kvr_eject_t *e, const kvr_zone_t *zone,
-    const kvr_pool_t *pool, kvr_outlier_e reason, int late, uint64_t now)
+    const kvr_pool_t *pool, kvr_outlier_e reason, int end, uint64_t now)
 {
     kvr_outlier_t  *o;
 
@@ -198,7 +198,7 @@ kvr_eject_doubt(kvr_eject_t *e, const kvr_zone_t *zone,
     if (e->arm == KVR_TRIAL_FIXED) {
         kvr_outlier_answered(o);
 
-    } else if (kvr_outlier_doubt(o, &pool->eject, reason, late, e->probe, now))
+    } else if (kvr_outlier_doubt(o, &pool->eject, reason, end, e->probe, now))
     {
         kvr_set(&kvr_eject_fleet(zone, pool)->ejected, 1);
     }

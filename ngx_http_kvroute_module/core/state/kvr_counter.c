@@ -199,7 +199,7 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter_queue(timeouts, "timeout", "kvroute_queue_rejected_total",
         .label = ",reason=\"timeout\""),
 
-    kvr_counter_queue(late, "deadline", "kvroute_queue_rejected_total",
+    kvr_counter_queue(deadline, "deadline", "kvroute_queue_rejected_total",
         .label = ",reason=\"deadline\""),
 
     kvr_counter_queue(shed, "shed", "kvroute_queue_rejected_total",

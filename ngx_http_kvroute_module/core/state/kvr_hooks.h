@@ -66,7 +66,7 @@ typedef struct {
     void      (*counted)(const kvr_zone_t *zone, void *data,
                          const kvr_hot_keys_t *keys, uint32_t peer);
 
-    /* a session will be bound for so many seconds; now: s */
+    /* a session will be bound for these seconds; now: s */
 
     void      (*bound)(const kvr_zone_t *zone, void *data, uint64_t key,
                        uint32_t peer, uint32_t seconds, uint32_t now);

@@ -183,7 +183,7 @@ typedef struct {
 } kvr_registry_t;
 
 
-/* Returns the members of a zone with so many peers. */
+/* Returns the members of a zone with this many peers. */
 static inline uint32_t
 kvr_registry_max_members(uint32_t max_peers)
 {

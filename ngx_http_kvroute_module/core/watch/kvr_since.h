@@ -10,8 +10,8 @@
 
 /*
  * Remembers since when a server has its state, and since when each cause of an
- * upstream's health holds.  Whoever judges the upstream tells it, and one
- * process does so every few seconds, so the times are exact to that.
+ * upstream's health holds.  One process judges the upstream every few seconds
+ * and passes the result here, so the times are exact to these seconds.
  *
  * Each is one word of the history.  A cause that ends and returns within
  * KVR_SINCE_HOLD s has not ended: causes by counters are of the last minute.

@@ -79,7 +79,7 @@ typedef struct {
 } kvr_meeting_t;
 
 
-/* writes what is appended to the body of a leg, as kvr_connector_ask() */
+/* writes the members to append to the body of a leg: kvr_connector_ask() */
 typedef size_t (*kvr_connector_meet_pt)(kvr_endpoint_e endpoint,
     const kvr_meeting_t *meeting, kvr_leg_e role, unsigned kept, char *dst);
 
@@ -129,9 +129,9 @@ int kvr_connector_serves(const kvr_connector_t *c, const uint8_t *path,
 const kvr_json_names_t *kvr_connector_private(void);
 
 /*
- * Writes what is appended to the body of a leg before the decode leg: a limit
- * of one token, no stream, and "ask".  It begins with a comma if kept is set,
- * and ends with the closing brace.  Returns its length, at most
+ * Writes the members to append to the body of a leg before the decode leg: a
+ * limit of one token, no stream, and "ask".  It begins with a comma if kept is
+ * set, and ends with the closing brace.  Returns its length, at most
  * KVR_CONNECTOR_LEN; for a meeting twice the length of the server's address
  * more.
  */

@@ -36,8 +36,8 @@ typedef _Atomic uint64_t  kvr_demand_t;
 
 
 /*
- * Adds work of so many ms.  Returns 1 if there is more than the servers can do.
- * Memory begins zeroed.
+ * Adds work; ms: its time.  Returns 1 if there is more than the servers can
+ * do.  Memory begins zeroed.
  */
 int kvr_demand_add(kvr_demand_t *demand, double ms, uint64_t now);
 

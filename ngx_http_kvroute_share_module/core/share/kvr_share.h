@@ -285,7 +285,7 @@ extern const kvr_hooks_t  kvr_share_hooks;
 
 /* _frame: the owner's batches */
 
-/* Returns whether there is anything to publish, or a heartbeat is due. */
+/* Returns whether there is a record to publish, or a heartbeat is due. */
 int kvr_share_due(const kvr_share_self_t *self, kvr_share_owner_t *o,
     uint64_t now);
 
@@ -311,7 +311,7 @@ kvr_share_e kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
 
 /*
  * _names: updates the digests if a name has changed, and once a second.
- * Forgets what is known of an earlier name of a peer.
+ * Forgets the entries of an earlier name of a peer.
  */
 void kvr_share_names(const kvr_share_self_t *self, kvr_share_names_t *names,
     uint64_t now);

@@ -10,12 +10,12 @@
 #include "core/share/kvr_share.h"
 
 
-#define KVR_SHARE_HELP_ENTRIES  256      /* of a record, at most */
+#define KVR_SHARE_HELP_ENTRIES  256      /* at most, in a record */
 
 /* lines examined for a batch, at most: most of a large table may be free */
 #define KVR_SHARE_HELP_LINES    16384
 
-/* "want" of a host that is being helped: it asks until it has read the help */
+/* "want" of a host that is receiving help: it asks until it has read all */
 #define KVR_SHARE_HELPING       UINT64_MAX
 
 
@@ -160,7 +160,7 @@ kvr_share_help_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
             continue;
         }
 
-        /* two words of each, and its digest */
+        /* each holder takes two words, and one for the digest */
 
         if (w->max - w->n < n + 3 * k.n) {
             break;

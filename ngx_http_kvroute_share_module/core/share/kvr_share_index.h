@@ -51,7 +51,7 @@ void kvr_share_index_undo(kvr_index_t *ix, const uint64_t *value,
 uint64_t kvr_share_index_units(kvr_index_t *ix, unsigned peer);
 
 /*
- * Another host has counted so many units since the floor.  Moves the clock to
+ * Another host has counted these units since the floor.  Moves the clock to
  * that number if it is far above the own one, or above it at all and this
  * table is new: else the next update could lie deeper in a prompt than the
  * clock is.
