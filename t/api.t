@@ -82,7 +82,7 @@ for my $case ([ 'flush', 400, 'missing "peer" argument, expected e.g. 10.0.0.1:8
 }
 
 is($t->get('/look/')->{status}, 200, 'the read-only API');
-is($t->get('/api/')->{body}, $t->get('/look/')->{body}, 'both show the same');
+is($t->get('/api/')->{body}, $t->get('/look/')->{body}, 'the same with write=on');
 is($t->get("/exact")->{body}, $t->get('/look/')->{body}, 'a location of any name');
 
 # only POST performs an action; other methods are rejected
@@ -107,7 +107,7 @@ for my $case ([ "PUT /api/flush?peer=$peer", 405, 'POST', 'by POST' ],
     is($r->{headers}{allow}, $allow, 'the Allow header');
     is($r->{headers}{'content-type'}, 'application/json', 'in JSON');
     like(eval { decode_json($r->{body})->{error}{text} } // '', qr/$text/,
-         'and why');
+         'the message');
 }
 
 {
@@ -148,7 +148,7 @@ for my $case ([ 'cross-site' ], [ 'same-site' ], [ 'Same-Origin' ], [ '' ],
     is($r->{status}, 403, "other site: $name");
     like($r->{json}{error}{text} // '',
          defined $site && $site !~ /^(?:none|same-origin)$/
-             ? qr/"Sec-Fetch-Site"/ : qr/"Origin".*"Host"/, 'and why');
+             ? qr/"Sec-Fetch-Site"/ : qr/"Origin".*"Host"/, 'the message');
 }
 
 {
@@ -203,12 +203,12 @@ is($t->get('/api/', headers => { Origin => 'http://evil.example' })->{status},
 
     ok(matched($t->post('/', $body{$theirs})) > 19_000,
        'the other one keeps its cache');
-    is(matched($t->post('/', $body{$mine})), 0, 'this one is empty');
-    ok(matched($t->post('/', $body{$mine})) > 19_000, 'and learns again');
+    is(matched($t->post('/', $body{$mine})), 0, 'its own index is empty');
+    ok(matched($t->post('/', $body{$mine})) > 19_000, 'it learns again');
 
     api("flush?peer=$peer") for 1 .. 3;
     is(api('flush?peer=' . ($peer =~ s/:/%3A/r))->{status}, 200,
-       'twice, and escaped');
+       'a repeated flush, and an escaped address');
 }
 
 # --- capacity
@@ -217,19 +217,19 @@ is($t->get('/api/', headers => { Origin => 'http://evil.example' })->{status},
     my $is = sub { @{$t->peer('u', $t->{vars}{B0})}{qw(capacity_bytes
                                                        capacity_source)} };
 
-    is(($is->())[0], 1024 * 1024, 'as configured');
-    is(($is->())[1], 'assumed', 'and assumed');
+    is(($is->())[0], 1024 * 1024, 'the configured capacity');
+    is(($is->())[1], 'assumed', 'source: assumed');
 
     for (1, 2) {
-        is(api("capacity?peer=$peer&size=64k")->{status}, 200, 'set');
-        is(($is->())[0], 65536, 'as set');
+        is(api("capacity?peer=$peer&size=64k")->{status}, 200, 'set a capacity');
+        is(($is->())[0], 65536, 'the capacity that was set');
         is(($is->())[1], 'api', 'source: the API');
     }
 
     like($t->log(), qr/\[notice\].*kvroute: capacity, arguments "peer=\Q$peer\E&size=64k"/,
          'logged');
 
-    # in both zones that have the peer
+    # it holds in each zone that has the peer
 
     my $zones = decode_json($t->get('/look/')->{body})->{zones};
     is($zones->{$_}{$peer}{capacity_bytes}, 65536, "zone $_") for qw(z other);
@@ -246,8 +246,8 @@ is($t->get('/api/', headers => { Origin => 'http://evil.example' })->{status},
     is($t->peer('o', $t->{vars}{B0})->{matched_bytes}, $m, 'evicted');
 
     is(api("capacity?peer=$peer&size=auto")->{status}, 200, 'auto');
-    is(($is->())[0], 1024 * 1024, 'as configured again');
-    is(($is->())[1], 'assumed', 'and assumed');
+    is(($is->())[0], 1024 * 1024, 'the configured capacity again');
+    is(($is->())[1], 'assumed', 'source: assumed again');
 }
 
 # --- reset
@@ -277,7 +277,7 @@ is($t->get('/api/', headers => { Origin => 'http://evil.example' })->{status},
     is(($t->load())[0], 1, 'the request in flight stays counted');
 
     $t->step('reset');
-    is($t->finish($s)->{status}, 200, 'and ends');
+    is($t->finish($s)->{status}, 200, 'the request ends');
     ok($t->idle(), 'the counters are back at zero');
 }
 

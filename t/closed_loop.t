@@ -12,7 +12,7 @@ my $t = Kvroute->new();
 my @e = $t->engines(2, '--hardware', 'none', '--model', 'm',
                     '--output-tokens', 500, '--lora-modules', 'other',
                     '--enable-prompt-tokens-details');
-my ($mute) = $t->engines(1, '--hardware', 'none', '--model', 'm');
+my ($silent) = $t->engines(1, '--hardware', 'none', '--model', 'm');
 my @small = ('--hardware', 'none', '--model', 'm', '--kv-cache-size', 1024,
              '--enable-prompt-tokens-details');
 my ($small) = $t->engines(1, @small);
@@ -87,11 +87,11 @@ is("$c->{missed} $c->{flushes_usage}", '1 0', 'one prefix missed');
 
 ask('a', 2);
 $c = cache('a', $e[0]);
-is("$c->{missed} $c->{flushes_usage}", '2 0', 'two');
+is("$c->{missed} $c->{flushes_usage}", '2 0', 'two prefixes missed');
 
 ask('a', 3);
 $c = cache('a', $e[0]);
-is("$c->{missed} $c->{flushes_usage}", '3 1', 'three: it has lost its cache');
+is("$c->{missed} $c->{flushes_usage}", '3 1', 'three prefixes missed: the cache is lost');
 
 # prompts sent since then stay in the index, older ones are removed
 
@@ -108,7 +108,7 @@ cmp_ok((line($n))[2], '>', 7000, 'a newer prompt stays');
 ask('a', 5);
 is((line($n))[2], 0, 'an older one is removed');
 
-# at most once a minute
+# a lost cache is noticed at most once a minute
 
 ask('a', $_) for 1 .. 6;
 $t->control($e[0], { reset_cache => JSON::PP::true });
@@ -134,7 +134,7 @@ for my $seed (1 .. 5) {
     ask('mute', $seed) for 1 .. 2;
 }
 
-$c = cache('mute', $mute);
+$c = cache('mute', $silent);
 is("$c->{responses} $c->{missed} $c->{flushes_usage}", '0 0 0',
    'an engine without reports');
 
@@ -198,7 +198,7 @@ is("$c->{responses} $c->{missed} $c->{flushes_usage}", '0 0 0',
     # another process would have started seconds later
 
     ok(wait_for(sub { ($probe->()->{cache_queries} // 0) > 0
-                      && time() - $ready > 4 }), 'asked');
+                      && time() - $ready > 4 }), 'the engine is probed');
 
     $t->control($asked, { metrics => '500' });
     ok(wait_for(sub { $probe->()->{age_ms} > 250 }), 'probes fail');

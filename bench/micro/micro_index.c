@@ -144,8 +144,8 @@ micro_chains(micro_case_t *c, unsigned n)
 
 
 /*
- * The limit by memory: as many random lines of the table are prefetched, then
- * read or written.
+ * The lower limit set by memory: prefetches the same number of random lines of
+ * the table, then reads or writes them.
  */
 static inline uint64_t
 micro_touch(micro_case_t *c, unsigned n, int put)
@@ -403,7 +403,7 @@ micro_procs(cJSON *results)
         b[i] = micro_together(micro_arithmetic, t, 2);
     }
 
-    /* twice the work, at this much more CPU time each */
+    /* twice the work, in this multiple of the CPU time */
 
     item = cJSON_AddObjectToObject(results, "two_processes");
 
@@ -414,7 +414,7 @@ micro_procs(cJSON *results)
 }
 
 
-/* fills half a table with chains of 1,024 entries; what can be found again */
+/* fills half a table with chains of 1,024 entries; counts those still found */
 void
 micro_kept(cJSON *results)
 {

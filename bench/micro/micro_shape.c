@@ -7,8 +7,8 @@
 /*
  * Bodies in the most expensive shapes, each compared with a usual body of the
  * same length: a coding agent's, with calls and short results; or for escapes,
- * a text that a client has escaped.  They are read as nginx's buffers are, in
- * one piece or in chunks.  The reader gives up on a body that is too
+ * a text that a client has escaped.  They are read in one piece or in
+ * chunks, like nginx's buffers.  The reader gives up on a body that is too
  * expensive; this is part of the measured cost.
  */
 

@@ -12,7 +12,7 @@
 #include "conf/ngx_http_kvroute_conf_param.h"
 
 
-/* certificates between the engine's and a trusted one */
+/* most certificates in a chain between the engine's and a trusted one */
 #define NGX_HTTP_KVROUTE_CONF_PROBE_DEPTH  4
 
 

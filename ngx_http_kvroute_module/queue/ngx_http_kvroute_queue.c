@@ -215,8 +215,8 @@ ngx_http_kvroute_queue_passes(ngx_http_kvroute_wait_t *w)
 
 
 /*
- * Makes room in the queue for one more request, by displacing requests of lower
- * classes, here or in another worker, or else of a tenant above its share.
+ * Makes room in the queue for one more request, by displacing less urgent ones,
+ * here or in another worker, or else one of a tenant above its share.
  * NGX_DECLINED: the queue is full.
  */
 static ngx_int_t

@@ -282,8 +282,8 @@ check_load(void)
         own = kvr_load_split(word[i]);
 
         util_check(sum.active == own.active && sum.pending == own.pending,
-                   "column %u: %u requests and %llu bytes, of the living %u "
-                   "and %llu", i, sum.active, (unsigned long long) sum.pending,
+                   "column %u: %u requests and %llu bytes, not %u and %llu",
+                   i, sum.active, (unsigned long long) sum.pending,
                    own.active, (unsigned long long) own.pending);
     }
 
@@ -395,8 +395,8 @@ check_index(void)
                 continue;
             }
 
-            /* a line of more holders than slots may lose one, to a death
-               between its slot and the mask: until the next insert */
+            /* a line with more holders than slots can lose one until the next
+               insert, if a process dies between slot and mask */
 
             n = world_lines(i, p);
             util_check(n + 1 == UNITS, "prompt %u: server %u holds all, and is "
@@ -546,8 +546,8 @@ check_queue(void)
     kvr_queue_publish(board, living.row, &waiting, now);
 
     n = kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1, now);
-    util_check(n == 1, "%u wait", n);
-    util_check(kvr_queue_bytes(board, now) == 1000, "with other bytes");
+    util_check(n == 1, "%u requests wait", n);
+    util_check(kvr_queue_bytes(board, now) == 1000, "bytes waiting");
 
     for (i = 0; i < KVR_QUEUE_CLASSES; i++) {
         for (n = 0; kvr_queue_take(board, i) == KVR_OK; n++) {

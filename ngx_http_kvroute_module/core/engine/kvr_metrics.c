@@ -260,7 +260,8 @@ kvr_metrics_config(kvr_metrics_reader_t *r, const char *labels)
 
 
 /*
- * Reads a set of adapters.  The text keeps old sets; the value is their time.
+ * Reads a set of adapters.  The metrics keep old sets; a value is the time of
+ * its set, and the latest one is used.
  */
 static void
 kvr_metrics_adapters(kvr_metrics_reader_t *r, const kvr_dialect_t *dialect,

@@ -9,7 +9,7 @@
 
 
 /*
- * Lines of the index and their holders, for this room and for extensions that
+ * Lines of the index and their holders, for core/index and for extensions that
  * read or write single lines.  kvr_index.h has the rules of sharing them.
  */
 
@@ -23,8 +23,8 @@
 #define KVR_INDEX_CLAIM     (1 << 24)   /* units that a claim is valid */
 
 /*
- * A peer's number has 9 bits.  7 are in ids, where the last bit of each byte is
- * one of the key; 2 are in the peer's stamp, below the units of its clock.  So
+ * A peer's number has 9 bits.  7 are in a byte of ids, whose last bit is a bit
+ * of the key; 2 are in the peer's stamp, below the units of its clock.  So
  * the ages of one peer's stamps are plain differences, four to a unit.  A slot
  * without units is free; it keeps the two bits.
  */
@@ -84,14 +84,15 @@ kvr_index_line_t *kvr_line_hold(kvr_index_t *ix, uint64_t key, unsigned peer,
     uint32_t stamp);
 
 /*
- * Returns the oldest line of a bucket, by its own words, and its key; or NULL
+ * Returns the oldest line of a bucket by the times in the lines, not by the
+ * tags, and its key; NULL: all are too young.
  */
 kvr_index_line_t *kvr_line_oldest(kvr_index_t *ix, kvr_index_line_t *bucket,
     uint32_t touched, uint64_t *key);
 
 /*
  * Makes the peer a holder of a line, or renews its stamp.  Returns its slot, or
- * KVR_INDEX_HOLDERS if the line is another block's by now.
+ * KVR_INDEX_HOLDERS if the line now belongs to another block.
  */
 unsigned kvr_line_add(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
     unsigned peer, uint32_t stamp, uint32_t touched);
@@ -422,7 +423,7 @@ kvr_line_named(const kvr_line_names_t *names, const kvr_set_t *set)
     peer = kvr_line_name(names, 0);
     own = kvr_line_own(peer);
 
-    /* a line as it is created */
+    /* usual: all slots have the peer that created the line */
 
     if (kvr_likely(kvr_line_same(names, &own))) {
         return kvr_set_test(set, peer);
@@ -571,8 +572,8 @@ kvr_line_holder(kvr_index_t *ix, uint32_t stamp, uint64_t ids, unsigned slot,
 
 
 /*
- * Reads the peers of a set that hold the line's block; none if the line is
- * another's by now.  depth: as for kvr_mask_read(); 0: ignore the mask.
+ * Reads the peers of a set that hold the line's block; none if the line now
+ * belongs to another block.  depth: see kvr_mask_read(); 0: ignore the mask.
  */
 static inline __attribute__ ((always_inline)) void
 kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,

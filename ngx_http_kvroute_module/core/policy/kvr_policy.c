@@ -186,8 +186,9 @@ kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
 
 /*
- * Leaves out the candidates that have a flag, if there are others; with req
- * not those that the request belongs to.  Returns 0 if there are no others.
+ * Leaves out the candidates that have a flag, if there are others.  With req it
+ * keeps the candidates that the request belongs to.  Returns 0 if there are no
+ * others.
  */
 static int
 kvr_policy_avoid(const kvr_policy_request_t *req, kvr_candidate_t *cand,

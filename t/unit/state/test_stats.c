@@ -76,16 +76,16 @@ TEST(test_stats_observe)
         }
     }
 
-    /* of several kinds together */
+    /* the sum of several kinds */
 
     kvr_stats_observe(&stats, KVR_STATS_TTFT_WHOLE, bound[0]);
     kvr_stats_observe(&stats, KVR_STATS_DECISION, 1);
     kvr_stats_sum(&stats, KVR_STATS_TTFT, KVR_STATS_TTFT_WHOLE, &both);
     util_check(both.bucket[0] == 2 && both.bucket[1] == 2
-               && both.bucket[n] == 2, "their buckets");
-    util_check(both.sum == h->sum + bound[0], "their sums");
+               && both.bucket[n] == 2, "buckets of two kinds");
+    util_check(both.sum == h->sum + bound[0], "sums of two kinds");
     kvr_stats_sum(&stats, KVR_STATS_TTFT, KVR_STATS_TTFT, &both);
-    util_check(both.bucket[0] == 1 && both.sum == h->sum, "one of them");
+    util_check(both.bucket[0] == 1 && both.sum == h->sum, "one kind alone");
 
     kvr_counter_reset(KVR_COUNTER_STATS, &stats);
     util_check(h->sum == 0 && h->bucket[n] == 0, "reset");
@@ -129,8 +129,8 @@ TEST(test_stats_receipts)
 
     memset(&ring, 0, sizeof(ring));
 
-    util_check(kvr_receipt_get(&ring, 0, &out) == KVR_DECLINED, "none");
-    util_check(kvr_receipt_get(&ring, 1, &out) == KVR_DECLINED, "none yet");
+    util_check(kvr_receipt_get(&ring, 0, &out) == KVR_DECLINED, "receipt 0");
+    util_check(kvr_receipt_get(&ring, 1, &out) == KVR_DECLINED, "not yet made");
 
     for (n = 1; n <= 3 * KVR_RECEIPTS; n++) {
         receipt_make(&in, n);
@@ -138,7 +138,7 @@ TEST(test_stats_receipts)
         util_check(kvr_receipt_put(&ring, &in) == n, "number");
         util_check(kvr_receipt_get(&ring, n, &out) == KVR_OK, "get");
         util_check(receipt_whole(&out) && out.time == n, "%lu", n);
-        util_check(out.ttft == 0, "not yet");
+        util_check(out.ttft == 0, "no TTFT yet");
 
         kvr_receipt_ttft(&ring, n, 0, 0);
         util_check(kvr_receipt_get(&ring, n, &out) == KVR_OK
@@ -147,16 +147,16 @@ TEST(test_stats_receipts)
 
     n = 2 * KVR_RECEIPTS;
 
-    util_check(kvr_receipt_get(&ring, n, &out) == KVR_DECLINED, "gone");
+    util_check(kvr_receipt_get(&ring, n, &out) == KVR_DECLINED, "overwritten");
     kvr_receipt_ttft(&ring, n, 77, 1);
     util_check(kvr_receipt_get(&ring, n + KVR_RECEIPTS, &out) == KVR_OK
-               && out.ttft == 1 && out.stream == 0, "its successor changed");
+               && out.ttft == 1 && out.stream == 0, "a newer one changed");
 
     n += KVR_RECEIPTS;
 
     kvr_receipt_ttft(&ring, n, 77, 1);
     util_check(kvr_receipt_get(&ring, n, &out) == KVR_OK
-               && out.ttft == 78 && out.stream == 1, "of a stream");
+               && out.ttft == 78 && out.stream == 1, "TTFT of a stream");
 
     kvr_receipt_ttft(&ring, 0, 77, 1);
 
@@ -175,7 +175,7 @@ TEST(test_stats_receipts)
     kvr_receipt_usage(&ring, n - 1, 70, 70, 70);
     kvr_receipt_usage(&ring, n - KVR_RECEIPTS, 80, 80, 80);
     util_check(kvr_receipt_get(&ring, n, &out) == KVR_OK
-               && out.tokens[0] == 71, "this one only");
+               && out.tokens[0] == 71, "other receipts' usage");
 }
 
 
@@ -226,7 +226,7 @@ TEST(test_stats_readers)
     } while (last < 20000);
 
     pthread_join(tid, NULL);
-    util_check(good > 0, "none was seen");
+    util_check(good > 0, "no receipt was read");
 }
 
 
