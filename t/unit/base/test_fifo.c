@@ -101,7 +101,7 @@ TEST(test_fifo_full)
     }
 
     kvr_set(&ring->tail, place);
-    util_check(put(200, 100, 2), "there is room again");
+    util_check(put(200, 100, 2), "room after a read");
 }
 
 
@@ -136,7 +136,7 @@ TEST(test_fifo_killed)
             rc = kvr_fifo_get(ring, &place, word, 0);
 
             if (rc == KVR_AGAIN) {
-                util_check(cut < 4, "all is written");
+                util_check(cut < 4, "all records are written");
                 rc = kvr_fifo_get(ring, &place, word, 1);
                 util_check(rc == KVR_ERROR, "passed");
                 lost++;
@@ -254,7 +254,7 @@ TEST(test_fifo_together)
 
     util_check(read + kvr_get(&ring->dropped)
                == WRITERS * (uint64_t) util_cases(100000),
-               "all were read or counted");
+               "each record was read or counted");
 }
 
 

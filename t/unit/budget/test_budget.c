@@ -109,7 +109,7 @@ TEST(test_budget_take)
     util_check(kvr_budget_take(a, &l, 600, NOW) == KVR_OK, "second");
     util_check(kvr_budget_left(a, &l, NOW) == 0, "nothing");
     util_check(kvr_budget_take(a, &l, 1, NOW) == KVR_DECLINED, "over");
-    util_check(kvr_budget_reset(a, NOW) == 1200, "all of it");
+    util_check(kvr_budget_reset(a, NOW) == 1200, "all that was owed");
 
     wait = kvr_budget_wait(a, &l, NOW);
     util_check(wait == 201, "%lu ms", wait);
@@ -129,7 +129,7 @@ TEST(test_budget_take)
     kvr_budget_charge(a, &l, -1e30, NOW);
     util_check(kvr_budget_left(a, &l, NOW) == 1000, "never more");
     kvr_budget_charge(a, &l, 1, NOW);
-    util_check(kvr_budget_left(a, &l, NOW) == 999, "and no credit");
+    util_check(kvr_budget_left(a, &l, NOW) == 999, "no credit is kept");
 
     /* without a burst one request at a time */
 
@@ -265,9 +265,9 @@ TEST(test_budget_accounts)
         kvr_budget_charge(b, &l, (double) i, NOW);
     }
 
-    util_check(kvr_budget_account(&budget, 8, NOW) == NULL, "all owe");
+    util_check(kvr_budget_account(&budget, 8, NOW) == NULL, "all accounts owe");
     util_check(kvr_budget_account(&budget, 8 + 2 * KVR_BUDGET_ACCOUNTS, NOW),
-               "but they are found");
+               "known accounts are found");
 
     /* the first one is paid */
 

@@ -170,7 +170,7 @@ TEST(test_answer_characters)
             content(&a, &out, "A", halves[i][1]);
             util_check(a.given == 1 + strlen(halves[i][0])
                                   + strlen(halves[i][1]), "%zu", i);
-            util_check(out.len > 100, "both events");
+            util_check(out.len > 100, "both events are put");
 
         } else {
 
@@ -229,7 +229,7 @@ TEST(test_answer_ends)
 
         if (continued) {
             kvr_answer_next(&a);
-            util_check(!a.failed, "another part");
+            util_check(!a.failed, "a further part");
         }
 
         kvr_answer_end(&a, 0, put, &out);

@@ -83,7 +83,7 @@ TEST(test_bounds)
         kvr_late_seen(&late, 1);
     }
 
-    util_check(after(BYTES) == 64 * SHOULD, "nor for ever");
+    util_check(after(BYTES) == 64 * SHOULD, "the factor has a limit");
 
     /* an unknown rate */
 
@@ -195,7 +195,8 @@ TEST(test_room)
         util_check(!kvr_late_room(&z, &pool, id[0], 1000), "spared, %u", way);
 
         spare(&z, &id[1], way, 0);
-        util_check(kvr_late_room(&z, &pool, id[0], 1000), "no more, %u", way);
+        util_check(kvr_late_room(&z, &pool, id[0], 1000),
+                   "room again, %u", way);
     }
 
     /* or busy */

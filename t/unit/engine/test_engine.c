@@ -59,7 +59,7 @@ TEST(test_engine_restart)
     util_check(kvr_engine_take(&sig, &m, 0, 0, 6) == 0, "rounded");
     m.start = 1.7e9 + 60;
     util_check(kvr_engine_take(&sig, &m, 0, 0, 6) == KVR_ENGINE_RESTARTED,
-               "another one");
+               "another process");
 
     /* two engines in turn at one address are not restarts */
 
@@ -86,8 +86,8 @@ TEST(test_engine_same)
     m.queries = 1000;
     (void) kvr_engine_take(&sig, &m, 0, 0, 2000);
     util_check(kvr_engine_same(&sig, 2000, 1000), "reported");
-    util_check(kvr_engine_same(&sig, 5000, 1000), "still");
-    util_check(!kvr_engine_same(&sig, 6000, 1000), "that was long ago");
+    util_check(kvr_engine_same(&sig, 5000, 1000), "a recent report");
+    util_check(!kvr_engine_same(&sig, 6000, 1000), "an old report");
     util_check(kvr_engine_same(&sig, 12000, 3600000), "asked seldom");
     util_check(!kvr_engine_same(&sig, 13000, 3600000), "too seldom");
 
@@ -98,11 +98,11 @@ TEST(test_engine_same)
 
     m.queries = 10;
     util_check(kvr_engine_take(&sig, &m, 0, 0, 5000) == 0
-               && !kvr_engine_same(&sig, 5000, 1000), "what has counted?");
+               && !kvr_engine_same(&sig, 5000, 1000), "a counter fell");
     (void) kvr_engine_take(&sig, &m, 0, 0, 64000);
     util_check(!kvr_engine_same(&sig, 64000, 1000), "a minute of doubt");
     (void) kvr_engine_take(&sig, &m, 0, 0, 66000);
-    util_check(kvr_engine_same(&sig, 66000, 1000), "and no more");
+    util_check(kvr_engine_same(&sig, 66000, 1000), "after the doubt");
 }
 
 
@@ -123,13 +123,15 @@ TEST(test_engine_once)
     m.queries = 2;
     m.start = 1.7e9 + 60;
     util_check(kvr_engine_take(&sig, &m, 0, 0, 2) == KVR_ENGINE_RESTARTED,
-               "by its start");
+               "a restart by its start time");
     m.set = KVR_METRICS_QUERIES|KVR_METRICS_HITS;
     m.queries = 3;
     m.hits = 1;
-    util_check(kvr_engine_take(&sig, &m, 0, 0, 3) == 0, "not by its hits");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 3) == 0,
+               "no restart by its hits");
     m.set |= KVR_METRICS_START;
-    util_check(kvr_engine_take(&sig, &m, 0, 0, 4) == 0, "nor its start");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 4) == 0,
+               "no restart by its start time");
 
     /* a probe was refused: the restart is reported once */
 
@@ -156,7 +158,7 @@ TEST(test_engine_once)
     util_check(!kvr_engine_past(&sig, 10), "connected");
     kvr_engine_refused(&sig, 11);
     util_check(kvr_engine_past(&sig, 10) && kvr_engine_past(&sig, 11)
-               && !kvr_engine_past(&sig, 12), "of one that has gone since");
+               && !kvr_engine_past(&sig, 12), "before the refusal");
     util_check(kvr_engine_take(&sig, &m, 0, 0, 12) == KVR_ENGINE_RESTARTED,
                "gone");
     util_check(!kvr_engine_back(&sig, 13), "reported once");
@@ -183,7 +185,7 @@ TEST(test_engine_once)
     m.hits = 10;
     m.preemptions = 5;
     util_check(kvr_engine_take(&sig, &m, 0, 0, 20) == 0, "reported already");
-    util_check(sig.cap == 0, "all of them may be old: %u", sig.cap);
+    util_check(sig.cap == 0, "preemptions may be old: %u", sig.cap);
 
     m.queries = 0;
     m.hits = 0;
@@ -219,7 +221,7 @@ TEST(test_engine_clock)
 
         m.start = 1.7e9;
         util_check(kvr_engine_take(&sig, &m, 0, 0, 4)
-                   == (i ? 0 : KVR_ENGINE_RESTARTED), "nobody listened");
+                   == (i ? 0 : KVR_ENGINE_RESTARTED), "reported once");
         util_check(kvr_engine_take(&sig, &m, 0, 0, 5) == 0, "reported");
 
         m.start = 1.7e9 + 60;
@@ -244,7 +246,7 @@ TEST(test_engine_foreign)
     util_check(sig.foreign == 6, "%u", sig.foreign);
 
     (void) kvr_engine_take(&sig, &m, 9, 12, 3);
-    util_check(sig.foreign == 0, "all ours");
+    util_check(sig.foreign == 0, "all requests are ours");
 
     m.set = 0;
     (void) kvr_engine_take(&sig, &m, 0, 0, 4);
@@ -318,11 +320,11 @@ TEST(test_engine_health)
 #define check(result, now)  kvr_engine_check(&sig, result, 2, 2, 1000, now)
 
     rc = check(KVR_CHECK_FAIL, 1);
-    util_check(rc == 0 && sig.health == KVR_HEALTH_UP, "one");
+    util_check(rc == 0 && sig.health == KVR_HEALTH_UP, "one failed check");
     rc = check(KVR_CHECK_FAIL, 1);
     util_check(rc == 0 && sig.health == KVR_HEALTH_DOWN, "two");
     rc = check(KVR_CHECK_PASS, 1);
-    util_check(rc == 0 && sig.health == KVR_HEALTH_DOWN, "one pass");
+    util_check(rc == 0 && sig.health == KVR_HEALTH_DOWN, "one passed check");
     rc = check(KVR_CHECK_PASS, 1);
     util_check(rc == 1 && sig.health == KVR_HEALTH_UP, "back");
     rc = check(KVR_CHECK_LOADING, 1);
@@ -331,7 +333,8 @@ TEST(test_engine_health)
     rc = check(KVR_CHECK_PASS, 1);
     util_check(rc == 1 && sig.health == KVR_HEALTH_UP, "loaded");
 
-    util_check(sig.checks == 7 && sig.checks_failed == 2, "all are counted");
+    util_check(sig.checks == 7 && sig.checks_failed == 2,
+               "all checks are counted");
     util_check(sig.unhealthy == 1 && sig.last == KVR_CHECK_PASS, "once down");
 
     /* busy with requests of our clients */
@@ -396,7 +399,7 @@ TEST(test_engine_capacity)
 
     fresh();
 
-    util_check(kvr_engine_capacity(&sig, 5, 10) == 0, "none");
+    util_check(kvr_engine_capacity(&sig, 5, 10) == 0, "no capacity");
     util_check(capacity(4000, 1000) == 4000, "the first");
     util_check(capacity(2000, 1010) == 2000, "a lower one");
 
@@ -412,7 +415,8 @@ TEST(test_engine_capacity)
 
     /* probes without a capacity */
 
-    util_check(capacity(0, 1030 + 10 * KVR_ENGINE_HOLD) == 4000, "still");
+    util_check(capacity(0, 1030 + 10 * KVR_ENGINE_HOLD) == 4000,
+               "the capacity holds");
     util_check(capacity(0, 1031 + 10 * KVR_ENGINE_HOLD) == 0, "too old");
     util_check(kvr_engine_capacity(&sig, 1031 + 10 * KVR_ENGINE_HOLD, 11)
                == 4000, "probes are seldom");

@@ -244,7 +244,7 @@ TEST(test_metrics_ranks)
         m = read_in(text, strlen(text), step);
 
         util_check(m->running == 26 && m->waiting == 1 && m->capacity == 400,
-                   "all: %u %u", m->running, m->waiting);
+                   "all ranks: %u %u", m->running, m->waiting);
         util_check(reader.ranks == 3, "%u ranks", reader.ranks);
 
         kvr_metrics_rank(&reader, 0, &one);
@@ -301,7 +301,7 @@ TEST(test_metrics_ranks)
     text = "vllm:num_requests_running{engine=\"3\"} 2\n";
 
     (void) read_in(text, strlen(text), 7);
-    util_check(reader.ranks == 1, "one of several, with a port of its own");
+    util_check(reader.ranks == 1, "one of several ranks, with its own port");
 
     text = "vllm:num_requests_running 3\n";
 

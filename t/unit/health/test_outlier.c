@@ -153,7 +153,7 @@ TEST(test_outlier_doubt)
     (void) kvr_outlier_begin(&o, &conf, now);
     (void) good();
     (void) kvr_outlier_doubt(&o, &conf, KVR_OUTLIER_400, 0, 1, now);
-    util_check(KVR_OUTLIER_PASSED(o.state) == 1, "another one");
+    util_check(KVR_OUTLIER_PASSED(o.state) == 1, "a second pass counts");
     (void) kvr_outlier_doubt(&o, &conf, KVR_OUTLIER_401, 0, 1, now);
     util_check(KVR_OUTLIER_PASSED(o.state) == 0, "the same");
 }
@@ -177,17 +177,17 @@ TEST(test_outlier_better)
         (void) kvr_outlier_bad(&other, &conf, KVR_OUTLIER_STATUS, 0, 0, now);
     }
 
-    util_check(kvr_outlier_better(&other, &o, now) == 0, "as bad");
+    util_check(kvr_outlier_better(&other, &o, now) == 0, "equal shares");
 
     for (i = 0; i < 9; i++) {
         (void) kvr_outlier_good(&other, now, now);
     }
 
-    util_check(kvr_outlier_better(&other, &o, now) == 0, "not by half");
+    util_check(kvr_outlier_better(&other, &o, now) == 0, "not better by half");
 
     (void) kvr_outlier_good(&other, now, now);
 
-    util_check(kvr_outlier_better(&other, &o, now) == 1, "by half");
+    util_check(kvr_outlier_better(&other, &o, now) == 1, "better by half");
 
     now += 20 * KVR_OUTLIER_WINDOW;
 
@@ -278,9 +278,9 @@ TEST(test_outlier_doubling)
         /* one is enough, and it has failed until it has not */
 
         util_check(probe && sick(), "probed");
-        util_check(!kvr_outlier_begin(&o, &conf, now), "one at a time");
+        util_check(!kvr_outlier_begin(&o, &conf, now), "one probe at a time");
 
-        util_check(!bad(KVR_OUTLIER_STATUS, 0, 1), "it is out already");
+        util_check(!bad(KVR_OUTLIER_STATUS, 0, 1), "already ejected");
 
         span *= i < KVR_OUTLIER_DOUBLES ? 2 : 1;
     }
@@ -301,7 +301,7 @@ TEST(test_outlier_trickle)
 
     now += 5;
     util_check(!kvr_outlier_good(&o, now - 10, now), "before");
-    util_check(sick(), "still out");
+    util_check(sick(), "still ejected");
 
     now += conf.time;
 
@@ -375,9 +375,9 @@ TEST(test_outlier_unbroken)
     for (i = 0; i < KVR_OUTLIER_PASSES; i++) {
         now += 100 * conf.time;
         (void) kvr_outlier_begin(&o, &conf, now);
-        util_check(!good(), "it begins");
+        util_check(!good(), "a good start");
         util_check(kvr_outlier_end(&o, now, now)
-                   == (i == KVR_OUTLIER_PASSES - 1), "it ends");
+                   == (i == KVR_OUTLIER_PASSES - 1), "good ends");
     }
 }
 
@@ -448,7 +448,7 @@ TEST(test_outlier_slow)
     }
 
     util_check(!kvr_outlier_slow(&fleet, 8192, KVR_OUTLIER_FLOOR - 1),
-               "nobody minds");
+               "below the floor");
 }
 
 
@@ -466,7 +466,7 @@ TEST(test_outlier_silent)
 
     util_check(kvr_outlier_suspect_after(&fleet, now)
                <= now - KVR_OUTLIER_SILENCE,
-               "not at once");
+               "never sooner");
 
     for (i = 0; i < 1000; i++) {
         kvr_outlier_first(&fleet, i % 5 ? 100 : 60000);
@@ -515,20 +515,20 @@ TEST(test_outlier_mute)
     util_check(!mute(far, 1), "nothing is usual yet");
 
     owe(0, KVR_OUTLIER_USUAL, 10);
-    util_check(!mute(late - 1, 1), "not yet");
+    util_check(!mute(late - 1, 1), "not yet silent");
     util_check(mute(late, 1) == late, "too long");
 
     kvr_outlier_heard(&o);
-    util_check(!mute(far, 2), "it lives");
+    util_check(!mute(far, 2), "any byte ends it");
 
     /* long prompts, and servers that are slow with all */
 
     owe(late, KVR_OUTLIER_USUAL, 10);
     util_check(!mute(KVR_OUTLIER_OVERDUE * late - 1, 1), "a long prompt");
-    util_check(mute(KVR_OUTLIER_OVERDUE * late, 1), "not that long");
+    util_check(mute(KVR_OUTLIER_OVERDUE * late, 1), "a long prompt, too long");
 
     owe(0, KVR_OUTLIER_USUAL, late);
-    util_check(!mute(KVR_OUTLIER_OVERDUE * late - 1, 1), "as usual");
+    util_check(!mute(KVR_OUTLIER_OVERDUE * late - 1, 1), "the usual time");
 
     owe(1ULL << 40, KVR_OUTLIER_USUAL, 10);
     util_check(!mute(far, 1), "a prompt without end");
@@ -569,7 +569,7 @@ TEST(test_outlier_unheard)
 
     owe(0, KVR_OUTLIER_USUAL, 10);
     kvr_outlier_unheard(&o, now + 5, 0, now + far);
-    util_check(kvr_get(&o.owed), "another one");
+    util_check(kvr_get(&o.owed), "a later request");
     kvr_outlier_unheard(&o, now, 0, now + late);
     util_check(mute(2 * late, 0) == 2 * late, "it has waited long enough");
 
@@ -624,7 +624,7 @@ TEST(test_outlier_budget)
 
     none = conf;
     none.budget = 0;
-    util_check(kvr_outlier_may_retry(&fleet, &none, now), "all");
+    util_check(kvr_outlier_may_retry(&fleet, &none, now), "no limit");
 
     now += 20 * KVR_OUTLIER_RETRIES;
     util_check(kvr_outlier_may_retry(&fleet, &conf, now), "later");

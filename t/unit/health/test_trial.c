@@ -144,7 +144,7 @@ TEST(test_trial_word)
     now = 1ULL << 41;            /* a clock that counts from 1970 */
 
     util_check(kvr_trial_step(&trial, KVR_TRIAL_THERE, 1, PAUSE, now)
-               == KVR_TRIAL_OPEN && trial == 0, "there is none");
+               == KVR_TRIAL_OPEN && trial == 0, "no trial");
     util_check(kvr_trial_begin(&trial, REASON, now), "begins");
     util_check(!kvr_trial_begin(&trial, REASON + 1, now), "once");
     util_check(kvr_trial_reason(trial) == REASON, "reason");
@@ -165,14 +165,15 @@ TEST(test_trial_word)
     util_check(kvr_trial_reason(trial) == 0, "over");
 
     now -= 1000;
-    util_check(!kvr_trial_begin(&trial, REASON, now), "not again so soon");
+    util_check(!kvr_trial_begin(&trial, REASON, now),
+               "no second trial so soon");
     now += 1005;
-    util_check(kvr_trial_begin(&trial, REASON, now), "but later");
+    util_check(kvr_trial_begin(&trial, REASON, now), "a second trial later");
 
     /* two errors against the server */
 
     util_check(kvr_trial_step(&trial, KVR_TRIAL_ELSEWHERE, 1, PAUSE, now)
-               == KVR_TRIAL_OPEN, "one");
+               == KVR_TRIAL_OPEN, "one answer");
     util_check(kvr_trial_step(&trial, KVR_TRIAL_THERE, 0, PAUSE, now)
                == KVR_TRIAL_LOST, "two");
     util_check(!kvr_trial_begin(&trial, REASON, now + PAUSE - 1), "a pause");

@@ -43,7 +43,7 @@ TEST(test_hot_share)
     }
 
     util_chain(chain, 1, 4, 3, 10);
-    util_check(kvr_sketch_share(&hot, chain[0]) == 1, "all share it");
+    util_check(kvr_sketch_share(&hot, chain[0]) == 1, "all requests share it");
     util_check(kvr_sketch_share(&hot, chain[3]) == 1, "up to the 4th");
 
     share = kvr_sketch_share(&hot, chain[7]);

@@ -160,7 +160,7 @@ TEST(test_index_holes)
         return;
     }
 
-    util_check(lost > 300, "only %u were lost", lost);
+    util_check(lost > 300, "only %u entries were lost", lost);
     util_check(sum_after > sum_before * 0.998, "%.4f of the match is left",
                (double) sum_after / (double) sum_before);
 
@@ -258,7 +258,7 @@ TEST(test_index_capacity)
 
     /* after 900 units the first 32 are cached */
 
-    util_check(lookup(c, 32, 0) == 32, "as computed");
+    util_check(lookup(c, 32, 0) == 32, "after it was computed");
 
     /* a smaller capacity forgets at once, a larger one finds them again */
 

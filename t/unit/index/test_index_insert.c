@@ -35,7 +35,8 @@ TEST(test_index_taught)
     util_check(lookup(c, 100, 0) == 0, "expired");
     util_check(kvr_index_inserted(ix, c, 100, 0, 0, &age) == 30
                && age == 329, "age %u", age);
-    util_check(kvr_index_inserted(ix, d, 100, 0, 0, &age) == 0, "another");
+    util_check(kvr_index_inserted(ix, d, 100, 0, 0, &age) == 0,
+               "another prompt");
     util_check(kvr_index_inserted(ix, c, 100, 1, 0, &age) == 0, "another peer");
 
     /* none from before the peer's restart */
@@ -76,7 +77,8 @@ TEST(test_index_prompted)
     /* other prompts with this prefix, or lost lines, change nothing */
 
     (void) learn(d, 25, 0, 5);
-    util_check(prompted(c, &n, &age) == 10 && n == 22, "others");
+    util_check(prompted(c, &n, &age) == 10 && n == 22,
+               "after another prompt");
     util_check(prompted(d, &n, &age) == 25 && n == 25, "theirs");
 
     /* the prompt of the next turn contains it */
@@ -84,7 +86,7 @@ TEST(test_index_prompted)
     (void) learn(c, 28, 0, 22);
     util_check(prompted(c, &n, &age) == 28 && n == 28, "next");
     (void) learn(d, 31, 0, 25);
-    util_check(prompted(c, &n, &age) == 28 && n == 28, "and others");
+    util_check(prompted(c, &n, &age) == 28 && n == 28, "after its next turn");
 
     /* inserted at once, as long as possible */
 

@@ -99,6 +99,7 @@ plainly(const uint64_t *c, uint32_t n, const kvr_set_t *set, uint32_t *matched,
  * one, only the first few are marked.  These can be lost while lines of
  * another prompt, which continues the last of them, are not: then a look-up of
  * the other prompt misses holders that end there.
+ */
 static void
 put(unsigned i, uint32_t n)
 {

@@ -157,7 +157,7 @@ TEST(test_repeat_reported)
 
     compute(0, REPORTED);
     teach(chain[0], 138, 0, kvr_chain_depth(137));
-    util_check(stamp(chain[0][0]) != first, "not written again");
+    util_check(stamp(chain[0][0]) != first, "the stamp was not renewed");
 
     reported = 0;
 }

@@ -77,20 +77,21 @@ TEST(test_session_bind)
     ix = make(4096, 4, 1000);
 
     util_check(kvr_index_bound(ix, key(1), 100, &generation) == KVR_PEERS,
-               "nobody yet");
+               "not bound yet");
 
     kvr_index_bind(ix, key(1), 2, 7, 200);
 
     util_check(kvr_index_bound(ix, key(1), 100, &generation) == 2 && generation
                == 7, "bound");
     util_check(kvr_index_bound(ix, key(2), 100, &generation) == KVR_PEERS,
-               "another one");
+               "another session");
 
     /* exact to the second */
 
-    util_check(kvr_index_bound(ix, key(1), 199, &generation) == 2, "still");
+    util_check(kvr_index_bound(ix, key(1), 199, &generation) == 2,
+               "still bound");
     util_check(kvr_index_bound(ix, key(1), 200, &generation) == KVR_PEERS,
-               "no more");
+               "expired");
 
     /* refreshed, bound again, in another generation */
 
@@ -206,7 +207,7 @@ TEST(test_session_notes)
 
     ix = make(4096, 12, 100);
 
-    util_check(noted(ix, key(1), 0xfff) == 0, "nobody");
+    util_check(noted(ix, key(1), 0xfff) == 0, "no peer");
 
     kvr_index_note(ix, key(1), 3);
     kvr_index_note(ix, key(1), 11);
@@ -214,7 +215,7 @@ TEST(test_session_notes)
 
     util_check(noted(ix, key(1), 0xfff) == (1 << 3 | 1 << 11),
                "two of them");
-    util_check(noted(ix, key(1), 1 << 3) == 1 << 3, "of a set");
+    util_check(noted(ix, key(1), 1 << 3) == 1 << 3, "only peers of the set");
 
     /* noted again it is recent again */
 

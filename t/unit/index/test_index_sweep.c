@@ -86,7 +86,7 @@ TEST(test_index_forget)
     one = learn(c, 200, 0, 0);
     util_check(one.valid && one.peer == 0 && one.matched == 0, "lesson");
     kvr_index_undo(ix, c, 200, &one);
-    util_check(lookup(c, 200, 0) == 0, "all");
+    util_check(lookup(c, 200, 0) == 0, "all blocks");
 
         /* not the part that was cached before */
 

@@ -122,7 +122,7 @@ TEST(test_loop_forgot)
     (void) take(20000, 0, 2, 32, 300, &floor);
     (void) take(20000, 4990, 3, 33, 300, &floor);
     util_check(take(20000, 0, 4, 34, 300, &floor) == KVR_FEEDBACK_MISSED,
-               "one");
+               "a first miss after a hit");
 
     /* a prediction of less than four blocks is no proof */
 
@@ -149,7 +149,8 @@ TEST(test_loop_absent)
     util_check(feedback.responses == 0, "not counted");
 
     util_check(take(20000, 5000, 1, 1, 1, &floor) == 0, "reported");
-    util_check(take(20000, -1, 1, 1, 1, &floor) == KVR_FEEDBACK_MISSED, "none");
+    util_check(take(20000, -1, 1, 1, 1, &floor) == KVR_FEEDBACK_MISSED,
+               "a missing field is 0");
     util_check(feedback.responses == 2, "counted");
 
     kvr_feedback_restart(&feedback);
@@ -405,7 +406,8 @@ TEST(test_loop_lies)
     kvr_feedback_fade(&feedback, 900);
     kvr_feedback_fade(&feedback, 1600);
     util_check(kvr_feedback_bytes(&feedback) == 0.25
-               && kvr_feedback_factor(&feedback) == 0.25, "still");
+               && kvr_feedback_factor(&feedback) == 0.25,
+               "not yet forgotten");
 
     kvr_feedback_fade(&feedback, 1601);
     util_check(kvr_feedback_bytes(&feedback) == 4
@@ -423,7 +425,7 @@ TEST(test_loop_usable)
     fresh();
 
     util_check(kvr_feedback_usable(&feedback, 32768, 0) == 32768,
-               "all, and no more");
+               "the whole cache");
     util_check(kvr_feedback_usable(&feedback, 32768, 64) == 32768,
                "nothing known");
 
@@ -548,5 +550,5 @@ TEST(test_loop_timed)
 
     (void) take(20000, 5000, 1, 1, 1, &floor);
     util_check(!kvr_feedback_timed(&feedback, 100, 0) && feedback.timed_lost
-               == 20, "it tells");
+               == 20, "the engine reports");
 }

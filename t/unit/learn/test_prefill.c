@@ -117,7 +117,7 @@ TEST(test_pace_left)
     /* the next one finds the rest of the first */
 
     left = kvr_prefill_give(&prefill, 30000, 60000, START + 200);
-    util_check(left == 70000, "both: %u", (unsigned) left);
+    util_check(left == 70000, "the rest and its own: %u", (unsigned) left);
 
     /* stuck: at most the largest prompt, decayed, counts as computed */
 
@@ -137,7 +137,7 @@ TEST(test_pace_left)
     util_check(left == 30000, "before: %u", (unsigned) left);
 
     util_check(kvr_prefill_left(&prefill, 100, START + 900) == 0,
-               "none is left");
+               "no prefill is left");
 }
 
 
@@ -344,9 +344,11 @@ TEST(test_pace_rest)
     now = START;
 
     util_check(kvr_prefill_rest(&prefill, now) == 0, "new");
-    util_check(kvr_prefill_rest(&prefill, now + minute - 1) == 0, "not yet");
+    util_check(kvr_prefill_rest(&prefill, now + minute - 1) == 0,
+               "not yet a minute");
     util_check(kvr_prefill_rest(&prefill, now + minute) == 1, "a minute");
-    util_check(kvr_prefill_rest(&prefill, now - 1) == 0, "of a clock behind");
+    util_check(kvr_prefill_rest(&prefill, now - 1) == 0,
+               "a clock that is behind");
 
     now += 7 * minute;
     util_check(kvr_prefill_rest(&prefill, now) == 7,
@@ -355,7 +357,7 @@ TEST(test_pace_rest)
     kvr_prefill_give(&prefill, 1000, 0, now);
     util_check(kvr_prefill_rest(&prefill, now + 1) == 0, "work");
     util_check(kvr_prefill_rest(&prefill, now + 2 * minute) == 2,
-               "and none since");
+               "since the last work");
 
     util_check(kvr_prefill_rest(&prefill, now + (1ULL << 40))
                == KVR_PREFILL_REST, "for ever");

@@ -240,7 +240,7 @@ TEST(test_retention_beyond)
     memset(&sum, 0, sizeof(sum));
     kvr_retention_add(&sum, &h);
     util_check(kvr_retention_beyond(&sum, 1000), "older ones are delivered");
-    util_check(!kvr_retention_beyond(&sum, 5000), "not beyond that");
+    util_check(!kvr_retention_beyond(&sum, 5000), "nothing older");
 
     for (i = 0; i < 2; i++) {
         kvr_retention_note(&h, 2000, 0);
@@ -248,5 +248,6 @@ TEST(test_retention_beyond)
 
     memset(&sum, 0, sizeof(sum));
     kvr_retention_add(&sum, &h);
-    util_check(!kvr_retention_beyond(&sum, 1000), "as many are lost");
+    util_check(!kvr_retention_beyond(&sum, 1000),
+               "as many deliveries as losses");
 }

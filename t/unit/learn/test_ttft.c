@@ -103,7 +103,7 @@ TEST(test_timing_replies)
     util_check(one(10, 9, 9, 1) == NO, "mostly a reply");
     util_check(one(18, 17, 9, 1) == NO, "half of it");
     util_check(one(64, 63, 9, 1) == KVR_TTFT_HELD, "before it, held");
-    util_check(one(64, 63, 1, 1) == KVR_TTFT_HELD, "all of it");
+    util_check(one(64, 63, 1, 1) == KVR_TTFT_HELD, "all blocks");
     util_check(one(64, 63, 64, 1) == KVR_TTFT_LOST, "nothing");
 
     /* the amount that was computed is unknown then */
@@ -140,7 +140,8 @@ TEST(test_timing_others)
 
     (void) kvr_ttft_give(&t, 20 << 10, 1);
     f.ms = 25 + 7 * (4 + 20 + 15);
-    util_check(kvr_ttft_first(&t, &all, &f) == NO, "that can explain it");
+    util_check(kvr_ttft_first(&t, &all, &f) == NO,
+               "another prefill explains it");
 
     (void) kvr_ttft_give(&t, 20 << 10, 1);
     f.ms = 25 + 7 * (64 + 28);

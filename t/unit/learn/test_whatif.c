@@ -160,7 +160,7 @@ TEST(test_whatif_estimate)
                "%.3f to %.3f", e.soonest, e.latest);
 
     e = estimate(KVR_WHATIF_FOUR, 4);
-    util_check(near(e.cached, 1, 0.02), "all %.3f", e.cached);
+    util_check(near(e.cached, 1, 0.02), "all is cached: %.3f", e.cached);
     util_check(e.first < 0.015, "no waiting %.3f", e.first);
 
     /*
@@ -178,7 +178,7 @@ TEST(test_whatif_estimate)
     util_check(near(e.cached, kvr_whatif_share(&w, 0.75), 0.01) && e.load > 1,
                "%.3f", e.cached);
     util_check(kvr_whatif_estimate(&w, KVR_WHATIF_LESS, 1, &e) == KVR_DECLINED,
-               "none would be left");
+               "no peer would be left");
 
     e = estimate(KVR_WHATIF_HOST_2, 4);
     util_check(near(e.cached, 0.646, 0.02), "host %.3f", e.cached);
@@ -234,7 +234,8 @@ TEST(test_whatif_delivered)
     e = estimate(KVR_WHATIF_NOW, 4);
     util_check(near(e.cached, 0.125, 0.01), "half %.3f", e.cached);
     e = estimate(KVR_WHATIF_TWICE, 4);
-    util_check(near(e.cached, 0.587, 0.02), "as few are missing %.3f", e.cached);
+    util_check(near(e.cached, 0.587, 0.02),
+               "a gain in proportion: %.3f", e.cached);
     e = estimate(KVR_WHATIF_HALF, 4);
     util_check(near(e.cached, kvr_whatif_share(&w, 0.5) / 2, 0.01), "%.3f",
                e.cached);
@@ -243,7 +244,8 @@ TEST(test_whatif_delivered)
     even(4000);
     kvr_set(&w.prompt, 0);
     e = estimate(KVR_WHATIF_NOW, 4);
-    util_check(near(e.cached, 0.25, 0.01), "as predicted %.3f", e.cached);
+    util_check(near(e.cached, 0.25, 0.01),
+               "the predicted share: %.3f", e.cached);
 
     /* invalid values stay within bounds */
 

@@ -78,7 +78,7 @@ static const case_t  cases[] = {
       { { 1, 20, 0, 10000, 0, COST(0, 0, 20) },
         { 1, 0, 0, 0, 0, 17500 } } },
 
-    { "one less", KVR_POLICY_KV_CACHE, 10000, 1, 0,
+    { "the holder runs one request less", KVR_POLICY_KV_CACHE, 10000, 1, 0,
       0, KVR_REASON_AFFINITY, 2,
       { { 1, 19, 0, 10000, 0, COST(0, 0, 19) },
         { 1, 0, 0, 0, 0, 17500 } } },
@@ -118,7 +118,8 @@ static const case_t  cases[] = {
       { { 1, 1, 0, 2000, 0, COST(0, 0, 1) },
         { 1, 0, 0, 0, 0, 3548 } } },
 
-    { "but not more than that", KVR_POLICY_KV_CACHE, 2000, 1, 0,
+    { "below the floor four requests are too many",
+      KVR_POLICY_KV_CACHE, 2000, 1, 0,
       1, KVR_REASON_SPILL, 2,
       { { 1, 4, 0, 2000, 0, COST(0, 0, 4) },
         { 1, 0, 0, 0, 0, 3548 } } },
@@ -191,7 +192,7 @@ static const case_t  cases[] = {
         { 2, 2, 0, 0, 0, 1 },
         { 5, 4, 0, 0, 0, 0.8 } } },
 
-    { "as many for their weights: the fewer", KVR_POLICY_LEAST_REQUEST,
+    { "equal by weight: the fewer requests", KVR_POLICY_LEAST_REQUEST,
       0, 0, 0, 2, KVR_REASON_LOAD, 3,
       { { 5, 5, 0, 0, 7, 1 },
         { 2, 2, 0, 0, 7, 1 },

@@ -82,13 +82,14 @@ TEST(test_endpoint_kinds)
                    == cases[i].kind, "%s", cases[i].path);
     }
 
-    util_check(kvr_endpoint(NULL, 0) == KVR_ENDPOINT_PROMPT, "none");
+    util_check(kvr_endpoint(NULL, 0) == KVR_ENDPOINT_PROMPT, "no path");
 
     util_check(kvr_endpoint_computes(KVR_ENDPOINT_PROMPT)
                && kvr_endpoint_computes(KVR_ENDPOINT_MESSAGES)
                && kvr_endpoint_computes(KVR_ENDPOINT_RESPONSES)
                && !kvr_endpoint_computes(KVR_ENDPOINT_RESPONSE)
-               && !kvr_endpoint_computes(KVR_ENDPOINT_NO_KV), "what computes");
+               && !kvr_endpoint_computes(KVR_ENDPOINT_NO_KV),
+               "which ones compute");
 }
 
 

@@ -601,7 +601,7 @@ TEST(test_prompt_cut)
     util_check(two.pr.n == 0 && two.pr.unsized && two.pr.bytes == 80, "TGI's");
 
     good(&two, "{'inputs':'@a','options':{'truncate':20}}", "/generate");
-    util_check(two.pr.n == 2 && !two.pr.unsized, "another object");
+    util_check(two.pr.n == 2 && !two.pr.unsized, "a second object");
 
     /* their tokens do not match their bytes */
 
@@ -941,7 +941,7 @@ TEST(test_prompt_fields)
     good(&one, "{'stream':'true'}", CHAT);
     util_check(!one.pr.stream, "a string");
     good(&one, "{}", CHAT);
-    util_check(!one.pr.stream, "none by default");
+    util_check(!one.pr.stream, "no stream by default");
 
     limit_is("{}", 0);
     limit_is("{'max_tokens':100}", 100);

@@ -130,7 +130,8 @@ TEST(test_queue_order)
         }
 
         util_check(q.n == 0, "%u left", q.n);
-        util_check(kvr_queue_first(&q, shared, &key) == NULL, "one too many");
+        util_check(kvr_queue_first(&q, shared, &key) == NULL,
+                   "an unexpected item");
 
         for (i = 0; i < KVR_QUEUE_CLASSES; i++) {
             util_check(q.tenants[i] == 0 && q.depth[i] == 0, "class %u", i);
@@ -261,7 +262,7 @@ TEST(test_queue_arrivals)
     kvr_queue_item(&c, 1001, 2, 0, 1, 500000, 0);
     util_check(admit(&q, &c, 1001) == KVR_OK, "a more urgent class");
 
-    util_check(kvr_queue_last(&q, 3) == NULL, "none in less urgent classes");
+    util_check(kvr_queue_last(&q, 3) == NULL, "no item of a less urgent class");
     util_check(kvr_queue_last(&q, 2) == &a, "to be shed");
 
     /* the same seen from another process */
@@ -552,9 +553,9 @@ TEST(test_queue_near)
         util_check(near[0] == first, "the first is not first");
 
         for (i = 1; i < n; i++) {
-            util_check(near[i]->waiting, "not there");
+            util_check(near[i]->waiting, "an item that does not wait");
             util_check((int32_t) (near[i]->due - near[i - 1]->due) >= 0,
-                       "not in order");
+                       "items out of order");
             util_check(near[i]->due - first->due
                        < KVR_QUEUE_PASS + (now - first->arrival) / 2,
                        "due %u ms after it", near[i]->due - first->due);
@@ -565,7 +566,7 @@ TEST(test_queue_near)
 
         util_check(kvr_queue_admit(shared, 0, &q, near[n - 1], now, room, &left)
                    == KVR_OK, "admitted");
-        util_check(!near[n - 1]->waiting, "it does not wait any more");
+        util_check(!near[n - 1]->waiting, "the last item was removed");
     }
 
     util_check(q.n == 0, "%u left", q.n);

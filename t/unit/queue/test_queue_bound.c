@@ -85,21 +85,21 @@ TEST(test_queue_long)
     }
 
     kvr_queue_publish(shared, 0, &q, now);
-    util_check(!kvr_queue_long(shared, 9, now), "one for each of them");
+    util_check(!kvr_queue_long(shared, 9, now), "one request per peer");
     util_check(kvr_queue_long(shared, 2, now), "nine for two");
 
     for (n = 0; !kvr_queue_long(shared, 8, now); n++) {
         now += 100;
         kvr_queue_publish(shared, 0, &q, now);
-        util_check(n < 600, "it is never long");
+        util_check(n < 600, "the queue is never long");
     }
 
     util_check(n > 150 && n < 300, "long after %u ms", 100 * n);
 
     /* a moment without waiting changes nothing, a minute does */
 
-    util_check(!kvr_queue_long(shared, 9, now), "not now");
-    util_check(kvr_queue_long(shared, 8, now), "it goes on");
+    util_check(!kvr_queue_long(shared, 9, now), "not long with nine peers");
+    util_check(kvr_queue_long(shared, 8, now), "long with eight peers");
 
     for (i = 0; i < 600; i++) {
         now += 100;

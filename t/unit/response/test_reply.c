@@ -230,7 +230,7 @@ TEST(test_reply_bad)
 
     kvr_reply_init(&rep, &pr, util_secret, 0);
     kvr_reply_part(&rep, KVR_RESPONSE_OTHER, NULL, 0);
-    util_check(rep.bad, "another choice");
+    util_check(rep.bad, "a second choice");
 
     kvr_reply_init(&rep, &pr, util_secret, 0);
     piece(KVR_RESPONSE_CONTENT, "a\\x");

@@ -398,6 +398,7 @@ TEST(test_usage_error)
 /*
  * Lines that differ only in their text are not parsed.  The result must be the
  * same.
+ */
 TEST(test_usage_again)
 {
     size_t          len, i;

@@ -536,7 +536,7 @@ TEST(test_attempt_sibling)
 TEST(test_attempt_masked)
 {
     util_check(forgot(1) == 1, "three inserted prompts are lost");
-    util_check(forgot(0) == 0, "it never had them");
+    util_check(forgot(0) == 0, "blocks of another peer");
 }
 
 
@@ -647,7 +647,7 @@ TEST(test_attempt_room)
 
     kvr_set(&gpu->until, 5000 / UNIT);
     kvr_candidate_tiers(&v, &c, s.peer);
-    util_check(c.pending == 10 && c.shared == 0, "there is room");
+    util_check(c.pending == 10 && c.shared == 0, "room for the prompt");
 
     kvr_set(&gpu->until, 3200 / UNIT);
     kvr_candidate_tiers(&v, &c, s.peer);

@@ -362,7 +362,7 @@ TEST(test_eject_trial)
 
     util_check(rc == KVR_EJECT_EJECTED && sick(0) && k < 24, "out after %u", k);
     util_check(kvr_get(&zone.registry->member[member[0]].ejections) == 1
-               && !sick(1), "that one");
+               && !sick(1), "ejected once");
 
     /* both servers give the same answers */
 
@@ -386,7 +386,8 @@ TEST(test_eject_trial)
     util_check(kvr_eject_trial(c, 2, 0) == KVR_TRIAL_NONE, "no other one");
 
     c[1].throttled = 0;
-    util_check(kvr_eject_trial(c, 2, 0) == KVR_TRIAL_THERE, "there");
+    util_check(kvr_eject_trial(c, 2, 0) == KVR_TRIAL_THERE,
+               "to the server on trial");
     util_check(kvr_eject_trial(c, 2, UINT64_MAX) == KVR_TRIAL_ELSEWHERE
                && c[0].sick && !c[1].sick, "elsewhere");
 
@@ -531,7 +532,7 @@ TEST(test_eject_silent)
 
     a = begin(0);
     now += 2 * KVR_OUTLIER_SILENCE;
-    util_check(!sick(0), "one proves nothing");
+    util_check(!sick(0), "one answer proves nothing");
 
     b = begin(0);
     util_check(!sick(0), "another request has just looked");
@@ -562,7 +563,7 @@ TEST(test_eject_silent)
 
     a = begin(0);
     b = begin(0);
-    util_check(!sick(0), "nor since then");
+    util_check(!sick(0), "new requests have just begun");
 
     teardown();
 }

@@ -103,7 +103,7 @@ TEST(test_share_lost)
     flush_all(0);
 
     util_check(held(1, chain[0], 1) == kvr_chain_depth(199),
-               "all of it is known: %u", held(1, chain[0], 1));
+               "all blocks are known: %u", held(1, chain[0], 1));
     util_check(kvr_get(&host[1].self.share->stats.gaps) == 9, "seen");
 
     /* also where two prompts branch */
@@ -326,7 +326,8 @@ TEST(test_share_ignored)
                                (uint8_t *) buffer, len, now, 1)
                == KVR_SHARE_OK, "taken");
     util_check(kvr_get(&s->stats.unknown) > 0
-               && kvr_get(&s->stats.applied) == 0, "of a peer unknown here");
+               && kvr_get(&s->stats.applied) == 0,
+               "an update for an unknown peer");
 
     util_check(kvr_share_apply(&host[1].self, &host[1].owner,
                                (uint8_t *) buffer, len, now, 1)
@@ -479,7 +480,7 @@ TEST(test_share_floor)
     now += KVR_SHARE_FLOORS;
     kvr_share_publish_floor(&host[0].zone, host[0].self.share, host[0].number[2], UINT64_MAX);
     flush_all(0);
-    util_check(held(1, chain[2], 2) == 0, "all of it");
+    util_check(held(1, chain[2], 2) == 0, "all are removed");
 }
 
 
@@ -510,7 +511,7 @@ TEST(test_share_help)
     }
 
     util_check(!kvr_share_help_due(&host[0].self, now),
-               "nobody wants");
+               "no host wants help");
 
     kvr_share_help_want(host[2].self.share, now);
     flush(2, 0);
@@ -528,8 +529,9 @@ TEST(test_share_help)
         }
     }
 
-    util_check(told == 1 || told == 2, "one of them has helped: %x", told);
-    util_check(kvr_get(&host[2].self.share->wants) == 0, "all of it");
+    util_check(told == 1 || told == 2, "one host has helped: %x", told);
+    util_check(kvr_get(&host[2].self.share->wants) == 0,
+               "the help is complete");
 
     flush(2, 0);
     util_check(!kvr_share_help_due(&host[0].self, now + 1000)
@@ -641,9 +643,9 @@ TEST(test_share_known)
         kvr_share_help_take(&host[0].self, &r, peer, KVR_PEERS);
     }
 
-    util_check(held(0, chain[0], 2) == 4, "of the last one: %u",
+    util_check(held(0, chain[0], 2) == 4, "blocks of the last peer: %u",
                held(0, chain[0], 2));
-    util_check(held(0, chain[0], 1) == 0, "of no other");
+    util_check(held(0, chain[0], 1) == 0, "no blocks of another peer");
 }
 
 

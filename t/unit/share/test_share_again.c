@@ -140,7 +140,7 @@ TEST(test_share_frame_late)
 
     kvr_share_acked(&host[0].self, &stopped);
     util_check(kvr_get(&s->acked) == number
-               && kvr_get(&s->number) == number + 1, "not answered");
+               && kvr_get(&s->number) == number + 1, "a former owner's ack");
 
     kvr_share_acked(&host[0].self, &host[0].owner);
     arrived(2);
@@ -186,7 +186,7 @@ TEST(test_share_help_again)
 
     for (batches = 0; kvr_share_help_due(&host[0].self, now); batches++) {
 
-        util_check(batches < 1000, "it goes on for ever");
+        util_check(batches < 1000, "the help does not end");
 
         len = frame();
 
@@ -215,7 +215,7 @@ TEST(test_share_help_again)
     }
 
     util_check(batches >= 5, "%u batches", batches);
-    util_check(wants && kvr_get(&new->wants) == 0, "it was told all");
+    util_check(wants && kvr_get(&new->wants) == 0, "the help is complete");
 
     known = 0;
 
@@ -281,7 +281,7 @@ TEST(test_share_renamed)
 
     now += LEASE + 1;
     kvr_share_tick(&host[0].self, &host[0].owner, now);
-    util_check(elsewhere(0, 2).active == 0, "it does not count");
+    util_check(elsewhere(0, 2).active == 0, "its load does not count");
 
     teach(0, chain[0], 50, 2, &undo);
 
@@ -298,7 +298,8 @@ TEST(test_share_renamed)
 
     /* updates of the removed peer are not published */
 
-    util_check(rename_peer(1, m, "10.0.0.9:8000") == m, "there as well");
+    util_check(rename_peer(1, m, "10.0.0.9:8000") == m,
+               "renamed on the other host");
 
     flush_all(0);
     (void) kvr_index_lookup(host[1].zone.index, chain[0], DEPTH, kvr_set_of(m),
@@ -328,7 +329,8 @@ TEST(test_share_clocks)
 
     util_check(kvr_get(&host[0].self.share->stats.lag_ms) == 0, "%lu ms",
                (unsigned long) kvr_get(&host[0].self.share->stats.lag_ms));
-    util_check(kvr_get(&host[0].self.share->stats.late) == 0, "it is not late");
+    util_check(kvr_get(&host[0].self.share->stats.late) == 0,
+               "loads are recent");
 }
 
 

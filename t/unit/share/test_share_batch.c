@@ -123,7 +123,7 @@ TEST(test_share_batch_round)
         }
     }
 
-    util_check(!kvr_share_batch_next(&r, &record), "no more");
+    util_check(!kvr_share_batch_next(&r, &record), "no further record");
 }
 
 

@@ -211,7 +211,7 @@ TEST(test_share_index_undo)
     kvr_index_extend(table[0], chain[1], 0, LENGTH, 3 * n, 133, 0);
     kvr_share_index_undo(table[0], chain[0], 0, LENGTH, 2 * n, 133);
 
-    util_check(held(0, 0, 133) == n, "it is older than that");
+    util_check(held(0, 0, 133) == n, "inserted before that");
 }
 
 

@@ -84,7 +84,7 @@ TEST(test_share_load)
     kvr_share_tick(&host[2].self, &host[2].owner, now);
 
     util_check(elsewhere(0, 1).active == 0, "both have left");
-    util_check(elsewhere(2, 1).active == 1, "one is left");
+    util_check(elsewhere(2, 1).active == 1, "one host is left");
 
     now += KVR_SHARE_FORGET;
     kvr_share_tick(&host[0].self, &host[0].owner, now);
@@ -154,11 +154,12 @@ TEST(test_share_load_late)
 
     now += KVR_SHARE_OLD;
     kvr_share_tick(&host[1].self, &host[1].owner, now);
-    util_check(elsewhere(1, 3).active == 4, "not yet");
+    util_check(elsewhere(1, 3).active == 4, "not late yet");
     now++;
     kvr_share_tick(&host[1].self, &host[1].owner, now);
     util_check(elsewhere(1, 3).active == 0, "late");
-    util_check(kvr_get(&host[1].self.share->stats.late) == 1, "and reported");
+    util_check(kvr_get(&host[1].self.share->stats.late) == 1,
+               "reported as late");
 
     /* it reads its batch after all, and knows the lag of all others */
 
@@ -177,7 +178,7 @@ TEST(test_share_load_late)
     kvr_share_acked(&host[1].self, &host[1].owner);
     (void) kvr_share_apply(&host[0].self, &host[0].owner, (uint8_t *) buffer,
                            len, now, 1000);
-    util_check(elsewhere(0, 2).active == 0, "not used");
+    util_check(elsewhere(0, 2).active == 0, "old loads are not used");
 
     /* its index updates are */
 
@@ -190,7 +191,7 @@ TEST(test_share_load_late)
                            len, now, 1000);
     util_check(elsewhere(1, 3).active == 4, "in time again");
     flush(1, 0);
-    util_check(elsewhere(0, 2).active == 7, "and used");
+    util_check(elsewhere(0, 2).active == 7, "recent loads are used");
 }
 
 

@@ -222,5 +222,5 @@ TEST(test_counter_copy)
 
     kvr_counter_copy(&b, &a, sizeof(kvr_member_t));
 
-    util_check(filled(&b, sizeof(kvr_member_t), 0x5a), "all of it");
+    util_check(filled(&b, sizeof(kvr_member_t), 0x5a), "the member is filled");
 }

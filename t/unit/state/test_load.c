@@ -261,7 +261,7 @@ heal(void *data, kvr_load_row_t *row, uint32_t column, _Atomic uint64_t *word)
     util_check(row->sweeper != 0 && row->owner != 0, "the row was released");
     util_check(row->generation == 9, "generation %llu",
                (unsigned long long) row->generation);
-    util_check(row->held == 0 || w->busy, "it is still held");
+    util_check(row->held == 0 || w->busy, "the row is still held");
 
     /* the part that it subtracts first is gone, the rest stays */
 
@@ -307,7 +307,7 @@ TEST(test_load_sweep)
     }
 
     util_check(kvr_load_sweep(load, OWNER(0), alive, drop, heal, &w) == 0
-               && w.told == 0, "all live");
+               && w.told == 0, "all processes live");
 
     /* two die: only their counts are removed, once */
 
@@ -320,7 +320,7 @@ TEST(test_load_sweep)
                "reported %u: %llu %llu", w.told, (unsigned long long) w.active,
                (unsigned long long) w.pending);
     util_check(kvr_load_sweep(load, OWNER(0), alive, drop, heal, &w) == 0,
-               "again");
+               "a second sweep");
 
     for (n = 0; n < 4; n++) {
         check_sum(load, 10 + n, n & 1 ? 0 : 2, n & 1 ? 0 : 100 + n);
@@ -376,7 +376,7 @@ TEST(test_load_sweep_again)
                && w.dropped == 1 && w.told == 2, "not now");
     util_check(load->row[0].owner == OWNER(1) && load->row[0].sweeper == 0
                && load->row[0].held == 5 && kvr_load_used(load, 7),
-               "as it was");
+               "unchanged");
     check_sum(load, 3, 2, 7);
     check_sum(load, 5, 1, 17);
 
@@ -430,7 +430,7 @@ TEST(test_load_pid_reuse)
     w.others = 1;
     w.dead[w.ndead++] = one;
 
-    util_check(kvr_load_claim(load, one, 9) == 0, "one");
+    util_check(kvr_load_claim(load, one, 9) == 0, "row 0");
     kvr_load_add(load, 0, 0, 1, 1);
 
     util_check(kvr_load_claim(load, two, 9) == 1, "two");
@@ -470,7 +470,7 @@ TEST(test_load_exhausted)
     w.dead[w.ndead++] = OWNER(0);
 
     util_check(kvr_load_sweep(load, OWNER(1), alive, drop, heal, &w) == 1,
-               "one");
+               "one row");
     check_sum(load, 9, 2, 200);
 
     /* it keeps all names that any of its processes had */

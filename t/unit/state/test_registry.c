@@ -114,14 +114,15 @@ TEST(test_registry_peers)
 
     zone_make(&z, 64);
 
-    util_check(find(&z, "10.0.0.1:8000") == NONE, "none yet");
+    util_check(find(&z, "10.0.0.1:8000") == NONE, "no slot yet");
 
     a = peer(&z, 0, "10.0.0.1:8000");
     b = peer(&z, 0, "10.0.0.1:80");
 
     util_check(a != NONE && b != NONE && a != b, "%u %u", a, b);
-    util_check(peer(&z, 1, "10.0.0.1:8000") == a, "another process's");
-    util_check(peer(&z, 0, "10.0.0.1:80") == b, "again");
+    util_check(peer(&z, 1, "10.0.0.1:8000") == a,
+               "the slot of another process");
+    util_check(peer(&z, 0, "10.0.0.1:80") == b, "the same slot again");
     util_check(find(&z, "10.0.0.1:8000") == a, "found");
     util_check(find(&z, "10.0.0.1:800") == NONE, "a part of it");
     util_check(find(&z, "") == NONE, "nothing");
@@ -263,8 +264,9 @@ TEST(test_registry_seats)
                    "recorded");
     }
 
-    util_check(member(&z, 1, a, "one") == s[0], "another process's");
-    util_check(member(&z, 0, b, "two") == s[3], "again");
+    util_check(member(&z, 1, a, "one") == s[0],
+               "the member of another process");
+    util_check(member(&z, 0, b, "two") == s[3], "the same member again");
 
     util_check(z.reg->member[s[0]].upstream == z.reg->member[s[1]].upstream
                && z.reg->member[s[2]].upstream != z.reg->member[s[0]].upstream,
@@ -333,7 +335,7 @@ TEST(test_registry_reserved)
         unname(&z, 0);
     }
 
-    util_check(i < 2 * z.reg->max_members, "it is never reused");
+    util_check(i < 2 * z.reg->max_members, "the slot is never reused");
 
     zone_free(&z);
 }
@@ -367,7 +369,7 @@ TEST(test_registry_reuse)
     /* all are named: no room, and no change */
 
     util_check(peer(&z, 1, "new:1") == NONE, "no room");
-    util_check(kvr_load_names(z.load, 1)[0] == 0, "it is recorded");
+    util_check(kvr_load_names(z.load, 1)[0] == 0, "the row is recorded");
 
     for (i = 0; i < 4; i++) {
         util_check(find(&z, name[i]) == i && knows(&z, i, 1000000000000ULL + i),
@@ -403,7 +405,7 @@ TEST(test_registry_reuse)
                "c's capacity");
     util_check(z.reg->peer[n].given == 100, "c's rest");
     util_check(!z.reg->member[s].used, "c's member");
-    util_check(kvr_load_used(z.load, n), "not recorded");
+    util_check(kvr_load_used(z.load, n), "no row names it");
 
     /* the others are unchanged */
 
@@ -416,7 +418,7 @@ TEST(test_registry_reuse)
     util_check(peer(&z, 1, "n1:1") == id[0], "a");
     util_check(peer(&z, 1, "n2:1") == id[3], "d");
     util_check(peer(&z, 1, "n3:1") == id[1], "b");
-    util_check(peer(&z, 1, "n4:1") == NONE, "all are named again");
+    util_check(peer(&z, 1, "n4:1") == NONE, "all names have slots again");
 
     zone_free(&z);
 }

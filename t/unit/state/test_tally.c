@@ -56,7 +56,7 @@ requests(kvr_tally_kind_e kind, uint32_t upstream, const char *name)
             && memcmp(view.name, name, view.len) == 0)
         {
             util_check(view.counts.prompt == 100 * view.counts.requests,
-                       "all of its counts");
+                       "all counts of the row");
             return (int64_t) view.counts.requests;
         }
     }
@@ -75,12 +75,13 @@ TEST(test_tally_names)
 
     take(KVR_TALLY_MODEL, 1, "m", 0, 1000);
     util_check(requests(KVR_TALLY_MODEL, 1, "m") == -1, "no entry yet");
-    util_check(tally.other[KVR_TALLY_MODEL][1].requests == 1, "but counted");
+    util_check(tally.other[KVR_TALLY_MODEL][1].requests == 1,
+               "counted in the row of others");
 
     take(KVR_TALLY_MODEL, 1, "m", 1, 1000);
     take(KVR_TALLY_MODEL, 1, "m", 0, 1000);
     util_check(requests(KVR_TALLY_MODEL, 1, "m") == 2, "now it has");
-    util_check(tally.other[KVR_TALLY_MODEL][1].requests == 1, "of its own");
+    util_check(tally.other[KVR_TALLY_MODEL][1].requests == 1, "its own row");
 
     /* separate by upstream and by kind */
 
@@ -128,7 +129,8 @@ TEST(test_tally_list)
 
     memset((void *) &tally, 0, sizeof(tally));
 
-    util_check(kvr_tally_list(&tally, KVR_TALLY_TENANT, 1, view) == 0, "none");
+    util_check(kvr_tally_list(&tally, KVR_TALLY_TENANT, 1, view) == 0,
+               "no rows");
 
     take(KVR_TALLY_TENANT, 1, "a", 1, 1000);
     take(KVR_TALLY_TENANT, 1, "b", 1, 1000);
@@ -157,7 +159,7 @@ TEST(test_tally_list)
     n = kvr_tally_list(&tally, KVR_TALLY_TENANT, 1, view);
 
     util_check(n == KVR_TALLY_ENTRIES + 1
-               && view[n - 1].counts.requests == KVR_TALLY_ENTRIES, "all");
+               && view[n - 1].counts.requests == KVR_TALLY_ENTRIES, "all rows");
 }
 
 
@@ -178,8 +180,10 @@ TEST(test_tally_many)
     }
 
     util_check(requests(KVR_TALLY_TENANT, 3, "always") == 1000, "kept");
-    util_check(requests(KVR_TALLY_TENANT, 3, "m0") == 1, "so are the first");
-    util_check(requests(KVR_TALLY_TENANT, 3, "m999") == -1, "all are taken");
+    util_check(requests(KVR_TALLY_TENANT, 3, "m0") == 1,
+               "the first names keep rows");
+    util_check(requests(KVR_TALLY_TENANT, 3, "m999") == -1,
+               "all rows are taken");
 
     /* an idle entry is replaced, and its counts go to the rest */
 

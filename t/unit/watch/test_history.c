@@ -71,7 +71,8 @@ TEST(test_history_steps)
     util_check(kvr_history_step(h, 5) == 1, "the first");
     util_check(kvr_history_step(h, 5 + STEP - 1) == 0, "too early");
     util_check(kvr_history_step(h, 5 + STEP) == 1, "in time");
-    util_check(kvr_history_step(h, 5 + STEP) == 0, "one takes it");
+    util_check(kvr_history_step(h, 5 + STEP) == 0,
+               "one process takes the step");
 
     kvr_history_look(h, &zone, 1, 0, 999);
 
@@ -180,8 +181,9 @@ TEST(test_history_rejects)
         kvr_history_look(h, &zone, 1, 10 * (i + 1), 1 + i);
     }
 
-    util_check(kvr_history_rejects(h, &zone, 1, 60) == 60, "all of a minute");
-    util_check(kvr_history_rejects(h, &zone, 1, 65) == 65, "and of now");
+    util_check(kvr_history_rejects(h, &zone, 1, 60) == 60,
+               "rejects of a minute");
+    util_check(kvr_history_rejects(h, &zone, 1, 65) == 65, "rejects up to now");
 
     (void) kvr_history_step(h, 1 + i * STEP);
     kvr_history_look(h, &zone, 1, 60, 1 + i);
@@ -219,8 +221,10 @@ TEST(test_history_first)
     kvr_set(&reg->member[1].requests, 6);
     kvr_set(&reg->member[1].responses[KVR_STATUS_CLASSES - 1], 1);
 
-    util_check(kvr_history_rejects(h, &zone, 1, 9000) == 0, "another's");
-    util_check(kvr_history_samples(h, &zone, 1, sample) == 0, "and samples");
+    util_check(kvr_history_rejects(h, &zone, 1, 9000) == 0,
+               "another upstream's rejects");
+    util_check(kvr_history_samples(h, &zone, 1, sample) == 0,
+               "another upstream's samples");
     kvr_history_member(h, &zone, 1, &m);
     util_check(m.requests == 6 && m.errors == 1, "%lu, %lu", m.requests,
                m.errors);

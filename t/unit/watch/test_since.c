@@ -76,8 +76,10 @@ TEST(test_since_state)
     make();
 
     util_check(kvr_since_state(h, &zone, 0, 3, NOW) == NOW, "first seen");
-    util_check(kvr_since_state(h, &zone, 0, 3, NOW + 9) == NOW, "still");
-    util_check(kvr_since_state(h, &zone, 1, 3, NOW + 9) == NOW + 9, "another");
+    util_check(kvr_since_state(h, &zone, 0, 3, NOW + 9) == NOW,
+               "the state still holds");
+    util_check(kvr_since_state(h, &zone, 1, 3, NOW + 9) == NOW + 9,
+               "another state");
     util_check(kvr_since_state(h, &zone, 0, 0, NOW + 20) == NOW + 20, "changed");
     util_check(kvr_since_state(h, &zone, 0, 3, NOW + 30) == NOW + 30, "back");
 
@@ -97,9 +99,9 @@ TEST(test_since_full)
     util_check(kvr_since_full(h, .95, 0, NOW) == 0, "nothing is replaced");
     util_check(kvr_since_full(h, .5, 9, NOW) == 0, "not full");
     util_check(kvr_since_full(h, .95, 1, NOW + 1) == NOW + 1, "full");
-    util_check(kvr_since_full(h, .95, 7, NOW + 9) == NOW + 1, "still");
+    util_check(kvr_since_full(h, .95, 7, NOW + 9) == NOW + 1, "still full");
     util_check(kvr_since_full(h, .5, 7, NOW + 20) == 0, "reset");
-    util_check(kvr_since_full(h, .95, 9, NOW + 200) == NOW + 200, "again");
+    util_check(kvr_since_full(h, .95, 9, NOW + 200) == NOW + 200, "full again");
 
     drop();
 }
@@ -132,7 +134,7 @@ TEST(test_since_causes)
     /* this cause has a time of its own */
 
     util_check(judge(KVR_VERDICT_LOCKED, KVR_VERDICT_SILENT, 1, NOW) == NOW - 95,
-               "of the request");
+               "since the request began");
 
     /* without a slot it is the upstream's */
 

@@ -252,7 +252,7 @@ TEST(test_verdict_hot)
     day();
     server[4].active = 5;
     kvr_verdict(&upstream, &server[4], 1, &v);
-    util_check(v.n == 0, "one of one");
+    util_check(v.n == 0, "one server alone");
 }
 
 
