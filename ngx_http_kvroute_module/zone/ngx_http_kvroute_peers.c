@@ -29,7 +29,7 @@ static void ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf);
 static void ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone);
 
 
-/* what a zone has too few of, and what helps */
+/* the limit of a zone that was reached, and the remedy */
 static const char  *ngx_http_kvroute_limits[] = {
     "all slots are in use (max_peers of kvroute_zone), some perhaps by "
     "workers from before a reload, which keep them until they exit; if this "

@@ -34,7 +34,7 @@ static const kvr_counter_t  kvr_share_counters[] = {
     kvr_share_counter(GAUGE, lag_ms, "lag_last"),
 
     kvr_share_counter(GAUGE, late, "late", "kvroute_share_late",
-        "1 if that takes so long that loads of others do not count."),
+        "1 if own batches are so late that other hosts' loads do not count."),
 
     kvr_share_counter(GAUGE, waiting, "waiting", "kvroute_share_waiting_bytes",
         "Bytes of the ring to be sent."),

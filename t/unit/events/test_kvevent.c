@@ -46,7 +46,7 @@ take(const uint8_t *p, size_t len, found_t *found)
 }
 
 
-/* reads a payload; a payload cut anywhere is invalid, in memory of its size */
+/* reads a payload, then each truncation of it, which must be invalid */
 static void
 all(const util_buf_t *b, kvr_kvevent_e rc, found_t *found)
 {

@@ -419,8 +419,8 @@ TEST(test_outlier_slow)
     /* the same work in ten times the time, and ten times the work */
 
     util_check(kvr_outlier_slow(&fleet, 8192, 2000), "slow");
-    util_check(!kvr_outlier_slow(&fleet, 20 * 8192, 2000), "much");
-    util_check(!kvr_outlier_slow(&fleet, 8192, 900), "somewhat");
+    util_check(!kvr_outlier_slow(&fleet, 20 * 8192, 2000), "a long prompt");
+    util_check(!kvr_outlier_slow(&fleet, 8192, 900), "less than six times");
 
     /* one of four that is slow does not move the median far */
 
@@ -597,11 +597,11 @@ TEST(test_outlier_unheard)
     kvr_outlier_unheard(&o, now, 1, now + KVR_OUTLIER_SILENCE);
     util_check(mute(late, 0) == late, "a timeout");
     kvr_outlier_unheard(&o, now + late, 1, now + far);
-    util_check(mute(far, 0) == far, "two");
-    util_check(!mute(far + KVR_OUTLIER_MEMORY, 0), "both are over for long");
+    util_check(mute(far, 0) == far, "two timeouts");
+    util_check(!mute(far + KVR_OUTLIER_MEMORY, 0), "both ended long ago");
 
     (void) kvr_outlier_eject(&o, &conf, KVR_OUTLIER_TIMEOUT, now);
-    util_check(!mute(far, 0), "its state says more");
+    util_check(!mute(far, 0), "ejected, so not silent");
 }
 
 

@@ -104,7 +104,7 @@ TEST(test_session_bind)
 
     kvr_index_bind(ix, key(1), 0, 1, 400);
     util_check(kvr_index_bound(ix, key(1), 250, &generation) == 0 && generation
-               == 1, "to peer 0");
+               == 1, "bound to peer 0");
 
     /* a prompt with the same hash is not a session, and the reverse */
 
@@ -214,7 +214,7 @@ TEST(test_session_notes)
     kvr_index_note(ix, key(1), 3);
 
     util_check(noted(ix, key(1), 0xfff) == (1 << 3 | 1 << 11),
-               "two of them");
+               "two peers");
     util_check(noted(ix, key(1), 1 << 3) == 1 << 3, "only peers of the set");
 
     /* noted again it is recent again */

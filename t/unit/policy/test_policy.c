@@ -152,7 +152,7 @@ static const case_t  cases[] = {
       { { 1, 0, 0, 0, 0, 8750 },
         { 1, 0, 0, 6000, 0, 2048 } } },
 
-    { "no prompt: by load, reason "load"", KVR_POLICY_KV_CACHE, 50000, 0, 0,
+    { "no prompt: by load, reason unparsed", KVR_POLICY_KV_CACHE, 50000, 0, 0,
       1, KVR_REASON_UNPARSED, 2,
       { { 1, 6, 0, 0, 0, COST(0, 50000, 6) },
         { 1, 4, 0, 0, 0, COST(0, 50000, 4) } } },

@@ -357,18 +357,18 @@ sub words {
 }
 
 
-# Plays conversations, so many at a time; each prompt begins with a system prompt that all
-# have and what the conversation had before, with the model's replies.  Returns for each
-# request its status, tokens of the prompt, how many of them were cached, how many of them
-# the conversation had sent or got before, and whether it went by nginx.
+# Runs conversations, several at a time; each prompt begins with a common system prompt and
+# the earlier turns of the conversation, with the model's replies.  Returns for each request
+# its status, tokens of the prompt, how many of them were cached, how many of them the
+# conversation had sent or received before, and whether it went through nginx.
 #
-#     sessions, at_once, turns     how many
+#     sessions, at_once, turns     numbers of these
 #     prompt, more                 bytes of the first and of each further user's message
 #     reply                        tokens
 #     system                       bytes of the system prompt
-#     away                         others have their turns between two of one, so that
-#                                  it comes back when caches have been used for more
-#     past                         1 of so many conversations goes to a server itself
+#     away                         other conversations have turns between two of one, so
+#                                  caches have been used for more when it returns
+#     past                         1 of this many conversations goes directly to a server
 
 use constant EVICTING => (sessions => 48, at_once => 12, turns => 4, away => 1,
                           prompt => 8000, more => 1500, reply => 24);
@@ -471,7 +471,7 @@ sub others {
 }
 
 
-# plays them on empty caches; what came of those that went by nginx
+# runs them on empty caches; returns figures of the requests through nginx
 
 sub measure {
     my ($t, %arg) = @_;
