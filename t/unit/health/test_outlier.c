@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_outlier: in, out, probed */
+/* kvr_outlier: in rotation, ejected, half-open */
 
 
 #include "util.h"
@@ -77,7 +77,7 @@ TEST(test_outlier_row)
 }
 
 
-/* an answer that begins well and breaks off is as bad */
+/* an answer that begins well and breaks off is as bad as an error */
 TEST(test_outlier_late)
 {
     int  i;
@@ -118,7 +118,7 @@ TEST(test_outlier_share)
 
     util_check(out && i >= KVR_OUTLIER_LEAST, "after %d", i);
 
-    /* less than the share, ever */
+    /* below the share, never */
 
     setup();
 
@@ -129,7 +129,7 @@ TEST(test_outlier_share)
 }
 
 
-/* an answer that may be the client's fault ejects no server: a trial begins */
+/* an error that may be the client's fault does not eject: a trial begins */
 TEST(test_outlier_doubt)
 {
     int  i;
@@ -142,9 +142,9 @@ TEST(test_outlier_doubt)
     }
 
     util_check(kvr_trial_reason(o.trial) == KVR_OUTLIER_401, "on trial");
-    util_check(!bad(KVR_OUTLIER_STATUS, 0, 0), "and no 5xx is more for it");
+    util_check(!bad(KVR_OUTLIER_STATUS, 0, 0), "a 5xx does not change it");
 
-    /* a server that is out: for that answer it stays so, for others not */
+    /* an ejected server stays ejected for that error, but not for others */
 
     setup();
 
@@ -246,7 +246,7 @@ TEST(test_outlier_sooner)
 
     (void) good();
     now += 1;
-    util_check(!bad(KVR_OUTLIER_STATUS, 0, 0), "later it is as any other");
+    util_check(!bad(KVR_OUTLIER_STATUS, 0, 0), "later like any other");
 }
 
 
@@ -261,7 +261,7 @@ TEST(test_outlier_doubling)
                == conf.time, "out");
     util_check(kvr_outlier_eject(&o, &conf, KVR_OUTLIER_STATUS, now) == 0,
                "once");
-    util_check(o.reason == KVR_OUTLIER_STATUS, "why");
+    util_check(o.reason == KVR_OUTLIER_STATUS, "reason");
 
     span = conf.time;
 
@@ -275,7 +275,7 @@ TEST(test_outlier_doubling)
 
         probe = kvr_outlier_begin(&o, &conf, now);
 
-        /* one is enough, and it has failed until it has not */
+        /* one bad answer is enough; the state is "failed" until a good one */
 
         util_check(probe && sick(), "probed");
         util_check(!kvr_outlier_begin(&o, &conf, now), "one probe at a time");
@@ -297,7 +297,7 @@ TEST(test_outlier_trickle)
 
     (void) kvr_outlier_eject(&o, &conf, KVR_OUTLIER_STATUS, now);
 
-    /* a request from before the ejection proves nothing */
+    /* a request sent before the ejection proves nothing */
 
     now += 5;
     util_check(!kvr_outlier_good(&o, now - 10, now), "before");
@@ -308,20 +308,20 @@ TEST(test_outlier_trickle)
     for (i = 0; i < KVR_OUTLIER_PASSES; i++) {
         util_check(!sick(), "probe %d", i);
         util_check(kvr_outlier_begin(&o, &conf, now), "probe %d", i);
-        util_check(sick(), "no other meanwhile");
+        util_check(sick(), "no other at the same time");
         now += 100;
         util_check(good() == (i == KVR_OUTLIER_PASSES - 1), "answer %d", i);
     }
 
     util_check(!kvr_outlier_ejected(kvr_get(&o.state)), "back");
 
-    /* out again soon after: for longer */
+    /* ejected again soon after: for longer */
 
     now += conf.time / 2;
     util_check(kvr_outlier_eject(&o, &conf, KVR_OUTLIER_STATUS, now)
                == 2 * conf.time, "doubled");
 
-    /* in for long: it begins anew */
+    /* a long time in rotation: it starts again */
 
     setup();
     (void) kvr_outlier_eject(&o, &conf, KVR_OUTLIER_STATUS, now);
@@ -363,7 +363,7 @@ TEST(test_outlier_relapse)
 }
 
 
-/* a server ejected for broken answers must complete them */
+/* a server ejected for cut answers must complete some */
 TEST(test_outlier_unbroken)
 {
     int  i;
@@ -382,7 +382,7 @@ TEST(test_outlier_unbroken)
 }
 
 
-/* the process with the probe can be killed at any time: the next one comes */
+/* the process with the probe is killed: the next probe comes */
 TEST(test_outlier_killed)
 {
     int  i;
@@ -422,7 +422,7 @@ TEST(test_outlier_slow)
     util_check(!kvr_outlier_slow(&fleet, 20 * 8192, 2000), "a long prompt");
     util_check(!kvr_outlier_slow(&fleet, 8192, 900), "less than six times");
 
-    /* one of four that is slow does not move the median far */
+    /* one slow server of four does not move the median far */
 
     for (i = 0; i < 1000; i++) {
         (void) kvr_outlier_slow(&fleet, 8192, i % 4 ? 200 : 100000);
@@ -430,7 +430,7 @@ TEST(test_outlier_slow)
 
     util_check(kvr_outlier_slow(&fleet, 8192, 2000), "still slow");
 
-    /* what is slow everywhere is normal */
+    /* slow everywhere is normal */
 
     for (i = 0; i < 200; i++) {
         (void) kvr_outlier_slow(&fleet, 8192, 2000);
@@ -438,7 +438,7 @@ TEST(test_outlier_slow)
 
     util_check(!kvr_outlier_slow(&fleet, 8192, 2000), "usual now");
 
-    /* quick enough for anybody */
+    /* fast enough in any fleet */
 
     setup();
 
@@ -493,7 +493,7 @@ mute(uint64_t ms, uint64_t active)
 }
 
 
-/* ms to prefill; firsts: first events before it, of so many ms */
+/* ms to prefill; firsts: number of earlier first events, after this many ms */
 static void
 owe(uint64_t ms, int firsts, uint64_t first)
 {
@@ -512,7 +512,7 @@ TEST(test_outlier_mute)
     const uint64_t  late = KVR_OUTLIER_PATIENCE, far = 60 * late;
 
     owe(0, KVR_OUTLIER_USUAL - 1, 10);
-    util_check(!mute(far, 1), "nothing is usual yet");
+    util_check(!mute(far, 1), "no usual time yet");
 
     owe(0, KVR_OUTLIER_USUAL, 10);
     util_check(!mute(late - 1, 1), "not yet silent");
@@ -521,7 +521,7 @@ TEST(test_outlier_mute)
     kvr_outlier_heard(&o);
     util_check(!mute(far, 2), "any byte ends it");
 
-    /* long prompts, and servers that are slow with all */
+    /* long prompts, and servers that are always slow */
 
     owe(late, KVR_OUTLIER_USUAL, 10);
     util_check(!mute(KVR_OUTLIER_OVERDUE * late - 1, 1), "a long prompt");
@@ -531,26 +531,28 @@ TEST(test_outlier_mute)
     util_check(!mute(KVR_OUTLIER_OVERDUE * late - 1, 1), "the usual time");
 
     owe(1ULL << 40, KVR_OUTLIER_USUAL, 10);
-    util_check(!mute(far, 1), "a prompt without end");
+    util_check(!mute(far, 1), "an endless prompt");
 
-    /* the process of the only request was killed, which the next one finds */
+    /*
+     * the process of the only request was killed, which the next request finds
+     */
 
     owe(0, KVR_OUTLIER_USUAL, 10);
-    util_check(!mute(far, 0), "nobody waits");
+    util_check(!mute(far, 0), "no request waits");
     util_check(mute(far, 1), "a look changes nothing");
     kvr_outlier_owe(&o, &fleet, 0, 0, 0, now + late);
-    util_check(!mute(far, 1), "one that is no stream");
+    util_check(!mute(far, 1), "the next request is no stream");
 
     owe(0, KVR_OUTLIER_USUAL, 10);
     kvr_outlier_owe(&o, &fleet, 1, 0, 0, now + late);
-    util_check(!mute(late + 5, 1) && mute(2 * late, 1) == late, "a stream");
+    util_check(!mute(late + 5, 1) && mute(2 * late, 1) == late, "the next is a stream");
 
     /* it was restarted after the client left */
 
     kvr_outlier_unheard(&o, now + late, 0, now + 2 * late);
     util_check(mute(2 * late + 1, 1), "the stream waited too long");
     renewed = now + 2 * late + 1;
-    util_check(!mute(2 * late + 1, 1), "what it owed is lost");
+    util_check(!mute(2 * late + 1, 1), "lost with the process");
     kvr_outlier_owe(&o, &fleet, 1, 0, renewed, renewed + 1);
     util_check(mute(3 * late + 2, 1) == late, "the new process owes, too");
     renewed = 0;
@@ -561,7 +563,7 @@ TEST(test_outlier_unheard)
 {
     const uint64_t  late = KVR_OUTLIER_PATIENCE, far = 60 * late;
 
-    /* the client gives up */
+    /* the client closes the connection */
 
     owe(0, KVR_OUTLIER_USUAL, 10);
     kvr_outlier_unheard(&o, now, 0, now + late - 1);
@@ -573,23 +575,23 @@ TEST(test_outlier_unheard)
     kvr_outlier_unheard(&o, now, 0, now + late);
     util_check(mute(2 * late, 0) == 2 * late, "it has waited long enough");
 
-    /* who comes after it changes nothing, however short they wait */
+    /* later requests change nothing, however short they wait */
 
     kvr_outlier_owe(&o, &fleet, 1, 0, 0, now + 2 * late);
     kvr_outlier_unheard(&o, now + 2 * late, 0, now + 2 * late + 1);
-    util_check(mute(3 * late, 0) == 3 * late, "still");
+    util_check(mute(3 * late, 0) == 3 * late, "still silent");
     util_check(mute(late + KVR_OUTLIER_MEMORY - 1, 0), "for a while");
     util_check(!mute(late + KVR_OUTLIER_MEMORY, 0), "not for ever");
-    util_check(mute(far, 1) == far, "unless one waits");
+    util_check(mute(far, 1) == far, "unless a request waits");
     kvr_outlier_heard(&o);
     util_check(!mute(3 * late, 0), "until it answers");
 
     owe(0, KVR_OUTLIER_USUAL, 10);
     kvr_outlier_unheard(&o, now, 0, now + late);
     kvr_outlier_owe(&o, &fleet, 1, 0, 0, now + far);
-    util_check(mute(far + late, 1) == late, "a later one begins anew");
+    util_check(mute(far + late, 1) == late, "a later stream counts anew");
 
-    /* nginx gives up, whatever it was that waited */
+    /* nginx times out, whichever request it was */
 
     setup();
     kvr_outlier_unheard(&o, now, 1, now + KVR_OUTLIER_SILENCE - 1);
@@ -631,7 +633,7 @@ TEST(test_outlier_budget)
 }
 
 
-/* a process that has not seen yet that half of a window is over forgets nothing */
+/* a process that has not seen the end of a half window forgets nothing */
 TEST(test_outlier_behind)
 {
     int       n;
@@ -648,7 +650,7 @@ TEST(test_outlier_behind)
 
     util_check(n == KVR_OUTLIER_RESERVE, "%d retries", n);
 
-    /* but a time is not behind for days */
+    /* but a time is not days behind */
 
     now += 60000 * half;
     util_check(kvr_outlier_may_retry(&fleet, &conf, now), "days later");
