@@ -545,7 +545,8 @@ TEST(test_outlier_mute)
 
     owe(0, KVR_OUTLIER_USUAL, 10);
     kvr_outlier_owe(&o, &fleet, 1, 0, 0, now + late);
-    util_check(!mute(late + 5, 1) && mute(2 * late, 1) == late, "the next is a stream");
+    util_check(!mute(late + 5, 1) && mute(2 * late, 1) == late,
+               "a second stream");
 
     /* it was restarted after the client left */
 
