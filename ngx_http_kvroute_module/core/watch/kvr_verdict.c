@@ -432,7 +432,7 @@ kvr_verdict_hot(const kvr_verdict_view_t *w)
 static void
 kvr_verdict_starved(const kvr_verdict_view_t *w, const kvr_verdict_server_t *s)
 {
-    int                 late, idle;
+    int                 slow, idle;
     uint64_t            share, theirs;
     kvr_verdict_why_t  *why;
 
@@ -450,12 +450,12 @@ kvr_verdict_starved(const kvr_verdict_view_t *w, const kvr_verdict_server_t *s)
 
     theirs = (w->main.ttft - s->ttft) / kvr_max(w->main.firsts - s->firsts, 1);
 
-    late = s->window >= KVR_VERDICT_TIMES * theirs
+    slow = s->window >= KVR_VERDICT_TIMES * theirs
            && s->window >= theirs + KVR_VERDICT_BEHIND;
     idle = s->active == 0
            && w->main.active >= KVR_VERDICT_IDLE * (w->up - 1);
 
-    if (!late && !idle) {
+    if (!slow && !idle) {
         return;
     }
 

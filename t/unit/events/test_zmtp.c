@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_zmtp, and the events of its messages: a publisher's side of the
- * conversation, cut anywhere, and those who are no publisher.
+ * kvr_zmtp, and the events of its messages: a publisher's bytes, cut anywhere,
+ * and peers that are not publishers.
  */
 
 
@@ -224,7 +224,7 @@ TEST(test_zmtp_messages)
 }
 
 
-/* a replay as vLLM answers it, without a topic and with one, and its end */
+/* a replay in vLLM's format, with and without a topic, and its end */
 TEST(test_zmtp_replay)
 {
     unsigned    i;
@@ -255,7 +255,7 @@ TEST(test_zmtp_replay)
 }
 
 
-/* what is no message of events is passed over */
+/* messages that are not events are skipped */
 TEST(test_zmtp_bad)
 {
     util_buf_t  b = { 0 }, good, bad = { 0 }, half, more;
@@ -293,7 +293,7 @@ TEST(test_zmtp_bad)
 }
 
 
-/* the caller stops before a payload, and goes on elsewhere in memory */
+/* the caller stops before a payload, and continues with other memory */
 TEST(test_zmtp_pause)
 {
     size_t          rest;
@@ -337,7 +337,7 @@ TEST(test_zmtp_pause)
 }
 
 
-/* what a subscriber and one that asks for a replay say */
+/* bytes that a subscriber sends, and one that requests a replay */
 TEST(test_zmtp_says)
 {
     int         i;

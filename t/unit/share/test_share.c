@@ -293,7 +293,7 @@ TEST(test_share_once)
 }
 
 
-/* a batch of one host is read by another that has other peers and another key */
+/* a host reads a batch of one that has other peers and another key */
 TEST(test_share_ignored)
 {
     size_t            len;
