@@ -13,9 +13,8 @@
     (1 + (int) (sizeof(kvr_alias_request_t) / sizeof(uint64_t)))
 #define KVR_ATTRIBUTE_KEYS   (KVR_FIFO_MAX - KVR_ATTRIBUTE_WORDS)
 
-/* ms until all events of a request have come; and for a record to be written */
+/* ms until all events of a request have come */
 #define KVR_ATTRIBUTE_WAIT   1000
-#define KVR_ATTRIBUTE_STUCK  1000
 
 
 static int kvr_attribute_removed(kvr_index_t *ix, uint64_t value,
@@ -254,34 +253,18 @@ kvr_attribute_look(const kvr_feeds_t *h, uint32_t most, uint64_t now)
     int                rc;
     uint32_t           i;
     uint64_t           at, next, word[KVR_FIFO_MAX];
-    kvr_aliases_t     *aliases;
-    kvr_fifo_t       *ring;
+    kvr_fifo_t        *ring;
 
-    aliases = h->aliases;
-    ring = &aliases->ring;
+    ring = &h->aliases->ring;
 
     for (i = 0; i < most; i++) {
 
         at = kvr_get(&ring->tail);
         next = at;
 
-        /* a writer that has begun and does not end was killed */
+        rc = kvr_fifo_get(ring, &next, word, now);
 
-        rc = kvr_fifo_get(ring, &next, word,
-                          kvr_get(&aliases->stuck) == at + 1
-                          && now - kvr_get(&aliases->since)
-                             > KVR_ATTRIBUTE_STUCK);
-
-        if (rc == KVR_DECLINED) {
-            break;
-        }
-
-        if (rc == KVR_AGAIN) {
-            if (kvr_get(&aliases->stuck) != at + 1) {
-                kvr_set(&aliases->stuck, at + 1);
-                kvr_set(&aliases->since, now);
-            }
-
+        if (rc == KVR_DECLINED || rc == KVR_AGAIN) {
             break;
         }
 

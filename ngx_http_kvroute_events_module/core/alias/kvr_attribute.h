@@ -30,8 +30,6 @@
 
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
-    _Atomic uint64_t    stuck;       /* unwritten place of the ring, + 1, */
-    _Atomic uint64_t    since;       /* since this time, ms */
     uint64_t            size;        /* of a peer */
     uint32_t            cells;
     uint32_t            max_peers;

@@ -105,9 +105,35 @@ kvr_fifo_check(uint64_t check, const uint64_t *word)
 }
 
 
+/* Waits for the writer of a place, or moves on. */
+static int
+kvr_fifo_skip(kvr_fifo_t *ring, uint64_t *place, uint64_t now)
+{
+    if (now != KVR_FIFO_SKIP) {
+
+        if (kvr_get(&ring->stuck) != *place + 1) {
+            kvr_set(&ring->stuck, *place + 1);
+            kvr_set(&ring->since, now);
+        }
+
+        if (now - kvr_get(&ring->since) < KVR_FIFO_STUCK) {
+            return KVR_AGAIN;
+        }
+
+        /* the next one is lost, too, if it is not written either */
+
+        kvr_set(&ring->stuck, *place + 2);
+    }
+
+    (*place)++;
+
+    return KVR_ERROR;
+}
+
+
 int
 kvr_fifo_get(kvr_fifo_t *ring, uint64_t *place, uint64_t *words,
-    int skip)
+    uint64_t now)
 {
     uint32_t           i, k, n, slots;
     uint64_t           at, check, sum, number, head, *p;
@@ -130,8 +156,7 @@ kvr_fifo_get(kvr_fifo_t *ring, uint64_t *place, uint64_t *words,
     }
 
     if (number != ((at + 1) << 1 | KVR_FIFO_FIRST)) {
-        *place = at + (skip != 0);
-        return skip ? KVR_ERROR : KVR_AGAIN;
+        return kvr_fifo_skip(ring, place, now);
     }
 
     check = kvr_get(&slot->word[0]);

@@ -18,10 +18,11 @@
  * have their numbers.  Nobody waits: if there is no room, the record is dropped
  * and counted.  The reader frees slots by moving tail.
  *
- * A writer that is killed leaves slots without numbers.  The reader can skip
- * them slot by slot, up to the next first slot of a record.  A writer that was
- * only stopped can resume and write to slots that belong to another record by
- * then.  Each record has a checksum, so the reader drops such a mixture.
+ * A writer that is killed leaves slots without numbers.  After KVR_FIFO_STUCK
+ * the reader skips them, slot by slot, up to the next first slot of a record.
+ * A writer that was only stopped can resume and write to slots that belong to
+ * another record by then.  Each record has a checksum, so the reader drops such
+ * a mixture.
  */
 
 
@@ -33,6 +34,9 @@
 
 /* words of the longest record: 1/2000 of the ring */
 #define KVR_FIFO_MAX    520
+
+#define KVR_FIFO_STUCK  100        /* ms until a writer counts as dead */
+#define KVR_FIFO_SKIP   UINT64_MAX /* a time: no writer is waited for */
 
 
 typedef struct {
@@ -49,6 +53,8 @@ typedef struct {
 
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint64_t        tail;        /* places read so far */
+    _Atomic uint64_t        stuck;       /* unwritten place, + 1, */
+    _Atomic uint64_t        since;       /* since this time, ms */
 
     kvr_fifo_slot_t        slot[KVR_FIFO_SLOTS];
 } kvr_fifo_t;
@@ -71,12 +77,11 @@ int kvr_fifo_put(kvr_fifo_t *ring, const kvr_fifo_part_t *part,
 /*
  * Reads the record at a place into words[KVR_FIFO_MAX] and moves the place to
  * the next record.  Returns its length.  0: no record begins here; the place
- * was moved by a slot.  KVR_AGAIN: the record is not complete yet.
- * KVR_DECLINED: the ring has no more.  If skip is set, it does not wait for an
- * incomplete record, but moves the place by a slot and returns KVR_ERROR.
+ * was moved by a slot.  KVR_ERROR: likewise, and a record is lost.  KVR_AGAIN:
+ * the record is not complete yet.  KVR_DECLINED: the ring has no more.
  */
-int kvr_fifo_get(kvr_fifo_t *ring, uint64_t *place,
-    uint64_t *words, int skip);
+int kvr_fifo_get(kvr_fifo_t *ring, uint64_t *place, uint64_t *words,
+    uint64_t now);
 
 
 #endif /* _KVR_FIFO_H_INCLUDED_ */

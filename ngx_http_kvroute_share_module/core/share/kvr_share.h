@@ -76,7 +76,6 @@
 #define KVR_SHARE_FORGET   60000         /* ms until a silent host is removed */
 #define KVR_SHARE_BEAT     1000          /* ms between two complete loads */
 #define KVR_SHARE_OLD      1000          /* ms; older loads do not count */
-#define KVR_SHARE_STUCK    100           /* ms until a writer counts as dead */
 #define KVR_SHARE_FLOORS   10000         /* ms between two floors of a peer */
 #define KVR_SHARE_WANTS    5000          /* ms during which a new host asks */
 #define KVR_SHARE_TURN     500           /* ms until the next host helps */
@@ -197,8 +196,6 @@ typedef struct {
 /* state of the owner, in its own memory, zeroed at first */
 typedef struct {
     kvr_share_names_t     names;
-    uint64_t              stuck;         /* unwritten place in the ring, + 1 */
-    uint64_t              since;         /* ms, since when it is stuck */
     uint64_t              beat;          /* ms, of the last complete load */
 
     /* the last batch framed, and the places of its records in the ring */

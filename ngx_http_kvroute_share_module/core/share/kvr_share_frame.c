@@ -168,7 +168,7 @@ static void
 kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
     kvr_share_writer_t *w, int again, uint64_t now)
 {
-    int           n, skip;
+    int           n;
     uint32_t      rest, peer;
     uint64_t      place, end, next;
     kvr_share_t  *s;
@@ -185,38 +185,21 @@ kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
 
     while (place < end) {
 
-        skip = again || (o->stuck == place + 1
-                         && now - o->since >= KVR_SHARE_STUCK);
         next = place;
 
         if (w->max - w->n <= KVR_FIFO_MAX) {
             break;
         }
 
-        n = kvr_fifo_get(&s->ring, &next, &w->word[w->n], skip);
+        n = kvr_fifo_get(&s->ring, &next, &w->word[w->n],
+                         again ? KVR_FIFO_SKIP : now);
 
-        if (n == KVR_DECLINED) {
-            break;
-        }
-
-        if (n == KVR_AGAIN) {
-
-            if (o->stuck != place + 1) {
-                o->stuck = place + 1;
-                o->since = now;
-            }
-
+        if (n == KVR_DECLINED || n == KVR_AGAIN) {
             break;
         }
 
         if (n == KVR_ERROR) {
             kvr_add(&s->stats.lost, !again);
-
-            /* the next one is lost, too, if it is not written either */
-
-            if (o->stuck == place + 1) {
-                o->stuck = next + 1;
-            }
         }
 
         if (n > 0) {

@@ -137,7 +137,7 @@ TEST(test_fifo_killed)
 
             if (rc == KVR_AGAIN) {
                 util_check(cut < 4, "all records are written");
-                rc = kvr_fifo_get(ring, &place, word, 1);
+                rc = kvr_fifo_get(ring, &place, word, KVR_FIFO_SKIP);
                 util_check(rc == KVR_ERROR, "passed");
                 lost++;
                 continue;
