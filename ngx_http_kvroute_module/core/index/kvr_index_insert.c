@@ -27,8 +27,9 @@ typedef struct {
     uint32_t           now;
     unsigned           peer;
 
+    uint32_t           evicted;      /* apart from absent: gcc would count both
+                                        at once, by a slow vector */
     unsigned           slot;         /* of the peer in the last line */
-    uint32_t           evicted;
     uint32_t           absent;       /* new lines directly before this one */
     uint32_t           behind;       /* these follow a line that existed */
     kvr_line_names_t   names;        /* of the last line */
@@ -366,7 +367,7 @@ kvr_insert_lines(kvr_insert_walk_t *t)
 {
     int                known;
     unsigned           epoch, shift, peer, slot, wide;
-    uint32_t           i, k, m, stamp, touched, depth, clock, now, per;
+    uint32_t           i, k, m, stamp, touched, depth, clock, now, per, absent;
     uint64_t           ids, key, same, high;
     kvr_batch_t        batch[KVR_INSERT_RING], *g;
     kvr_index_t       *ix;
@@ -414,8 +415,9 @@ kvr_insert_lines(kvr_insert_walk_t *t)
 
         per = kvr_chain_step(t->first + i);
         depth = kvr_chain_depth(t->first + i) - per;
+        absent = g->absent;
 
-        for (k = 0; k < m; k++) {
+        for (k = 0; k < m; k++, absent >>= 1) {
 
             depth += per;
             stamp = kvr_index_stamp(clock, depth);
@@ -443,7 +445,7 @@ kvr_insert_lines(kvr_insert_walk_t *t)
                     continue;
                 }
 
-            } else if (g->absent >> k & 1) {
+            } else if (absent & 1) {
                 line = kvr_line_put(ix, line, &tags[line - lines], key, peer,
                                     stamp, touched, epoch, &t->evicted);
                 kvr_insert_put(t, line);

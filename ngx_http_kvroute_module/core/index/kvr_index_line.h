@@ -288,7 +288,7 @@ kvr_line_put(kvr_index_t *ix, kvr_index_line_t *victim, _Atomic uint16_t *tag,
     unsigned epoch, uint32_t *evicted)
 {
     uint16_t  h;
-    uint64_t  old, free;
+    uint64_t  old, oldest, free;
     unsigned  i;
 
     h = kvr_get(tag);
@@ -303,12 +303,15 @@ kvr_line_put(kvr_index_t *ix, kvr_index_line_t *victim, _Atomic uint16_t *tag,
         i = (victim - ix->line) % KVR_INDEX_WAYS;
 
         tag -= i;
-        victim = kvr_line_oldest(ix, victim - i, touched, &old);
+        victim = kvr_line_oldest(ix, victim - i, touched, &oldest);
 
         if (victim == NULL) {
             return NULL;
         }
 
+        /* a copy, so that it stays in a register */
+
+        old = oldest;
         tag += (victim - ix->line) % KVR_INDEX_WAYS;
     }
 
