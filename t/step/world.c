@@ -191,7 +191,7 @@ world_init(util_rng_t *rng, unsigned full)
     world_peers(&victim, PEERS);
 
     /* and one that died before, with requests in flight, and servers that
-       nobody else has */
+       no other process has */
 
     dead = living;
     dead.row = kvr_load_claim(living.load, DEAD, 1);

@@ -15,7 +15,7 @@
  * A record is a few words, in as many slots of a cache line as it needs.  The
  * writer reserves the slots by moving head, fills them and then sets the number
  * of each, the first one last.  The reader takes a record when all its slots
- * have their numbers.  Nobody waits: if there is no room, the record is dropped
+ * have their numbers.  No process waits: without room, a record is dropped
  * and counted.  The reader frees slots by moving tail.
  *
  * A writer that is killed leaves slots without numbers.  After KVR_FIFO_STUCK

@@ -74,8 +74,9 @@ kvr_eject_begin(kvr_eject_t *e, const kvr_zone_t *zone, const kvr_pool_t *pool,
 }
 
 /*
- * Notes that a request found nobody waiting; bytes: its whole prompt, because
- * the cached part may have been evicted; fastest: rate of the fastest peer.
+ * Notes a request that came when no other one waited; bytes: its whole prompt,
+ * because the cached part may have been evicted; fastest: rate of the fastest
+ * peer.
  */
 void kvr_eject_owe(const kvr_eject_t *e, const kvr_zone_t *zone,
     const kvr_pool_t *pool, int stream, uint64_t bytes, uint32_t fastest);

@@ -438,7 +438,7 @@ TEST(test_events_order)
         { "tttttttaaaatt", 0,
           { 1, 2, 3, 4, 5, 6, 7, 3, 4, 5, 6, 8, 9 } },
 
-        /* so many messages cannot be lost: garbage, or another publisher */
+        /* a gap of too many messages: garbage, or another publisher */
 
         { "ttatatt", 0, { 5, 6, INT64_MAX, 7, 1LL << 40, 8, 9 } },
         { "ttaaaaaaant", 0,

@@ -242,7 +242,7 @@ TEST(test_queue_arrivals)
 
     util_check(kvr_queue_admit(shared, 0, &q, &a, 1000, room, &none)
                == KVR_DECLINED, "no room");
-    util_check(admit(&q, &a, 1000) == KVR_OK, "room and nobody waits");
+    util_check(admit(&q, &a, 1000) == KVR_OK, "room, and none waits");
 
     kvr_queue_item(&a, 1000, 3, 0, 1, 5000, 0);
     kvr_queue_insert(&q, shared, &a);

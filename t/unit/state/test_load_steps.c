@@ -93,7 +93,7 @@ static util_rng_t   rng;
 
 static unsigned  turn_rate;      /* a switch at one of this many accesses */
 static unsigned  kill_rate;      /* a kill at one of this many switches */
-static unsigned  stop_at;        /* or one switch after so many accesses */
+static unsigned  stop_at;        /* or one switch after this many accesses */
 static unsigned     steps;
 
 
@@ -419,7 +419,7 @@ index_check(void)
     }
 
     util_check(kill_rate || tags == before,
-               "%llu wrong hints are left though nobody was killed",
+               "%llu wrong hints are left though no process was killed",
                (unsigned long long) (tags - before));
 
     /* claims of killed processes expire, then there is room again */
