@@ -78,7 +78,7 @@ typedef struct {
     uint32_t      arrived;       /* measured requests */
     uint32_t      served;
     uint32_t      waited;
-    uint32_t      full, shed, timeouts, late;
+    uint32_t      full, shed, timeouts, deadline;
     uint32_t      good;
     uint32_t      window_done;   /* requests completed in the window */
     uint64_t      window_work;   /* bytes admitted in the window */
