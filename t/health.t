@@ -7,6 +7,7 @@
 use lib 't/lib';
 use Kvroute;
 use IO::Socket::UNIX;
+use Socket qw(pack_sockaddr_un);
 
 my $t = Kvroute->new();
 my $dir = $t->{dir};
@@ -62,6 +63,9 @@ $t->upstream('both', 'kvroute least_request zone=y;', 'E2',
              'kvroute_probe interval=50ms timeout=1h;');
 $t->upstream('spare', 'kvroute least_request zone=y;', 'E0',
              'server unix:%%DIR%%/closed backup max_fails=1 fail_timeout=1h;');
+$t->upstream('full', 'kvroute least_request zone=y;',
+             'server unix:%%DIR%%/full;',
+             'kvroute_health uri=/health interval=50ms fails=1000 timeout=1h;');
 $t->upstream('busy', 'kvroute least_request zone=y;', 'B',
              'kvroute_health uri=/health interval=200ms fails=4 timeout=500ms;');
 $t->upstream('over', 'kvroute kv_cache zone=x;', 'E3 E4');
@@ -94,6 +98,16 @@ $t->conf(<<'EOF');
                             non_idempotent;
     }
 EOF
+
+# its queue of connections is full
+
+my $full = IO::Socket::UNIX->new(Local => "$dir/full", Listen => 1) or die $!;
+my @queue;
+
+do {
+    push @queue, IO::Socket::UNIX->new(Type => SOCK_STREAM);
+    $queue[-1]->blocking(0);
+} while (connect($queue[-1], pack_sockaddr_un("$dir/full")));
 
 $t->run();
 
@@ -199,6 +213,33 @@ my $asked = both()->{engine}{probes} - both()->{engine}{failed};
 ok(wait_for(sub { both()->{engine}{probes} - both()->{engine}{failed}
                   > $asked + 5 && both()->{health} eq 'up' }), 'probes continue');
 is(both()->{cache}{flushes_probe}, 1, 'one restart counts once');
+
+# a connection that fails is not always refused: a full queue is no restart
+
+{
+    my $peer = sub { return $t->peer('full', "$dir/full"); };
+
+    ok(wait_for(sub { $t->log() =~ /of localhost has never worked: unreachable/
+                }), 'a full queue');
+
+    my $pid = fork() // die $!;
+
+    close $_ for @queue;
+
+    if ($pid == 0) {
+        while (my $c = $full->accept()) {
+            sysread($c, my $data, 4096)
+                and syswrite($c, "HTTP/1.1 200 X\r\nContent-Length: 0\r\n\r\n");
+        }
+        POSIX::_exit(0);
+    }
+
+    push @{$t->{children}}, $pid;
+
+    ok(wait_for(sub { my $h = $peer->()->{health_checks};
+                      $h->{checks} > $h->{fails} + 2 }), 'is read');
+    is($peer->()->{cache}{flushes_probe} // 0, 0, 'the cache is not lost');
+}
 
 # all down: tried anyway
 

@@ -47,6 +47,14 @@ ngx_http_kvroute_conn_open(ngx_http_kvroute_conn_t *conn)
 
     rc = ngx_event_connect_peer(&conn->pc);
 
+    /* any error of connect(), such as that no local port is free */
+
+    if (rc == NGX_DECLINED && ngx_socket_errno != NGX_ECONNREFUSED
+        && ngx_socket_errno != NGX_ENOENT)
+    {
+        rc = NGX_ERROR;
+    }
+
     if (rc == NGX_ERROR || rc == NGX_BUSY || rc == NGX_DECLINED) {
         conn->fault = (rc == NGX_DECLINED) ? KVR_FAULT_REFUSED
                                            : KVR_FAULT_UNREACHABLE;

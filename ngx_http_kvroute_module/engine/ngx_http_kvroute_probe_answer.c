@@ -385,6 +385,10 @@ ngx_http_kvroute_probe_answer_why(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
         return "timed out";
     }
 
+    if (slot->fetch.conn.fault == KVR_FAULT_UNREACHABLE) {
+        return "unreachable";
+    }
+
     switch (slot->fetch.status) {
 
     case 0:
