@@ -196,7 +196,11 @@ sub both { return $t->peer('both', $e[2]); }
 
 ok(wait_for(sub { (both()->{engine}{probes} // 0) > 2 }), 'both probes and checks run');
 
+my $early = IO::Socket::INET->new(PeerAddr => "127.0.0.1:$e[2]") or die $!;
+control($e[2]);
 control($e[2], { down => JSON::PP::true });
+print $early "GET /health HTTP/1.0\r\n\r\n";
+is(scalar <$early>, undef, 'an engine that has ended answers nothing');
 becomes($e[2], 'down', 'an engine that has ended');
 ($bad, @n) = spread(10);
 is($bad, 0, 'no request fails');

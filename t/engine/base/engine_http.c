@@ -437,6 +437,13 @@ kve_http_handle(struct evhttp_request *req, void *data)
     kve_conn_busy(c, req);
     evhttp_request_set_on_complete_cb(req, kve_conn_complete, c);
 
+    /* the process that accepted it has ended, and no other one runs */
+
+    if (s->socket == NULL && c->requests == 1) {
+        kve_http_doom(c, 1);
+        return;
+    }
+
     s->handler(s, c, req);
 }
 
