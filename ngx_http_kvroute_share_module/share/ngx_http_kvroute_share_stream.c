@@ -241,6 +241,13 @@ ngx_http_kvroute_share_stream_read(ngx_http_kvroute_share_conn_t *sc,
 
     sc->delay = 0;
 
+    /* another process reads now */
+
+    if (!ngx_http_kvroute_zone_latest(share->zone)) {
+        freeReplyObject(reply);
+        return;
+    }
+
     if (!share->positioned) {
 
         if (ngx_http_kvroute_share_stream_position(share, reply) == NGX_OK) {

@@ -182,8 +182,12 @@ kvr_outlier_unheard(kvr_outlier_t *o, uint64_t given, int timeout, uint64_t now)
         return;
     }
 
+    /* another worker's clock can be ahead */
+
+    wait = now - kvr_min(given, now);
+
     kvr_set(&o->owed, now << 16 | KVR_OUTLIER_OVER
-                      | kvr_min((now - given) / 1000, KVR_OUTLIER_WAIT_MASK));
+                      | kvr_min(wait / 1000, KVR_OUTLIER_WAIT_MASK));
 }
 
 

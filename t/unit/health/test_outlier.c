@@ -603,6 +603,12 @@ TEST(test_outlier_unheard)
     util_check(mute(far, 0) == far, "two timeouts");
     util_check(!mute(far + KVR_OUTLIER_MEMORY, 0), "both ended long ago");
 
+    /* a stream was sent by a worker whose clock is ahead */
+
+    owe(0, KVR_OUTLIER_USUAL, 10);
+    kvr_outlier_unheard(&o, now - late, 1, now - 1);
+    util_check(mute(0, 0) == 1, "no wait yet");
+
     (void) kvr_outlier_eject(&o, &conf, KVR_OUTLIER_TIMEOUT, now);
     util_check(!mute(far, 0), "ejected, so not silent");
 }
