@@ -262,8 +262,8 @@ sub modules {
     my $names = $ENV{KVROUTE_MODULES} // '*';
     my $dir = dirname($t->{module});
 
-    return ($t->{module}, map { glob "$dir/ngx_http_kvroute_${_}_module.so" }
-                          grep { $_ ne 'router' } split ' ', $names);
+    return ($t->{module}, grep { -e } map { glob "$dir/ngx_http_kvroute_${_}_module.so" }
+                                      grep { $_ ne 'router' } split ' ', $names);
 }
 
 
