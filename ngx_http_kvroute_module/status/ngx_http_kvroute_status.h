@@ -194,8 +194,11 @@ extern const ngx_http_kvroute_status_metric_t
 void ngx_http_kvroute_status_whatif(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u);
 void ngx_http_kvroute_status_prom_whatif(ngx_http_kvroute_status_prom_t *prom,
-    ngx_uint_t kind, const ngx_str_t *labels, const kvr_whatif_t *w,
-    ngx_uint_t servers);
+    ngx_uint_t kind, const ngx_str_t *labels, kvr_whatif_estimate_t **whatif);
+
+/* Returns the estimates by change, NULL where there is none; NULL: no memory. */
+kvr_whatif_estimate_t **ngx_http_kvroute_status_estimates(ngx_pool_t *pool,
+    ngx_http_kvroute_status_upstream_t *u);
 
 /* Add lines; the head of a family; make the value of a label. */
 void ngx_http_kvroute_status_prom_add(ngx_http_kvroute_status_prom_t *prom,

@@ -38,7 +38,7 @@ typedef struct {
     kvr_verdict_t                       *verdict;  /* of an upstream, or NULL */
     ngx_http_kvroute_status_peer_t      *servers;  /* of its causes */
     const kvr_resume_t                  *resume;   /* likewise */
-    const kvr_whatif_t                  *whatif;   /* likewise */
+    kvr_whatif_estimate_t              **whatif;   /* by change, or NULL */
     ngx_uint_t                           nservers;
 } ngx_http_kvroute_prom_target_t;
 
@@ -210,8 +210,7 @@ ngx_http_kvroute_prom_upstream(ngx_pool_t *pool, ngx_array_t *targets,
         t->base[KVR_COUNTER_UPSTREAM] = u->shared;
         t->base[KVR_COUNTER_STATS] = &u->shared->stats;
         t->resume = &u->shared->resume;
-        t->whatif = kvr_registry_whatif(u->conf->zone->core.registry,
-                                        u->conf->number);
+        t->whatif = ngx_http_kvroute_status_estimates(pool, u);
         t->zone = u->conf->zone;
         t->of = KVR_COUNTER_UPSTREAM;
         t->number = u->conf->number;
@@ -561,7 +560,7 @@ ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
         for (t = targets->elts; t < last; t++) {
             if (t->whatif) {
                 ngx_http_kvroute_status_prom_whatif(prom, n, &t->labels,
-                                                    t->whatif, t->nservers);
+                                                    t->whatif);
             }
         }
     }

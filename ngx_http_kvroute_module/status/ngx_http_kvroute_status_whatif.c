@@ -72,28 +72,54 @@ ngx_http_kvroute_status_whatif(cJSON *json,
 
 void
 ngx_http_kvroute_status_prom_whatif(ngx_http_kvroute_status_prom_t *prom,
-    ngx_uint_t kind, const ngx_str_t *labels, const kvr_whatif_t *w,
-    ngx_uint_t servers)
+    ngx_uint_t kind, const ngx_str_t *labels, kvr_whatif_estimate_t **whatif)
 {
-    double                  value;
-    ngx_uint_t              i;
-    kvr_whatif_estimate_t   e;
+    double      value;
+    ngx_uint_t  i;
 
     for (i = 0; i < KVR_WHATIF_CHANGES; i++) {
 
-        if (kvr_whatif_estimate(w, (kvr_whatif_change_e) i, servers, &e)
-            != KVR_OK)
-        {
+        if (whatif[i] == NULL) {
             continue;
         }
 
-        value = *(double *) ((u_char *) &e
+        value = *(double *) ((u_char *) whatif[i]
                       + ngx_http_kvroute_status_whatif_metrics[kind].value);
 
         ngx_http_kvroute_status_prom_add(prom, "%s{%V,change=\"%s\"} %.4f\n",
                               ngx_http_kvroute_status_whatif_metrics[kind].name,
                               labels, kvr_whatif_name(i), value);
     }
+}
+
+
+kvr_whatif_estimate_t **
+ngx_http_kvroute_status_estimates(ngx_pool_t *pool,
+    ngx_http_kvroute_status_upstream_t *u)
+{
+    ngx_uint_t               i;
+    const kvr_whatif_t      *w;
+    kvr_whatif_estimate_t   *e, **whatif;
+
+    whatif = ngx_pcalloc(pool, KVR_WHATIF_CHANGES
+                               * (sizeof(*whatif) + sizeof(*e)));
+    if (whatif == NULL) {
+        return NULL;
+    }
+
+    e = (kvr_whatif_estimate_t *) &whatif[KVR_WHATIF_CHANGES];
+    w = kvr_registry_whatif(u->conf->zone->core.registry, u->conf->number);
+
+    for (i = 0; w && i < KVR_WHATIF_CHANGES; i++, e++) {
+
+        if (kvr_whatif_estimate(w, (kvr_whatif_change_e) i, u->number, e)
+            == KVR_OK)
+        {
+            whatif[i] = e;
+        }
+    }
+
+    return whatif;
 }
 
 
