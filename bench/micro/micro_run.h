@@ -60,7 +60,7 @@ double micro_now(void);
 
 double micro_median(double *v, unsigned n);
 
-/* returns zeroed whole pages, or exits; _shared: shared memory, as of a zone */
+/* both return whole pages of zeros or exit; _shared: in shared memory */
 void *micro_alloc(size_t size);
 void *micro_alloc_shared(size_t size);
 

@@ -1,7 +1,7 @@
 /*
- * Which replica has which block of which prompt cached, as the other routers
- * record it: exact, with as much memory as needed, and an LRU list for each
- * replica. Also counts the blocks of requests in flight.
+ * The index of other routers: the replicas that have a block cached.  It is
+ * exact, takes as much memory as needed, and has an LRU list for each replica.
+ * It also counts the blocks of requests in flight.
  */
 
 #ifndef KVS_PREFIX_H

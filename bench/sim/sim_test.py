@@ -122,7 +122,7 @@ without, within = queued("agents", "1.15")
 check(without == within,
       "the queue changes nothing if no request waits")
 
-# 64 replicas, as many as bits in a set, of which one or two are full
+# 64 replicas fill all bits of a set; one or two replicas are full
 
 without, within = queued("agents_64", "1.01")
 check(without[5] == within[5], "the model with the queue, 64 replicas: "

@@ -4,14 +4,14 @@
  * Engines have host memory, disk or a store below the GPU's memory, or they
  * are hybrid models, which resume only at some places.  The oracle is the
  * shipped score with the engines' true state and the true price of each load.
- * "told" knows the size of each tier.  "learned" knows vLLM's metrics (the
- * GPU's part) and the cached tokens in replies.  "usage" knows the cached
- * tokens only.
+ * The router "told" gets the size of each tier.  "learned" gets vLLM's metrics
+ * (the GPU's part) and the cached tokens in replies, "usage" the cached tokens
+ * only.
  *
  * Rates are such that the oracle's engines are busy and do not fall behind.
- * Runs are long, because caches fill slowly, and because a router with a wrong
- * idea of them leaves copies: "told" was at 1.0 after 3,000 requests and at
- * 1.15 after 12,000.
+ * Runs are long, because caches fill slowly.  A router with a wrong idea of the
+ * caches also makes more and more copies: "told" had a ratio of 1.0 to the
+ * oracle after 3,000 requests and of 1.15 after 12,000.
  */
 
 #include <stdio.h>

@@ -42,9 +42,9 @@ static const kvs_shape_t  kvs_demo_shape = {
 
 
 /*
- * 24 agents with a long common prefix, few of which are active at a time, on
- * engines that can cache a third of them each.  A policy that packs them on
- * few engines loses their caches while another engine is idle.
+ * 24 agents with a long common prefix, on engines that can each cache a third
+ * of them.  Few agents are active at a time.  A policy that packs them on few
+ * engines loses their caches while another engine is idle.
  */
 
 static const kvs_shape_t  kvs_demo_thirds = {

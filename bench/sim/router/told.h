@@ -17,7 +17,7 @@
 typedef struct kvs_told_s  kvs_told_t;
 
 
-/* aliases: blocks are told apart, by attribution to requests */
+/* aliases: 1: events of blocks are attributed to requests */
 kvs_told_t *kvs_told_create(kvs_sim_t *sim, kvs_zone_t *zone, double delay,
     unsigned aliases);
 void kvs_told_destroy(kvs_told_t *told);
